@@ -42,6 +42,7 @@ from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.window import MainWindow
+from engine.protocol import DraftOffer
 
 log = logging.getLogger(__name__)
 
@@ -112,11 +113,25 @@ class Program:
         self.opener = Opener(notice, models.open, lambda: chat.answers.busy)
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
+        window.models_page.draft_asked.connect(self._load_with)
         link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
         chat.header.guard = self.opener.guard
+        chat.header.offered = self._offered
         chat.why_asked.connect(window.show_why_fast)
+
+    def _offered(self, model: str) -> list[DraftOffer] | None:
+        """What can draft for a model; asked for now where it is not known, for the next time."""
+        found = self.library.drafts.get(model)
+        if found is None:
+            self.library.offer_drafts(model)
+        return found if isinstance(found, list) else None
+
+    def _load_with(self, model: str, draft: str) -> None:
+        """Load a model with what was chosen to draft for it; "": with what it has of its own."""
+        self.window.show_page(MainWindow.CHAT)
+        self.chat.header.load(model, draft or None, helper=bool(draft))
 
     def _on_link(self, state: LinkState, _sentence: str) -> None:
         if state is not LinkState.CONNECTED:  # an engine that is gone has nothing loaded

@@ -22,8 +22,9 @@ from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
 DRAFT_SUFFIX = "-draft"
-CACHES = ("bench", "triton", "cuda")
-"""Folders in the cache folder, besides those of quantised weights and saved chats: of measurements, of GPU packs."""
+CACHES = ("bench", "triton", "cuda", "vocabularies")
+"""Folders in the cache folder, besides those of quantised weights and saved chats: of measurements, of GPU packs, of
+hashes of vocabularies."""
 
 
 class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -162,6 +163,11 @@ def models_in(folder: Path) -> list[Path]:
 def bundled_folder() -> Path:
     """Where the models that come with Kvasir are."""
     return _assets() / "demo"
+
+
+def models_file() -> Path:
+    """The list of recommended models."""
+    return _assets() / "models.json"
 
 
 def bundled_model() -> KnownModel:

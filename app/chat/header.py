@@ -57,6 +57,8 @@ class Header(QFrame):
         """Whether that draft is another than the settings want."""
         self.load_options: Callable[[], protocol.LoadOptions] = protocol.LoadOptions
         self.default_draft: Callable[[], str | None] = lambda: None
+        self.offered: Callable[[str], list[protocol.DraftOffer] | None] = lambda path: None
+        """What can draft for the model at a path; None: not known yet."""
         self.recent: Callable[[], Sequence[str]] = list
         """The paths of the models used last, the last one first."""
         self.folder: Callable[[], str] = str
@@ -208,7 +210,9 @@ class Header(QFrame):
         built_in = card is not None and self._draft is None and not none
         self._checkable(menu, "Built-in", built_in).triggered.connect(lambda: self._help_with(None))
         self._checkable(menu, "No draft", none).triggered.connect(lambda: self._help_with(""))
-        for path, name in self._known().items():
+        offered = self.offered(card.path) if card is not None else None
+        helpers = self._known() if offered is None else {each.path: each.name for each in offered if each.path}
+        for path, name in helpers.items():
             action = self._checkable(menu, name, card is not None and card.draft == name and not built_in)
             action.triggered.connect(lambda _=False, path=path: self._help_with(path))
         menu.addAction("Choose a draft model or EAGLE/Medusa heads…", self._choose_helper).setToolTip(HEADS_HELP)

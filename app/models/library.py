@@ -13,7 +13,16 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
-from engine.protocol import Download, FitReport, HubModel, HubRepository, StoredModel, decode_library_record
+from engine.protocol import (
+    Download,
+    DraftOffer,
+    FitReport,
+    HubModel,
+    HubRepository,
+    Recommendation,
+    StoredModel,
+    decode_library_record,
+)
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +37,9 @@ class Library(QObject):
     found_changed = Signal()
     repository_changed = Signal(str)
     downloads_changed = Signal()
+    recommended_changed = Signal()
+    drafts_changed = Signal(str)
+    """The path of the model for which it is known now what drafts."""
     failed = Signal(str)
     """Why something that was asked for was not done, as a sentence."""
 
@@ -48,6 +60,12 @@ class Library(QObject):
         """What was asked about: the answer, or why there is none."""
         self.fits: dict[str, FitReport] = {}
         """Of such a repository's smallest model, where it could be told."""
+        self.recommended: list[Recommendation] = []
+        """The recommended models, best first."""
+        self._recommending: LineCommand | None = None
+        self.drafts: dict[str, list[DraftOffer] | str] = {}
+        """What can draft for the models, by path, or why that cannot be told."""
+        self._offering: set[str] = set()
         self.downloads: dict[str, Download] = {}
         self._running: dict[str, LineCommand] = {}
         self._adding: set[tuple[str, str]] = set()
@@ -70,6 +88,8 @@ class Library(QObject):
         def done(end: End) -> None:
             self._listing = None
             if end.ok:
+                if models != self.stored:
+                    self.drafts.clear()  # others may draft now
                 self.stored = models
                 self.stored_changed.emit()
             else:
@@ -91,8 +111,37 @@ class Library(QObject):
 
         self._run(["downloads", "--json"], waiting.append, told)
 
-    def search(self, text: str, format: str = "", sort: str = "downloads") -> None:
-        """Look on the hub; a search that still runs is given up."""
+    def recommend(self) -> None:
+        """Judge the recommended models for this machine, into :attr:`recommended`. Asks no hub."""
+        if not self._command or self._recommending is not None:
+            return
+        found: list[Recommendation] = []
+
+        def done(end: End) -> None:
+            self._recommending = None
+            self.recommended = found
+            self.recommended_changed.emit()
+            if not end.ok:
+                self.failed.emit(end.sentence)
+
+        self._recommending = self._run(["recommended", "--json"], found.append, done)
+
+    def offer_drafts(self, path: str) -> None:
+        """What can draft for the model at ``path``, into :attr:`drafts`."""
+        if not self._command or path in self._offering:
+            return
+        self._offering.add(path)
+        found: list[DraftOffer] = []
+
+        def done(end: End) -> None:
+            self._offering.discard(path)
+            self.drafts[path] = found if end.ok else end.sentence
+            self.drafts_changed.emit(path)
+
+        self._run(["drafts", "--json", "--", path], found.append, done)
+
+    def search(self, text: str, format: str = "", sort: str = "downloads", filters: Sequence[str] = ()) -> None:
+        """Look on the hub; a search that still runs is given up. ``filters``: options of `kvasir models search`."""
         if not self._command:
             return
         if self._searching is not None:
@@ -104,7 +153,7 @@ class Library(QObject):
             self.found, self.trouble = found, "" if end.ok else end.sentence
             self.found_changed.emit()
 
-        chosen = ["--format", format] if format else []
+        chosen = [*(["--format", format] if format else []), *filters]
         self._searching = self._run(["search", "--json", "--sort", sort, *chosen, "--", text], found.append, done)
         self.found_changed.emit()
 

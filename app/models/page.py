@@ -19,7 +19,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.models.drafts import DraftList
+from app.models.filters import Filters
 from app.models.library import Library
+from app.models.recommended import RecommendedView
 from app.models.rows import DownloadRow, HubRow, StoredRow
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
@@ -32,9 +35,11 @@ _HERE, _HUB = "here", "hub"
 
 
 class ModelsPage(QWidget):
-    """``load_asked`` carries a model's path. It asks the library whenever it is shown."""
+    """``load_asked`` carries a model's path, ``draft_asked`` that and the path of what is to draft for it ("" for its
+    own layers). It asks the library whenever it is shown."""
 
     load_asked = Signal(str)
+    draft_asked = Signal(str, str)
 
     def __init__(self, library: Library, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,6 +47,8 @@ class ModelsPage(QWidget):
         self._loaded = ""
         self._open = ""
         """The repository whose files are shown."""
+        self._drafting = ""
+        """The path of the model below which it is shown what can draft for it."""
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.views = Segments("Models", (_HERE, _HUB), ("On this machine", "Find on Hugging Face"), "models.view")
@@ -60,6 +67,10 @@ class ModelsPage(QWidget):
         self.format.choose("")
         self._format = ""
         self.format.chosen.connect(self._on_format)
+        self.filters = Filters(theme)
+        self.filters.changed.connect(self.search)
+        self.recommended = RecommendedView(theme)
+        self.recommended.get_asked.connect(library.get)
         self.go = QPushButton("Search")
         self.go.setProperty("kind", "primary")
         self.go.clicked.connect(self.search)
@@ -73,6 +84,10 @@ class ModelsPage(QWidget):
         library.found_changed.connect(self._show_found)
         library.repository_changed.connect(self._show_repository)
         library.downloads_changed.connect(self._show_downloads)
+        library.recommended_changed.connect(self._show_recommended)
+        library.stored_changed.connect(self._show_recommended)
+        library.downloads_changed.connect(self._show_recommended)
+        library.drafts_changed.connect(lambda _: self._show_stored())
         library.failed.connect(self._say)
         theme.changed.connect(self._fit)
         self._theme = theme
@@ -93,9 +108,17 @@ class ModelsPage(QWidget):
                 self.search()
 
     def search(self) -> None:
+        """Look on the hub; where nothing is asked for show what is recommended."""
         self._open = ""
         self._say("")
-        self._library.search(self.field.text().strip(), self._format)
+        text, filters = self.field.text().strip(), self.filters.words()
+        asks = bool(text or filters or self._format)
+        self._lists.setCurrentIndex(int(asks))
+        self.said.setVisible(asks and bool(self.said.text()))
+        if asks:
+            self._library.search(text, self._format, filters=filters)
+        else:
+            self._library.recommend()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -129,9 +152,13 @@ class ModelsPage(QWidget):
         bar.addWidget(self.format)
         bar.addWidget(self.go)
         find.addLayout(bar)
+        find.addWidget(self.filters)
         find.addWidget(self.said)
+        self._lists = QStackedWidget()
+        self._lists.addWidget(_scrolling(self.recommended))
         self._hub, hub = _list()
-        find.addWidget(hub, 1)
+        self._lists.addWidget(hub)
+        find.addWidget(self._lists, 1)
         self._views.addWidget(finding)
         column.addWidget(self._views, 1)
         self._tray = QWidget()
@@ -159,6 +186,8 @@ class ModelsPage(QWidget):
         for model in self._library.stored:
             row = StoredRow(model, model.path == self._loaded)
             row.acted.connect(lambda key, model=model: self._act(key, model))
+            if model.path == self._drafting:
+                row.column.addWidget(self._drafts(model))
             self.stored_rows.append(row)
             self._here.insertWidget(self._here.count() - 1, row)
         if self._open:
@@ -167,6 +196,10 @@ class ModelsPage(QWidget):
     def _act(self, key: str, model: StoredModel) -> None:
         if key == "load":
             self.load_asked.emit(model.path)
+            return
+        if key == "drafts":
+            self._drafting = "" if self._drafting == model.path else model.path
+            self._show_stored()
             return
         box = QMessageBox(
             QMessageBox.Icon.Question,
@@ -181,6 +214,19 @@ class ModelsPage(QWidget):
         )
         box.finished.connect(box.deleteLater)
         box.open()
+
+    def _drafts(self, model: StoredModel) -> DraftList:
+        library = self._library
+        if model.path not in library.drafts:
+            library.offer_drafts(model.path)
+        drafts = DraftList(library.drafts.get(model.path), library.downloads.values())
+        drafts.load_asked.connect(lambda draft: self.draft_asked.emit(model.path, draft))
+        drafts.get_asked.connect(library.get)
+        return drafts
+
+    def _show_recommended(self) -> None:
+        library = self._library
+        self.recommended.show_models(library.recommended, library.stored, library.downloads.values())
 
     def _on_format(self, key: str) -> None:
         self._format = key
@@ -273,12 +319,16 @@ def _list() -> tuple[QVBoxLayout, QScrollArea]:
     column.setContentsMargins(0, 0, 6, 0)
     column.setSpacing(8)
     column.addStretch(1)
+    return column, _scrolling(inside)
+
+
+def _scrolling(inside: QWidget) -> QScrollArea:
     scroll = QScrollArea()
     scroll.setWidgetResizable(True)
     scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     scroll.setWidget(inside)
-    return column, scroll
+    return scroll
 
 
 def _clear(column: Any, rows: Sequence[QWidget]) -> None:

@@ -61,7 +61,8 @@ class StoredRow(Row):
         self.setToolTip(model.path)
         fetched = model.origin == "Kvasir" and model.repository
         remove = (Button("remove", "Delete", why_not="It is loaded." if loaded else ""),) if fetched else ()
-        self.buttons.show_buttons((*remove, Button("load", "Load", why_not="It is loaded." if loaded else "")))
+        drafts = Button("drafts", "Drafts")
+        self.buttons.show_buttons((*remove, drafts, Button("load", "Load", why_not="It is loaded." if loaded else "")))
         self.show_badge("loaded" if loaded else "", "good")
 
 

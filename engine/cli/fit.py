@@ -42,7 +42,7 @@ def fit(
             path, called = kept.enter_context(_outlined(model, variant))
         words = ["--context", str(context)] if context is not None else []
         words += ["--device", device, "--quantise", quantise, "--called", called or model]
-        if str(path) != there and _in_pack(["models", "fit", str(path), *words, *(["--json"] if json else [])]):
+        if str(path) != there and in_pack(["models", "fit", str(path), *words, *(["--json"] if json else [])]):
             return
         with importing():
             from engine.loading.fit import fit_of
@@ -53,7 +53,7 @@ def fit(
         lines([report]) if json else _show_fit(report)
 
 
-def _in_pack(command: list[str]) -> bool:
+def in_pack(command: list[str]) -> bool:
     """Have the GPU pack that is in use answer; False where there is none. It computes, and has no library for hubs."""
     import subprocess
 

@@ -50,7 +50,7 @@ def list_models(json: Json = False) -> None:
 
         found = stored_models(paths.known_models(), paths.bundled_folder())
         rows = [(each.name, human(each.bytes), each.format, each.origin, each.path) for each in found]
-        _told(json, found, ("model", "size", "format", "of", "path"), rows)
+        told(json, found, ("model", "size", "format", "of", "path"), rows)
 
 
 @models.command()
@@ -60,6 +60,7 @@ def search(
     author: Annotated[str, typer.Option(help="Of this organisation.", show_default=False)] = "",
     licence: Annotated[str, typer.Option(help="As apache-2.0.", show_default=False)] = "",
     size: Annotated[str, typer.Option(help="Parameters, as 3B-9B, -8B or 20B-.", show_default=False)] = "",
+    fits: Annotated[bool, typer.Option("--fits", help="Only what fits into what is free now, in 4 bits.")] = False,
     sort: Annotated[str, typer.Option(help="downloads, likes, trending_score or last_modified.")] = "downloads",
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 30,
     json: Json = False,
@@ -72,14 +73,20 @@ def search(
     with report_errors():
         from engine.library import hub
 
-        kind = cast("ModelFormat", format) if format else None
-        found = hub.search(hub.Search(text, author, kind, licence, hub.parameters(size), sort, limit))
+        kind, parameters = cast("ModelFormat", format) if format else None, hub.parameters(size)
+        if fits:
+            with importing():
+                from engine.loading.recommend import fitting
+                from engine.memory import probe
+
+            parameters = hub.parameters(fitting(size, probe.free_bytes(probe.choose_device())))
+        found = hub.search(hub.Search(text, author, kind, licence, parameters, sort, limit))
         rows = [
             (each.repository, hub.billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
              each.licence + (", gated" if each.gated else ""), each.modified)
             for each in found
         ]  # fmt: skip
-        _told(json, found, ("model", "parameters", "downloads", "format", "licence", "changed"), rows)
+        told(json, found, ("model", "parameters", "downloads", "format", "licence", "changed"), rows)
 
 
 @models.command()
@@ -155,7 +162,7 @@ def downloads(
             (each.id, each.repository, each.variant, each.state, f"{human(each.done)} of {human(each.total)}")
             for each in found
         ]
-        _told(json, found, ("id", "model", "variant", "state", "here"), rows)
+        told(json, found, ("id", "model", "variant", "state", "here"), rows)
 
 
 @models.command()
@@ -330,7 +337,7 @@ def lines(told: Sequence[Message]) -> None:
         print(msgspec.json.encode(each).decode(), flush=True)
 
 
-def _told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """``found`` as lines, or ``rows`` of a table for people."""
     if json:
         lines(found)

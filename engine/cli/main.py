@@ -23,11 +23,13 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.care import desktop, uninstall
+from engine.cli.drafts import drafts
 from engine.cli.errors import importing, report_errors
 from engine.cli.fit import fit
 from engine.cli.gpu import gpu
 from engine.cli.library import models
 from engine.cli.measure import bench
+from engine.cli.recommended import recommended
 from engine.cli.streams import prepare_streams
 from engine.memory.environment import bound_spinning
 from engine.native.instructions import wanted
@@ -159,6 +161,8 @@ def doctor(
 
 
 models.command()(fit)
+models.command()(recommended)
+models.command()(drafts)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 

@@ -135,7 +135,7 @@ def sizes(
     model = target.checkpoint.planned(dtype, packing, device)
     model.kv_dtype = kv_dtype
     with contextlib.suppress(CheckpointError):  # read_heads reports the reason
-        feature = _feature(companions, target, model, packing, device)
+        feature = feature_head(companions.heads.get("eagle"), target.checkpoint, model, packing, device)
         if feature is not None:
             weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
     with contextlib.suppress(CheckpointError):
@@ -155,7 +155,7 @@ def read_heads(companions: Companions, target: ModelFiles, model: CausalLM, pack
     except CheckpointError as error:
         notices.append(f"The Medusa heads cannot be used. {error}")
     try:
-        feature = _feature(companions, target, model, packing, model.device)
+        feature = feature_head(companions.heads.get("eagle"), target.checkpoint, model, packing, model.device)
     except CheckpointError as error:
         what = "EAGLE head" if "eagle" in companions.heads else "checkpoint's multi-token layer"
         notices.append(f"The {what} cannot be used. {error}")
@@ -168,18 +168,19 @@ def read_heads(companions: Companions, target: ModelFiles, model: CausalLM, pack
     return Drafters(None, medusa, feature, assistant, tuple(notices))
 
 
-def _feature(
-    companions: Companions, target: ModelFiles, model: CausalLM, packing: Packing, device: torch.device
+def feature_head(
+    eagle: HeadFiles | None, checkpoint: Checkpoint, model: CausalLM, packing: Packing, device: torch.device
 ) -> FeatureHead | None:
-    """The EAGLE head or multi-token layers, for a target on ``device`` or planned for it. Raises CheckpointError."""
-    if not _has_feature(companions, target):
-        return None
-    files, checkpoint = companions.heads.get("eagle"), target.checkpoint
-    if files is not None:
-        return read_eagle(files.files, files.config, model)
-    source = checkpoint.source(model.device, model.dtype, packing, Numerics(), computing=device)
+    """The EAGLE head or else multi-token layers, for a ``model`` of ``checkpoint`` on ``device`` or planned for it.
+
+    Raises CheckpointError.
+    """
+    if eagle is not None:
+        return read_eagle(eagle.files, eagle.config, model)
     layout = multi_token_layout(checkpoint)
-    assert layout is not None
+    if layout is None:
+        return None
+    source = checkpoint.source(model.device, model.dtype, packing, Numerics(), computing=device)
     return MultiToken(model, source, layout, checkpoint.has_tensor(layout.table))
 
 

@@ -21,6 +21,7 @@ from engine.protocol.from_engine import FromEngine, Ready
 from engine.protocol.gpu import *  # noqa: F403
 from engine.protocol.library import *  # noqa: F403
 from engine.protocol.making import *  # noqa: F403
+from engine.protocol.recommended import *  # noqa: F403
 from engine.protocol.records import *  # noqa: F403
 from engine.protocol.to_engine import *  # noqa: F403
 from engine.protocol.to_engine import ToEngine

@@ -11,6 +11,7 @@ import msgspec
 
 from engine.protocol.base import Message, Part
 from engine.protocol.making import MakeProgress, MakeReport
+from engine.protocol.recommended import DraftOffer, Recommendation
 from engine.protocol.records import Fit
 
 ModelFormat = Literal["safetensors", "gguf"]
@@ -135,6 +136,16 @@ class FitReport(Message, frozen=True):
     processor's caches hold the model."""
 
 
-LibraryRecord = StoredModel | HubModel | HubRepository | Download | FitReport | MakeProgress | MakeReport
+LibraryRecord = (
+    StoredModel
+    | HubModel
+    | HubRepository
+    | Download
+    | FitReport
+    | MakeProgress
+    | MakeReport
+    | Recommendation
+    | DraftOffer
+)
 decode_library_record = msgspec.json.Decoder(LibraryRecord).decode
 """One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""

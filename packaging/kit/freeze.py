@@ -40,7 +40,7 @@ def stage_sources() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", *STAGED], cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
-        made = name.startswith(MAKING) or (name.startswith("assets/demo/") and name.endswith(".py"))
+        made = name.startswith(MAKING) or (name.startswith("assets/") and name.endswith(".py"))
         if made or Path(name).name.startswith("."):
             continue
         target = STAGE / name

@@ -228,6 +228,20 @@ def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:
     assert page.header.draft.text() == ""
 
 
+def test_the_menu_offers_what_can_draft_once_that_is_known(qtbot, page) -> None:
+    def helpers() -> list[str]:
+        page.header.fill_menu()
+        menu = next(action.menu() for action in page.header._menu.actions() if action.text() == "Speculation helper")
+        return [action.text() for action in menu.actions()][2:-1]
+
+    page.header.load("tiny", "")
+    qtbot.waitUntil(lambda: page._link.card is not None and page.header._loading is None, timeout=10_000)
+    assert "odd" in helpers()  # any model that the engine knows
+    own = p.DraftOffer(name="its own", kind="mtp")
+    page.header.offered = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
+    assert helpers() == ["small"]
+
+
 @pytest.mark.parametrize("width", [420, 560, 699, 700, 760, 892, 1000, 1300])
 def test_nothing_in_the_header_is_cut(qtbot, page, width) -> None:
     page.header.load("odd", "/models/a-draft-with-a-rather-long-name")

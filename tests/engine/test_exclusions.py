@@ -23,6 +23,7 @@ OTHER_WORDS = {
     "engine/bench/run.py": {"speculation"},  # a part of the report
     "engine/checkpoints/quantised/quantisation.py": {"weights"},  # a field of other programs' files
     "engine/cli/doctor.py": {"weights"},  # an owner of memory
+    "engine/cli/fit.py": {"weights"},  # an owner of memory
     "engine/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
     "engine/recipes/eagle.py": {"acceptance"},  # a field of a recipe's record
     "engine/speculation/proposers/layer_choice.py": {"exit_layer"},  # a field of speculation.json

@@ -1,0 +1,80 @@
+"""What the Models page says of recommended models and of drafts: pure functions of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from app.models.words import parameters
+from app.words import size
+from engine.protocol import CuratedModel, Download, DraftKind, DraftOffer, Recommendation, StoredModel
+
+VERDICTS = {
+    "fits": ("runs well here", "good"),
+    "tight": ("runs", "warn"),
+    "too large": ("too large", "mute"),
+    "": ("", "mute"),
+}
+"""The word for a verdict, and its tone."""
+KINDS: dict[DraftKind, str] = {
+    "model": "draft model",
+    "medusa": "Medusa heads",
+    "eagle": "EAGLE head",
+    "assistant": "assistant",
+    "mtp": "multi-token layers of the model's own file",
+}
+
+
+def about(model: CuratedModel) -> str:
+    """What it is good at, and its figures below that."""
+    facts = (
+        parameters(model.parameters),
+        "" if model.format == "safetensors" else model.variant,
+        size(model.bytes) if model.bytes else "",
+        f"context {model.context >> 10}k" if model.context else "",
+        model.licence and f"licence {model.licence}",
+        "its own layers draft for it" if model.draft is not None and model.draft.kind == "mtp" else "",
+    )
+    return f"{model.about}\n{' · '.join(filter(None, facts))}"
+
+
+def verdict(each: Recommendation) -> str:
+    """The figures behind the word."""
+    if not each.verdict:
+        return ""
+    takes = f"It takes about {size(each.need)} with a chat of usual length."
+    speed = f" Memory allows about {each.fastest:.2g} tokens a second without speculation." if each.fastest else ""
+    return f"{each.sentence or takes + speed}\nEstimated from its size; a search shows what its files take."
+
+
+def with_draft(each: Recommendation) -> str:
+    """What is fetched with it that drafts for it; "" where there is nothing to fetch."""
+    draft = each.model.draft
+    if draft is None or not draft.repository:
+        return ""
+    held = f" ({size(draft.bytes)})" if draft.bytes else ""
+    return f"with its {KINDS[draft.kind]}, {draft.repository}{held}"
+
+
+def there(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:
+    """Whether it is on this machine."""
+    return any(
+        each.repository == repository
+        and (each.format == "safetensors" or variant.lower() in PurePath(each.path).name.lower())
+        for each in stored
+    )
+
+
+def coming(repository: str, variant: str, downloads: Iterable[Download]) -> bool:
+    """Whether it is on its way: a download has the name of the file, where the list may have its kind."""
+    return any(each.repository == repository and variant.lower() in each.variant.lower() for each in downloads)
+
+
+def offer(each: DraftOffer) -> str:
+    """What an offered draft is, and from which acceptance on it pays."""
+    facts = [KINDS[each.kind], size(each.bytes) if each.bytes else ""]
+    if each.cost >= 1:
+        facts.append("reads more than the model itself")
+    elif each.cost:
+        facts.append(f"pays when more than {100 * each.cost:.0f} % of its tokens are accepted")
+    return " · ".join(filter(None, facts))

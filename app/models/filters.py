@@ -1,0 +1,104 @@
+"""What a search on the hub is narrowed by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QActionGroup
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+
+from app.theme.theme import Theme
+from app.theme.widgets import Toggle, tip
+
+SIZES = (
+    ("any size", ""),
+    ("up to 2B", "-2B"),
+    ("2B to 5B", "2B-5B"),
+    ("5B to 10B", "5B-10B"),
+    ("10B to 20B", "10B-20B"),
+    ("20B to 40B", "20B-40B"),
+    ("over 40B", "40B-"),
+)
+LICENCES = (
+    ("any licence", ""),
+    *((name, name) for name in ("apache-2.0", "mit", "gemma", "llama3.1", "llama3.2", "llama3.3", "other")),
+)
+"""Those that models in use have most, as the hub writes them."""
+
+
+class Choice(QPushButton):
+    """A button that names what is chosen, with a menu of all. ``options``: a title and a value each."""
+
+    changed = Signal()
+
+    def __init__(self, name: str, place: str, options: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.setObjectName(place)
+        self.setProperty("kind", "choice")
+        self._name, self.value = name, ""
+        menu = QMenu(self)
+        group = QActionGroup(self)
+        for title, value in options:
+            action = menu.addAction(title)
+            action.setCheckable(True)
+            action.setData(value)
+            group.addAction(action)
+        group.triggered.connect(lambda action: self._on_chosen(action.text(), action.data()))
+        self.setMenu(menu)
+        group.actions()[0].setChecked(True)
+        self._show(options[0][0])
+
+    def _on_chosen(self, title: str, value: str) -> None:
+        self.value = value
+        self._show(title)
+        self.changed.emit()
+
+    def _show(self, title: str) -> None:
+        self.setText(f"{title} ▾")
+        self.setAccessibleName(f"{self._name}: {title}")
+
+
+class Filters(QWidget):
+    """``changed``: another one was chosen."""
+
+    changed = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.sizes = Choice("Parameters", "models.filter.size", SIZES)
+        self.licence = Choice("Licence", "models.filter.licence", LICENCES)
+        self.author = QLineEdit()
+        self.author.setObjectName("models.filter.author")
+        self.author.setAccessibleName("Organisation")
+        self.author.setPlaceholderText("of any organisation, as Qwen")
+        self.author.setClearButtonEnabled(True)
+        self.fits = Toggle(theme)
+        self.fits.setObjectName("models.filter.fits")
+        self.fits.setAccessibleName("Fits this machine")
+        fits = QLabel("fits this machine")
+        fits.setProperty("role", "caption")
+        for widget in (self.fits, fits):
+            widget.setToolTip(tip("Only models that fit into what is free now when they are packed in 4 bits."))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self.sizes)
+        row.addWidget(self.licence)
+        row.addWidget(self.author, 1)
+        row.addWidget(fits)
+        row.addWidget(self.fits)
+        self.sizes.changed.connect(self.changed)
+        self.licence.changed.connect(self.changed)
+        self.author.returnPressed.connect(self.changed)
+        self.fits.toggled.connect(lambda _: self.changed.emit())
+
+    def words(self) -> list[str]:
+        """As options of `kvasir models search`; [] where nothing is chosen."""
+        chosen = (
+            ("--size", self.sizes.value),
+            ("--licence", self.licence.value),
+            ("--author", self.author.text().strip()),
+        )
+        words = [f"{option}={value}" for option, value in chosen if value]
+        return [*words, "--fits"] if self.fits.isChecked() else words

@@ -1,0 +1,58 @@
+"""`kvasir models recommended`: models to begin with, judged for this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.arguments import DEVICE_HELP, device_of
+from engine.cli.errors import importing, report_errors
+from engine.cli.fit import in_pack
+from engine.cli.library import Json, told
+from engine.sizes import human
+
+if TYPE_CHECKING:
+    from engine.protocol.recommended import Recommendation
+
+WORDS = {"fits": "runs well here", "tight": "runs", "too large": "too large", "": "size not known"}
+
+
+def recommended(
+    purpose: Annotated[
+        str, typer.Option("--for", help="chat, code, reasoning, vision or small.", show_default=False)
+    ] = "",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    json: Json = False,
+) -> None:
+    """Models to begin with, those that run best here first. Asks no hub."""
+    from engine.protocol.recommended import PURPOSES
+
+    if purpose and purpose not in PURPOSES:
+        raise typer.BadParameter(f"{purpose!r} is none of {', '.join(PURPOSES)}.", param_hint="--for")
+    with report_errors():
+        words = ["--device", device, *(["--for", purpose] if purpose else []), *(["--json"] if json else [])]
+        if in_pack(["models", "recommended", *words]):
+            return
+        with importing():
+            from engine import paths
+            from engine.library import curated
+            from engine.library.local import stored_models
+            from engine.loading import recommend
+            from engine.memory import probe
+            from engine.memory.bandwidth import measure_bandwidth
+
+        found = [model for model in curated.models(paths.models_file()) if not purpose or purpose in model.purposes]
+        chosen = probe.choose_device(device_of(device))
+        memory = probe.probe(chosen)
+        stored = stored_models(paths.known_models(), paths.bundled_folder())
+        judged = recommend.recommended(found, memory.free_bytes, memory.total_bytes, measure_bandwidth(chosen), stored)
+        told(json, judged, ("model", "kind", "size", "for", "here", "draft"), [_row(each) for each in judged])
+
+
+def _row(each: Recommendation) -> tuple[str, ...]:
+    model, draft = each.model, each.model.draft
+    verdict = "on this machine" if each.here else WORDS[each.verdict]
+    drafts = "" if draft is None else "its own layers" if draft.kind == "mtp" else draft.repository
+    size = human(model.bytes) if model.bytes else ""
+    return model.repository, model.variant, size, ", ".join(model.purposes), verdict, drafts

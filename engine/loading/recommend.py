@@ -1,0 +1,118 @@
+"""Which of the recommended models run well here: judged from their sizes alone, by the rule of `engine.loading.fit`.
+
+A fit report plans from a model's headers; here nothing is known but what assets/models.json says. So what a model takes
+to work with is taken as a share of its size, and where its keys and values are not stated, so are they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from engine.library.variants import QUANTISATION
+from engine.loading.fit import USUAL_CONTEXT
+from engine.memory import estimate
+from engine.protocol import StoredModel
+from engine.protocol.recommended import CuratedModel, Recommendation
+from engine.sizes import human
+
+WORK_SHARE = 0.05
+"""Of a model's size, to work with, besides what is the same for all."""
+KV_SHARE = 0.25
+"""Of a model's size, keys and values of a usual chat where the list does not say: of Qwen3-8B in 4 bits it is 0.24."""
+FOUR_BITS = 0.6
+"""Bytes of a parameter in files of 4 bits: Qwen3-8B takes 0.61 in Q4_K_M."""
+READING = 5.0
+"""Tokens a second, about as fast as people read; a model that cannot reach it does not run well."""
+ORDER = ("fits", "tight", "too large", "")
+
+
+def recommended(
+    models: Iterable[CuratedModel], free: int, total: int, bandwidth: float, stored: Sequence[StoredModel] = ()
+) -> list[Recommendation]:
+    """The models judged, best first: of those that run well the larger ones come first, of those that run the faster
+    ones, of those that are too large the smaller ones.
+
+    ``free`` and ``total``: bytes of the device's memory; ``bandwidth``: bytes a second that it reads, 0: not measured.
+    """
+    judged = [judge(model, free, total, bandwidth, stored) for model in models]
+
+    def rank(each: Recommendation) -> tuple[int, float]:
+        size = each.model.parameters
+        rank = {"fits": -size, "tight": -each.fastest or each.need}.get(each.verdict, size)
+        return ORDER.index(each.verdict), rank
+
+    return sorted(judged, key=rank)
+
+
+def judge(
+    model: CuratedModel, free: int, total: int, bandwidth: float, stored: Sequence[StoredModel] = ()
+) -> Recommendation:
+    """One model of the list; see :func:`recommended`."""
+    draft = model.draft
+    here = is_here(model.repository, model.variant, stored)
+    draft_here = draft is not None and bool(draft.repository) and is_here(draft.repository, draft.variant, stored)
+    if not model.bytes:
+        return Recommendation(model=model, verdict="", here=here, draft_here=draft_here)
+    usual = min(model.context or USUAL_CONTEXT, USUAL_CONTEXT)
+    kv = model.kv_bytes or KV_SHARE * model.bytes / USUAL_CONTEXT
+    fixed = model.bytes * (1 + WORK_SHARE) + estimate.SCRATCH_BYTES
+    need, least = int(fixed + kv * usual), fixed + kv * estimate.LEAST_TOKENS
+    share = model.active / model.parameters if model.active and model.parameters else 1.0
+    fastest = bandwidth / (model.bytes * share)
+    now, ever = estimate.budget_bytes(None, free), estimate.budget_bytes(None, total)
+    if need <= now and (fastest >= READING or not fastest):
+        verdict, sentence = "fits", ""
+    elif need <= now:
+        verdict, sentence = "tight", f"It writes {fastest:.2g} tokens a second at most: this memory is not fast enough."
+    elif need <= ever:
+        verdict, sentence = (
+            "tight",
+            f"It takes about {human(need)}, and {human(now)} may be used now. Close other programs.",
+        )
+    elif least <= ever:
+        verdict, sentence = (
+            "tight",
+            f"It takes about {human(need)} for chats of {usual:,} tokens: they have to be shorter.",
+        )
+    else:
+        verdict, sentence = "too large", f"It takes about {human(need)}, and at most {human(ever)} may be used here."
+    return Recommendation(
+        model=model,
+        verdict=verdict,  # type: ignore[arg-type]
+        sentence=sentence,
+        need=need,
+        fastest=fastest,
+        here=here,
+        draft_here=draft_here,
+    )
+
+
+def fitting(size: str, free: int) -> str:
+    """A range of parameters that `engine.library.hub` takes, without those that do not fit into ``free`` bytes in
+    4 bits."""
+    room = estimate.budget_bytes(None, free) - estimate.SCRATCH_BYTES
+    most = max(1, int(room / (FOUR_BITS * (1 + WORK_SHARE + KV_SHARE)) / 1e6))
+    least, _, end = size.partition("-")
+    if end and _millions(end) <= most:
+        return size
+    return f"{least}-{most}M"
+
+
+def _millions(count: str) -> float:
+    units = {"K": 1e-3, "M": 1.0, "B": 1e3, "T": 1e6}
+    unit = units.get(count[-1].upper())
+    return float(count) / 1e6 if unit is None else float(count[:-1]) * unit
+
+
+def is_here(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:
+    """Whether that variant of a repository, by its name or kind, is among the models of this machine."""
+    return any(
+        each.repository == repository and (each.format == "safetensors" or _is(Path(each.path), variant))
+        for each in stored
+    )
+
+
+def _is(file: Path, variant: str) -> bool:
+    kind = QUANTISATION.search(file.stem)
+    return variant.endswith(file.name) or (kind is not None and kind[1].lower() == variant.lower())

@@ -1,0 +1,87 @@
+"""Models that Kvasir recommends, judged for this machine, and what can draft for a model.
+
+`kvasir models recommended` and `kvasir models drafts` print them with ``--json``, one object a line.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from engine.protocol.base import Message, Part
+
+Purpose = Literal["chat", "code", "reasoning", "vision", "small"]
+PURPOSES: tuple[Purpose, ...] = ("chat", "code", "reasoning", "vision", "small")
+DraftKind = Literal["model", "medusa", "eagle", "assistant", "mtp"]
+"""A smaller model of the same vocabulary, heads made for the model, or multi-token layers of its own file."""
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class CuratedDraft(Part, frozen=True):
+    """What drafts for a model of the list: ``repository`` and ``variant`` unless the model's own file holds it."""
+
+    kind: DraftKind
+    repository: _Name | Literal[""] = ""
+    variant: str = ""
+    bytes: _Count = 0
+
+
+class CuratedModel(Part, frozen=True):
+    """An entry of assets/models.json. Zeros and empty words: not known.
+
+    ``variant``: its name or kind, as `kvasir models get` takes it. ``family``: the architecture, as docs/families.md
+    lists it. ``active``: parameters that compute a token, where not all do. ``bytes``: of all its files.
+    ``kv_bytes``: of the 16-bit keys and values of a further token. ``taken``, ``source``: from what, and on which day.
+    """
+
+    repository: _Name
+    variant: str
+    format: Literal["safetensors", "gguf"]
+    family: str
+    parameters: _Count
+    purposes: Annotated[list[Purpose], msgspec.Meta(min_length=1)]
+    about: str
+    taken: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
+    source: str
+    active: _Count = 0
+    bytes: _Count = 0
+    licence: str = ""
+    gated: bool = False
+    context: _Count = 0
+    kv_bytes: _Count = 0
+    draft: CuratedDraft | None = None
+
+
+class Recommendation(Message, frozen=True):
+    """A model of the list, judged by its size against this machine's memory."""
+
+    model: CuratedModel
+    verdict: Literal["", "fits", "tight", "too large"]
+    """As in :class:`FitReport`, estimated from ``bytes``; ``tight``, too: only once other programs are closed, or too
+    slow to read along. "": its size is not known."""
+    sentence: str = ""
+    """Why it is no better; "" where it fits."""
+    need: int = 0
+    """Bytes that it takes with a chat of usual length, about."""
+    fastest: float = 0.0
+    """Tokens a second that memory allows without speculation, about; 0: not known."""
+    here: bool = False
+    """Whether it is on this machine."""
+    draft_here: bool = False
+
+
+class DraftOffer(Message, frozen=True):
+    """What can draft for a model."""
+
+    name: str
+    kind: DraftKind
+    path: str = ""
+    """Where it lies; "" where it has to be fetched, or is in the model's own file."""
+    repository: str = ""
+    variant: str = ""
+    bytes: int = 0
+    cost: float = 0.0
+    """Bytes that it reads for a draft token, as a share of those that the model reads for one: the share of accepted
+    draft tokens from which on it pays, while memory sets the pace. 0: not known."""

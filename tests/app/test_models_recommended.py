@@ -1,0 +1,177 @@
+"""Recommended models, filters and drafts on the Models page, with the real `kvasir models` and a hub of the test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from app.models import advice
+from app.models.drafts import NOTHING, DraftList
+from app.models.filters import Filters
+from app.models.library import Library
+from app.models.page import ModelsPage
+from app.models.recommended import FIRST, RecommendedView
+from app.theme.theme import Theme
+from engine.protocol import CuratedDraft, CuratedModel, Download, DraftOffer, Recommendation, StoredModel
+from tests.hub_server import Hub, stock
+
+COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
+PATIENCE_MS = 120_000
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    hub = Hub()
+    hub.repositories = stock()
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def theme(qapp) -> Theme:
+    return Theme("dark", 1.0, True)
+
+
+def press(within: QWidget, name: str) -> None:
+    button = within.findChild(QPushButton, name)
+    assert button is not None, [child.objectName() for child in within.findChildren(QPushButton)]
+    assert button.isEnabled()
+    button.click()
+
+
+def entry(name: str, verdict: str = "fits", draft: str = "", purpose: str = "chat") -> Recommendation:
+    half = CuratedDraft(kind="model", repository=draft, variant="Q8_0", bytes=6 * 10**8) if draft else None
+    model = CuratedModel(
+        repository=name, variant="Q4_K_M", format="gguf", family="Qwen3ForCausalLM", parameters=8 * 10**9,
+        bytes=5 * 10**9, context=32768, licence="mit", purposes=[purpose], about="A test.", taken="2026-11-25",
+        source="test", draft=half,
+    )  # fmt: skip
+    return Recommendation(model=model, verdict=verdict, need=6 * 10**9, fastest=50.0)
+
+
+def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub):
+    library = Library(COMMAND)
+    page = ModelsPage(library, theme)
+    qtbot.addWidget(page)
+    page.show()
+    page.show_view("hub")
+    qtbot.waitUntil(lambda: bool(page.recommended.rows), timeout=PATIENCE_MS)
+    assert not hub.asked
+    assert page.field.text() == ""
+    words = [row.badge.text() for row in page.recommended.rows]
+    assert set(words) <= {"runs well here", "runs"}
+    assert page._lists.currentIndex() == 0
+    page.field.setText("model")
+    page.search()
+    qtbot.waitUntil(lambda: bool(page.hub_rows), timeout=PATIENCE_MS)
+    assert page._lists.currentIndex() == 1
+    page.filters.sizes.menu().actions()[3].trigger()  # narrows, and searches again
+    qtbot.waitUntil(lambda: not library.searching, timeout=PATIENCE_MS)
+    _, query = hub.asked[-1]
+    assert query["num_parameters"] == ["min:5B,max:10B"]
+    page.filters.sizes.menu().actions()[0].trigger()
+    page.field.clear()
+    page.search()
+    assert page._lists.currentIndex() == 0
+    library.close_down()
+
+
+def test_a_model_is_fetched_with_its_draft_or_without(qtbot, theme):
+    view = RecommendedView(theme)
+    qtbot.addWidget(view)
+    asked: list[tuple[str, str]] = []
+    view.get_asked.connect(lambda *what: asked.append(what))
+    view.show_models([entry("a/b", draft="a/draft"), entry("a/c")], [], [])
+    first, second = view.rows
+    assert not first.draft.isHidden()
+    assert second.draft.isHidden()
+    press(first, "models.recommended.a/b.get")
+    assert asked == [("a/b", "Q4_K_M"), ("a/draft", "Q8_0")]
+    asked.clear()
+    first.draft.setChecked(False)
+    press(first, "models.recommended.a/b.get")
+    assert asked == [("a/b", "Q4_K_M")]
+    model = StoredModel(name="x", path="/m/b-Q4_K_M.gguf", format="gguf", bytes=1, repository="a/b")
+    coming = Download(id="1", repository="a/c", variant="c-Q4_K_M.gguf", state="running")
+    view.show_state([model], [coming])
+    assert first.findChild(QPushButton, "models.recommended.a/b.get") is None
+    asked.clear()
+    press(first, "models.recommended.a/b.draft")  # the model is here, its draft is not
+    assert asked == [("a/draft", "Q8_0")]
+    get = second.findChild(QPushButton, "models.recommended.a/c.get")
+    assert (get.isEnabled(), get.toolTip()) == (False, "It is on its way.")
+
+
+def test_few_at_first_and_by_purpose(qtbot, theme):
+    view = RecommendedView(theme)
+    qtbot.addWidget(view)
+    many = [entry(f"a/{number}") for number in range(FIRST + 2)]
+    view.show_models([*many, entry("a/code", "tight", purpose="code"), entry("a/big", "too large")], [], [])
+    assert len(view.rows) == FIRST
+    assert view.more.text() == "Show 4 more, 1 of them too large for this machine"
+    press(view.purposes, "models.purpose.code")
+    assert [(row.title.text(), row.badge.text(), row.badge.property("badge")) for row in view.rows] == [
+        ("a/code", "runs", "warn")
+    ]
+    assert view.more.isHidden()
+    press(view.purposes, "models.purpose.")
+    view.more.click()
+    assert [row.badge.text() for row in view.rows][-1] == "too large"
+    assert len(view.rows) == FIRST + 4
+
+
+def test_filters_are_options_of_the_command(qtbot, theme):
+    filters = Filters(theme)
+    qtbot.addWidget(filters)
+    assert filters.words() == []
+    with qtbot.waitSignals([filters.changed] * 3):
+        filters.sizes.menu().actions()[1].trigger()
+        filters.licence.menu().actions()[2].trigger()
+        filters.fits.setChecked(True)
+    filters.author.setText(" Qwen ")
+    assert filters.words() == ["--size=-2B", "--licence=mit", "--author=Qwen", "--fits"]
+    assert filters.sizes.text() == "up to 2B ▾"
+
+
+def test_drafts_below_a_model(qtbot, theme, hub):
+    library = Library(COMMAND)
+    page = ModelsPage(library, theme)
+    qtbot.addWidget(page)
+    page.show()
+    qtbot.waitUntil(lambda: len(page.stored_rows) >= 3, timeout=PATIENCE_MS)
+    press(page, "models.stored.kvasir-hybrid.drafts")
+    qtbot.waitUntil(lambda: bool(library.drafts), timeout=PATIENCE_MS)
+    with qtbot.waitSignal(page.draft_asked) as asked:
+        press(page, "models.draft.the model's own layers.load")
+    assert asked.args[0].endswith("kvasir-hybrid")
+    assert asked.args[1] == ""
+    library.close_down()
+
+
+def test_offers_in_words(qtbot):
+    far = DraftOffer(name="a/draft Q8_0", kind="model", repository="a/draft", variant="Q8_0", bytes=6 * 10**8)
+    drafts = DraftList([far], [])
+    qtbot.addWidget(drafts)
+    with qtbot.waitSignal(drafts.get_asked) as asked:
+        press(drafts, "models.draft.a/draft Q8_0.get")
+    assert asked.args == ["a/draft", "Q8_0"]
+    assert advice.offer(far) == "draft model · 600 MB"
+    near = DraftOffer(name="x", kind="eagle", path="/x", cost=0.128)
+    assert advice.offer(near) == "EAGLE head · pays when more than 13 % of its tokens are accepted"
+    assert advice.offer(DraftOffer(name="x", kind="eagle", path="/x", cost=1.2)).endswith("than the model itself")
+    nothing = DraftList([], [])
+    qtbot.addWidget(nothing)
+    assert NOTHING in [label.text() for label in nothing.findChildren(QWidget) if hasattr(label, "text")]
+
+
+def test_verdicts_in_words():
+    fits = entry("a/b", draft="a/draft")
+    assert advice.with_draft(fits) == "with its draft model, a/draft (600 MB)"
+    assert advice.about(fits.model) == "A test.\n8B parameters · Q4_K_M · 5.0 GB · context 32k · licence mit"
+    assert advice.verdict(fits).startswith("It takes about 6.0 GB with a chat of usual length. Memory allows about 50")
+    assert advice.verdict(Recommendation(model=fits.model, verdict="")) == ""
