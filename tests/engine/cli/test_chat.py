@@ -22,6 +22,7 @@ from engine.cli.main import app
 from engine.core.commands import AddRequest, Command
 from engine.core.events import Event
 from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
+from engine.server.residency import Policy
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
 
@@ -290,7 +291,8 @@ def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.Monkey
     asked: list[object] = []
 
     def load(*arguments: object, **_: object) -> NoReturn:
-        asked.extend(value for value in arguments if isinstance(value, LoadOptions))
+        given = (value.options if isinstance(value, Policy) else value for value in arguments)
+        asked.extend(value for value in given if isinstance(value, LoadOptions))
         raise CommandFailed("seen")
 
     monkeypatch.setattr("engine.cli.local.LocalEngine.load", load)
