@@ -32,6 +32,7 @@ DRAFT_PX = 120
 ICON_GAP = 6
 """Pixels that a button's icon takes from its text."""
 TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected (Ctrl+Shift+T)"
+IDLE = "Unloaded, because nothing was asked of it for a while. The next message loads it again."
 NARROW = 700
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
 
@@ -120,7 +121,9 @@ class Header(QFrame):
     def refresh(self) -> None:
         card = self._link.card
         self.model.setAccessibleName(f"Model: {self._title()}")
-        self.model.setToolTip(_about(card) if card is not None else "")
+        self.model.setToolTip(
+            "\n".join([_about(card), *([IDLE] if self._link.idle else [])]) if card is not None else ""
+        )
         self.model.setEnabled(self._link.state is LinkState.CONNECTED)
         notices = [*card.notices, *([card.draft_refused] if card.draft_refused else [])] if card is not None else []
         self.warning.say(notices)
@@ -186,7 +189,7 @@ class Header(QFrame):
         menu.addSeparator()
         menu.addAction("Open a model…", self._open)
         self._fill_helpers(menu.addMenu("Speculation helper"))
-        if card is not None:
+        if card is not None and not self._link.idle:
             menu.addSeparator()
             menu.addAction("Unload the model", self._unload)
 
@@ -281,7 +284,7 @@ class Header(QFrame):
         if self._loading is not None:
             return f"{Path(self._loading.model).name} · loading"
         if card is not None:
-            return f"{card.name} · {_short(card.quantisation)}"
+            return f"{card.name} · {'unloaded' if self._link.idle else _short(card.quantisation)}"
         if state is LinkState.CONNECTED:
             return "Choose a model"
         return "The engine is not running" if state is LinkState.DEAD else "The engine is starting"

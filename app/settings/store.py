@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceName = "auto"
     quantise: Quantise = "none"
     draft: bool = True
+    unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
+    """Minutes without a request after which the model is unloaded; 0: never."""
     model: Annotated[str, Meta(max_length=4096)] = ""
     """The model loaded last, by name or path; empty: the first one the engine knows."""
     options: dict[str, Any] = {}

@@ -232,9 +232,6 @@ class Residency:
                     self._hub.submit(adapter)
                 await self._hub.caught_up(None)
                 self._ttl = ticket.ttl
-        except Exception as error:
-            log.exception("%s could not be loaded", wanted.load.path)
-            sentence = f"The model could not be loaded ({error}). The log has the details."
         finally:
             stop_listening()
             self._loading = None

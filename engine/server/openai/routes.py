@@ -118,8 +118,10 @@ class OpenAIRoutes:
         if loaded is None or loaded.tokenizer is None:
             raise Refused("no_model", NO_MODEL)
         if name not in ("", loaded.card.name, loaded.path, *_adapters(loaded)):
-            text = f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one, "
-            text += "or start the server with --load-on-demand."
+            text = (
+                f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one, or start the server "
+                "with --load-on-demand."
+            )
             if adapters := _adapters(loaded):
                 known = ", ".join([loaded.card.name, *adapters])
                 text = f"Neither the model nor an adapter is called {name!r}. Ask for one of these: {known}."
