@@ -40,6 +40,7 @@ from app.window.engine_wiring import EngineWiring
 from app.window.gpu_wiring import GpuWiring
 from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
+from app.window.preset_wiring import PresetWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.window import MainWindow
 
@@ -101,6 +102,7 @@ class Program:
         # Before the models: what a welcome says of the switches is known when the first model is asked for.
         SwitchWiring(link, store, panel, chat, plots, notice, window)
         models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
+        PresetWiring(link, store, chat, window)
         measuring = MeasureWiring(link, panel, chat, notice, window)
         self.cache_wiring = CacheWiring(
             link, window.cache, plots, chat, self.sidebar, self.history, window.open_chat, window
