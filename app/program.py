@@ -38,6 +38,7 @@ from app.theme.theme import Theme
 from app.window.cache_wiring import CacheWiring
 from app.window.engine_wiring import EngineWiring
 from app.window.gpu_wiring import GpuWiring
+from app.window.load_settings_wiring import LoadSettingsWiring
 from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
 from app.window.preset_wiring import PresetWiring
@@ -114,6 +115,8 @@ class Program:
         self.opener = Opener(notice, models.open, lambda: chat.answers.busy)
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
+        loading = LoadSettingsWiring(link, store, chat.header, self.opener.open, self.theme, window)
+        window.models_page.settings_asked.connect(loading.open)
         link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)

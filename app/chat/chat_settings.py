@@ -89,7 +89,7 @@ FIELDS = (
     _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "Random"),
 )
 _NEUTRAL = Sampling()
-STOP_PX = 52
+SYSTEM_PX, STOP_PX = 72, 52
 
 
 class ChatSettings(QFrame):
@@ -118,7 +118,7 @@ class ChatSettings(QFrame):
         self.system = QPlainTextEdit(self)
         self.system.setProperty("field", "true")
         self.system.setTabChangesFocus(True)
-        self.system.setFixedHeight(84)
+        self.system.setFixedHeight(SYSTEM_PX)
         self.system.setPlaceholderText("What the model should know or how it should answer")
         self.system.setAccessibleName("System prompt")
         self.system.setObjectName("system-prompt")
@@ -243,8 +243,7 @@ class ChatSettings(QFrame):
     def _arrange(self) -> None:
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 14, 16, 14)
-        column.setSpacing(8)
-        column.addWidget(_head("Preset", self))
+        column.setSpacing(6)
         column.addWidget(self.preset)
         column.addWidget(_head("System prompt", self))
         column.addWidget(self.system)

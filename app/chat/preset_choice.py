@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from app.theme.widgets import MenuButton
 
@@ -49,8 +49,15 @@ class PresetChoice(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
-        for widget in (self.button, self.field, self._problem):
-            column.addWidget(widget)
+        head = QLabel("Preset", self)
+        head.setProperty("role", "section")
+        line = QHBoxLayout()
+        line.setSpacing(24)
+        line.addWidget(head)
+        line.addWidget(self.button, 1)
+        column.addLayout(line)
+        column.addWidget(self.field)
+        column.addWidget(self._problem)
         self.close_field()
         self.show_for([], "", False)
 

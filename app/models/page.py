@@ -32,9 +32,11 @@ _HERE, _HUB = "here", "hub"
 
 
 class ModelsPage(QWidget):
-    """``load_asked`` carries a model's path. It asks the library whenever it is shown."""
+    """``load_asked`` and ``settings_asked`` carry a model's path. It asks the library whenever it is shown."""
 
     load_asked = Signal(str)
+    settings_asked = Signal(str)
+    """The person wants to see how the model is loaded."""
 
     def __init__(self, library: Library, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -167,6 +169,9 @@ class ModelsPage(QWidget):
     def _act(self, key: str, model: StoredModel) -> None:
         if key == "load":
             self.load_asked.emit(model.path)
+            return
+        if key == "settings":
+            self.settings_asked.emit(model.path)
             return
         box = QMessageBox(
             QMessageBox.Icon.Question,

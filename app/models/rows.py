@@ -54,14 +54,17 @@ class Row(QFrame):
 
 
 class StoredRow(Row):
-    """A model of this machine: "load", and "remove" for one that was fetched."""
+    """A model of this machine: "load", "settings", and "remove" for one that was fetched."""
 
     def __init__(self, model: StoredModel, loaded: bool) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.setToolTip(model.path)
         fetched = model.origin == "Kvasir" and model.repository
         remove = (Button("remove", "Delete", why_not="It is loaded." if loaded else ""),) if fetched else ()
-        self.buttons.show_buttons((*remove, Button("load", "Load", why_not="It is loaded." if loaded else "")))
+        settings = Button("settings", "Load settings…")
+        self.buttons.show_buttons(
+            (*remove, settings, Button("load", "Load", why_not="It is loaded." if loaded else ""))
+        )
         self.show_badge("loaded" if loaded else "", "good")
 
 

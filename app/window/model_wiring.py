@@ -39,8 +39,6 @@ class ModelWiring(QObject):
         self._wanted = ""
         """What to load first, in place of the model of last time."""
         self._loads = False
-        header.load_options = lambda: store.settings.load_options()
-        header.default_draft = lambda: None if store.settings.draft else ""
         header.recent = lambda: store.settings.recent
         header.folder = lambda: store.settings.folder
         header.folder_used.connect(lambda folder: store.update(folder=folder))
