@@ -129,7 +129,8 @@ class Residency:
 
     async def loadable(self) -> list[str]:
         """The names of the models that requests may have loaded, without the loaded one's own."""
-        names = [self._unloaded.names[0]] if self._unloaded is not None else []
+        idle = self._unloaded
+        names = [name for name in idle.names if name != idle.load.path] if idle is not None else []
         if self._policy.on_demand:
             present = self._present.load.path if self._present is not None else ""
             paths = await asyncio.to_thread(_stored)
