@@ -12,7 +12,7 @@ from app.link.link import EngineLink
 from app.models.load_settings import Choice, LoadSettings
 from app.program import Program
 from app.settings.store import ModelSettings, Preset, Settings
-from engine.protocol import Load, LoadOptions, Message, Set
+from engine.protocol import Load, LoadOptions, Message, Set, StoredModel
 
 OWN = ModelSettings(context=512, quantise="nf4", device="cpu", draft="", kv_kind="int8", preset="terse")
 
@@ -122,8 +122,13 @@ def test_a_model_is_loaded_as_was_said_once(
 
 
 def test_cancel_keeps_nothing(start: Callable[..., Program], qtbot) -> None:
+    """Opened from the page Models."""
     program = start()
-    dialog = dialogue(program)
+    program.library.stored = [StoredModel(name="mine", path="/models/mine", format="gguf", bytes=1)]
+    program.library.stored_changed.emit()
+    program.window.findChild(QPushButton, "models.stored.mine.settings").click()
+    dialog = program.window.findChild(LoadSettings)
+    assert dialog.windowTitle() == "Load settings of mine"
     dialog.show_own(OWN)
     dialog.reject()
     assert program.store.settings.models == {}
