@@ -38,8 +38,10 @@ from app.theme.theme import Theme
 from app.window.cache_wiring import CacheWiring
 from app.window.engine_wiring import EngineWiring
 from app.window.gpu_wiring import GpuWiring
+from app.window.load_settings_wiring import LoadSettingsWiring
 from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
+from app.window.preset_wiring import PresetWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.window import MainWindow
 from engine.protocol import DraftOffer
@@ -102,6 +104,7 @@ class Program:
         # Before the models: what a welcome says of the switches is known when the first model is asked for.
         SwitchWiring(link, store, panel, chat, plots, notice, window)
         models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
+        PresetWiring(link, store, chat, window)
         measuring = MeasureWiring(link, panel, chat, notice, window)
         self.cache_wiring = CacheWiring(
             link, window.cache, plots, chat, self.sidebar, self.history, window.open_chat, window
@@ -114,6 +117,8 @@ class Program:
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
+        loading = LoadSettingsWiring(link, store, chat.header, self.opener.open, self.theme, window)
+        window.models_page.settings_asked.connect(loading.open)
         link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
@@ -131,7 +136,7 @@ class Program:
     def _load_with(self, model: str, draft: str) -> None:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""
         self.window.show_page(MainWindow.CHAT)
-        self.chat.header.load(model, draft or None, helper=bool(draft))
+        self.chat.header.load(model, draft or None, chosen=bool(draft))
 
     def _on_link(self, state: LinkState, _sentence: str) -> None:
         if state is not LinkState.CONNECTED:  # an engine that is gone has nothing loaded

@@ -5,7 +5,7 @@ An empty field means the model's own default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +15,8 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QPlainText
 
 from app.chat.adapter_choice import AdapterChoice
 from app.chat.context.overflow import MEANINGS, TITLES
+from app.chat.preset_choice import PresetChoice
+from app.settings.store import Preset
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import Segments
@@ -87,7 +89,7 @@ FIELDS = (
     _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "Random"),
 )
 _NEUTRAL = Sampling()
-STOP_PX = 52
+SYSTEM_PX, STOP_PX = 72, 52
 
 
 class ChatSettings(QFrame):
@@ -106,10 +108,17 @@ class ChatSettings(QFrame):
         self.setProperty("edge", "all")
         self.setAccessibleName("Chat settings")
         self._shown: tuple[str, Sampling] = ("", Sampling())
+        self._card: ModelCard | None = None
+        self._presets: Mapping[str, Preset] = {}
+        self._applied = ""
+        """The preset that was applied last here, or whose values stood here when this opened."""
+        self.preset = PresetChoice(self)
+        self.preset.chosen.connect(self._apply)
+        self.preset.resized.connect(self._fit)
         self.system = QPlainTextEdit(self)
         self.system.setProperty("field", "true")
         self.system.setTabChangesFocus(True)
-        self.system.setFixedHeight(84)
+        self.system.setFixedHeight(SYSTEM_PX)
         self.system.setPlaceholderText("What the model should know or how it should answer")
         self.system.setAccessibleName("System prompt")
         self.system.setObjectName("system-prompt")
@@ -121,6 +130,8 @@ class ChatSettings(QFrame):
         self.stop.setObjectName("sampling-stop")
         self.stop.setAccessibleName("Stop strings, one per line")
         self.stop.setPlaceholderText("one per line")
+        for text in (self.system, self.stop):
+            text.textChanged.connect(self._on_edited)
         self.overflow = Segments("When the context is full", list(TITLES), list(TITLES.values()), "overflow", self)
         self.overflow.chosen.connect(self._choose_overflow)
         self._overflow_meaning = QLabel(self)
@@ -145,9 +156,10 @@ class ChatSettings(QFrame):
         """Open with these values, top right corner at ``at`` (global); empty fields show the defaults of ``card``."""
         self._chat = chat
         self.fill(system, sampling, card)
+        self.preset.close_field()
         for name, text in self._left[1].items() if chat == self._left[0] else ():
             self.inputs[name].setText(text)
-        self._check()
+        self._on_edited()
         self.show_overflow(overflow)
         self.adjustSize()
         lowest = self.screen().availableGeometry().bottom() - self.height()
@@ -164,7 +176,24 @@ class ChatSettings(QFrame):
         self.overflow.setFocus()
 
     def fill(self, system: str, sampling: Sampling, card: ModelCard | None) -> None:
-        self._shown = (system, sampling)
+        self._shown, self._card = (system, sampling), card
+        self._put(system, sampling)
+        self._applied = next((name for name, values in self._presets.items() if values == Preset(*self.values())), "")
+        self._on_edited()
+
+    def offer_presets(self, presets: Mapping[str, Preset], applied: str | None = None) -> None:
+        """Let these be chosen; ``applied`` is the one that the fields are of, None the same as before."""
+        self._presets, self._applied = presets, self._applied if applied is None else applied
+        self._on_edited()
+
+    def _apply(self, name: str) -> None:
+        self._applied = name
+        self._put(self._presets[name].system, self._presets[name].sampling)
+        self._on_edited()
+
+    def _put(self, system: str, sampling: Sampling) -> None:
+        """Show these values, with the defaults of the model."""
+        card = self._card
         self.system.setPlainText(system)
         for field in FIELDS:
             value = getattr(sampling, field.name)
@@ -180,7 +209,6 @@ class ChatSettings(QFrame):
                 else str(value)
             )
         self.stop.setPlainText("\n".join(text.replace("\n", "\\n") for text in sampling.stop))
-        self._check()
 
     def values(self) -> tuple[str, Sampling]:
         """What stands in the fields; a field that is no valid number keeps what it was."""
@@ -209,13 +237,14 @@ class ChatSettings(QFrame):
         edit.setAccessibleName(field.title)
         edit.setToolTip(field.help)
         edit.setFixedWidth(150)
-        edit.textEdited.connect(self._check)
+        edit.textEdited.connect(self._on_edited)
         return edit
 
     def _arrange(self) -> None:
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 14, 16, 14)
-        column.setSpacing(8)
+        column.setSpacing(6)
+        column.addWidget(self.preset)
         column.addWidget(_head("System prompt", self))
         column.addWidget(self.system)
         column.addWidget(_head("When the context is full", self))
@@ -291,6 +320,14 @@ class ChatSettings(QFrame):
             if bool(edit.property("wrong")) != (name in wrong):
                 edit.setProperty("wrong", name in wrong)
                 restyle(edit)
+        self._fit()
+
+    def _on_edited(self, *_: object) -> None:
+        self._check()
+        name = self._applied if self._applied in self._presets else ""
+        self.preset.show_for(self._presets, name, bool(name) and self._presets[name] != Preset(*self.values()))
+
+    def _fit(self) -> None:
         if self.isVisible():
             self.adjustSize()
 

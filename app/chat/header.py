@@ -32,6 +32,7 @@ DRAFT_PX = 120
 ICON_GAP = 6
 """Pixels that a button's icon takes from its text."""
 TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected (Ctrl+Shift+T)"
+IDLE = "Unloaded, because nothing was asked of it for a while. The next message loads it again."
 NARROW = 700
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
 
@@ -42,6 +43,11 @@ class Header(QFrame):
     settings_asked = Signal()
     helper_chosen = Signal()
     """The person chose a draft model or heads for the loaded model, which is being loaded with it."""
+    draft_chosen = Signal(str, object)
+    """The path of the loaded model, and what the person chose to draft for it: a path, "" for nothing, None for its
+    own."""
+    load_settings_asked = Signal(str)
+    """The person wants to see how the model at that path is loaded."""
     loading_changed = Signal()
     """:attr:`loading` says something else."""
     folder_used = Signal(str)
@@ -55,8 +61,10 @@ class Header(QFrame):
         """The draft of the last Load; None takes whatever comes with the model to draft tokens."""
         self._by_hand = False
         """Whether that draft is another than the settings want."""
-        self.load_options: Callable[[], protocol.LoadOptions] = protocol.LoadOptions
-        self.default_draft: Callable[[], str | None] = lambda: None
+        self.load_options: Callable[[str], protocol.LoadOptions] = lambda model: protocol.LoadOptions()
+        """Of a model, by its name or path."""
+        self.default_draft: Callable[[str], str | None] = lambda model: None
+        """The draft of a model where none is chosen by hand."""
         self.offered: Callable[[str], list[protocol.DraftOffer] | None] = lambda path: None
         """What can draft for the model at a path; None: not known yet."""
         self.recent: Callable[[], Sequence[str]] = list
@@ -122,7 +130,9 @@ class Header(QFrame):
     def refresh(self) -> None:
         card = self._link.card
         self.model.setAccessibleName(f"Model: {self._title()}")
-        self.model.setToolTip(_about(card) if card is not None else "")
+        self.model.setToolTip(
+            "\n".join([_about(card), *([IDLE] if self._link.idle else [])]) if card is not None else ""
+        )
         self.model.setEnabled(self._link.state is LinkState.CONNECTED)
         notices = [*card.notices, *([card.draft_refused] if card.draft_refused else [])] if card is not None else []
         self.warning.say(notices)
@@ -184,12 +194,15 @@ class Header(QFrame):
             action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path))
             action.setEnabled(there)
             action.setToolTip(path if there else f"{path} is not there any more.")
-            action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft()))
+            action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft(path)))
         menu.addSeparator()
         menu.addAction("Open a model…", self._open)
         self._fill_helpers(menu.addMenu("Speculation helper"))
         if card is not None:
             menu.addSeparator()
+            path = card.path
+            menu.addAction("Load settings…", lambda: self.load_settings_asked.emit(path))
+        if card is not None and not self._link.idle:
             menu.addAction("Unload the model", self._unload)
 
     def _known(self) -> dict[str, str]:
@@ -217,12 +230,14 @@ class Header(QFrame):
             action.triggered.connect(lambda _=False, path=path: self._help_with(path))
         menu.addAction("Choose a draft model or EAGLE/Medusa heads…", self._choose_helper).setToolTip(HEADS_HELP)
 
-    def load(self, model: str, draft: str | None, helper: bool = False) -> None:
-        """``draft`` None takes the model's own, "" none. Asks first where that ends an answer. ``helper``: the draft
+    def load(self, model: str, draft: str | None, chosen: bool = False) -> None:
+        """``draft`` None takes the model's own, "" none. Asks first where that ends an answer. ``chosen``: the draft
         was chosen by hand."""
 
         def send() -> None:
-            if helper:
+            if chosen:
+                self.draft_chosen.emit(model, draft)
+            if chosen and draft != "":
                 self.helper_chosen.emit()
             self._send_load(model, draft)
 
@@ -232,19 +247,20 @@ class Header(QFrame):
 
     def load_now(self, model: str) -> None:
         """Load as the settings want it, and ask nothing."""
-        self._send_load(model, self.default_draft())
+        self._send_load(model, self.default_draft(model))
 
     def reload(self) -> None:
         """Load the present model once more, with the draft that was chosen by hand, else what the settings want."""
         if self._link.card is not None:
-            self.load(self._link.card.path, self._draft if self._by_hand else self.default_draft())
+            path = self._link.card.path
+            self.load(path, self._draft if self._by_hand else self.default_draft(path))
 
     def cancel(self) -> None:
         """Stop the load that is under way."""
         self._link.send(protocol.CancelLoad())
 
     def _send_load(self, model: str, draft: str | None) -> None:
-        self._link.send(protocol.Load(model=model, draft=draft, options=self.load_options()))
+        self._link.send(protocol.Load(model=model, draft=draft, options=self.load_options(model)))
 
     def _unload(self) -> None:
         if self._link.card is not None:
@@ -253,12 +269,12 @@ class Header(QFrame):
 
     def _help_with(self, draft: str | None) -> None:
         if self._link.card is not None:
-            self.load(self._link.card.path, draft, helper=draft != "")
+            self.load(self._link.card.path, draft, chosen=True)
 
     def _open(self) -> None:
         if path := model_dialog.ask(self, "Open a model", self.folder(), model_dialog.MODELS, model_dialog.is_model):
             self.folder_used.emit(str(Path(path).parent))
-            self.load(path, self.default_draft())
+            self.load(path, self.default_draft(path))
 
     def _choose_helper(self) -> None:
         title = "Choose a draft model, or EAGLE or Medusa heads"
@@ -285,14 +301,14 @@ class Header(QFrame):
         if self._loading is not None:
             return f"{Path(self._loading.model).name} · loading"
         if card is not None:
-            return f"{card.name} · {_short(card.quantisation)}"
+            return f"{card.name} · {'unloaded' if self._link.idle else _short(card.quantisation)}"
         if state is LinkState.CONNECTED:
             return "Choose a model"
         return "The engine is not running" if state is LinkState.DEAD else "The engine is starting"
 
     def _on_asked(self, order: protocol.Load) -> None:
         """It takes a while until the engine says something."""
-        self._draft, self._by_hand = order.draft, order.draft != self.default_draft()
+        self._draft, self._by_hand = order.draft, order.draft != self.default_draft(order.model)
         connected = self._link.state is LinkState.CONNECTED
         self._on_loading(
             protocol.Loading(model=order.model, stage="looking at its files", fraction=0.0) if connected else None

@@ -21,7 +21,7 @@ from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
-from app.chat.transcript.stats import reading_prompt
+from app.chat.transcript.stats import loading_model, reading_prompt
 from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.history.store import HistoryStore
@@ -209,7 +209,7 @@ class ChatPage(QWidget):
         self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self._open_settings)
         self.header.tint.clicked.connect(self.tint_changed)
-        self.header.loading_changed.connect(lambda: self.loading.show_loading(self.header.loading))
+        self.header.loading_changed.connect(self._on_loading)
         self.loading.cancelled.connect(self.header.cancel)
         self.settings.changed.connect(session.set_settings)
         self.settings.refused.connect(self.news.complain)
@@ -255,6 +255,13 @@ class ChatPage(QWidget):
 
     def _on_waiting(self, message_id: str, done: int, total: int) -> None:
         self.transcript.wait(message_id, reading_prompt(done, total))
+
+    def _on_loading(self) -> None:
+        """An answer that was asked for while the model was unloaded waits for it."""
+        loading = self.header.loading
+        self.loading.show_loading(loading)
+        if self.session.streaming:
+            self.transcript.wait(self.session.talk.leaf, loading_model(loading) if loading is not None else "")
 
     def _open_settings(self) -> None:
         button, chat = self.header.settings, self.session.talk.chat

@@ -76,6 +76,7 @@ class EngineLink(QObject):
         self._adapters: list[protocol.AdapterCard] = []
         self._last_adapters: list[protocol.AdapterCard] = []
         """Those of the model that was loaded last, which come back with it after a restart."""
+        self._idle = False
         self._asked: protocol.Load | None = None
         self._last_load: protocol.Load | None = None
         self._switches = Switches()
@@ -113,8 +114,13 @@ class EngineLink(QObject):
 
     @property
     def card(self) -> protocol.ModelCard | None:
-        """The loaded model, None while there is none."""
+        """The loaded model, None while there is none; one that is :attr:`idle`, too."""
         return self._card
+
+    @property
+    def idle(self) -> bool:
+        """Whether the engine unloaded the model because nothing was asked of it: the next request loads it again."""
+        return self._idle
 
     @property
     def adapters(self) -> list[protocol.AdapterCard]:
@@ -245,7 +251,7 @@ class EngineLink(QObject):
     def _change_state(self, change: StateChange) -> None:
         self._state = change.state
         if change.state is not LinkState.CONNECTED:
-            self._card, self._adapters = None, []
+            self._card, self._adapters, self._idle = None, [], False
             died = change.state is not LinkState.STARTING
             restoring, self._restoring = self._restoring, False
             self._failures += restoring and died
@@ -262,19 +268,21 @@ class EngineLink(QObject):
         """Keep what the properties report."""
         if isinstance(message, protocol.Welcome):
             self._welcome, self._card, self._catalogue = message, message.loaded, message.catalogue
-            self._adapters = message.adapters
+            self._adapters, self._idle = message.adapters, False
         elif isinstance(message, protocol.Adapters):
             self._adapters = self._last_adapters = message.adapters
         elif isinstance(message, protocol.Options):
             self._catalogue = message.catalogue
             self._switches.confirm(message.catalogue)
         elif isinstance(message, protocol.Loaded):
-            self._card, self._adapters = message.card, []
+            self._card, self._adapters, self._idle = message.card, [], False
             if not self._restoring:
                 self._last_adapters = []
             self._last_load = self._asked or protocol.Load(model=message.card.path)
         elif isinstance(message, protocol.Unloaded):
-            self._card, self._adapters = None, []
+            self._idle = message.idle
+            if not message.idle:
+                self._card, self._adapters = None, []
         elif isinstance(message, protocol.Error) and not message.id:
             self._switches.refuse()  # a value that was refused is not set again
             if self._card is None and message.code != "bad_option":

@@ -35,10 +35,12 @@ _HERE, _HUB = "here", "hub"
 
 
 class ModelsPage(QWidget):
-    """``load_asked`` carries a model's path, ``draft_asked`` that and the path of what is to draft for it ("" for its
-    own layers). It asks the library whenever it is shown."""
+    """``load_asked`` and ``settings_asked`` carry a model's path, ``draft_asked`` that and the path of what is to draft
+    for it ("" for its own layers). It asks the library whenever it is shown."""
 
     load_asked = Signal(str)
+    settings_asked = Signal(str)
+    """The person wants to see how the model is loaded."""
     draft_asked = Signal(str, str)
 
     def __init__(self, library: Library, theme: Theme, parent: QWidget | None = None) -> None:
@@ -196,6 +198,9 @@ class ModelsPage(QWidget):
     def _act(self, key: str, model: StoredModel) -> None:
         if key == "load":
             self.load_asked.emit(model.path)
+            return
+        if key == "settings":
+            self.settings_asked.emit(model.path)
             return
         if key == "drafts":
             self._drafting = "" if self._drafting == model.path else model.path

@@ -54,15 +54,15 @@ class Row(QFrame):
 
 
 class StoredRow(Row):
-    """A model of this machine: "load", and "remove" for one that was fetched."""
+    """A model of this machine: "load", "settings", and "remove" for one that was fetched."""
 
     def __init__(self, model: StoredModel, loaded: bool) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.setToolTip(model.path)
         fetched = model.origin == "Kvasir" and model.repository
         remove = (Button("remove", "Delete", why_not="It is loaded." if loaded else ""),) if fetched else ()
-        drafts = Button("drafts", "Drafts")
-        self.buttons.show_buttons((*remove, drafts, Button("load", "Load", why_not="It is loaded." if loaded else "")))
+        load = Button("load", "Load", why_not="It is loaded." if loaded else "")
+        self.buttons.show_buttons((*remove, Button("drafts", "Drafts"), Button("settings", "Load settings…"), load))
         self.show_badge("loaded" if loaded else "", "good")
 
 

@@ -27,6 +27,8 @@ from engine.protocol import Device
 
 _WIDTH = 640
 _GB = 1e9
+QUANTISE = {"none": "off", "nf4": "NF4", "int4": "int4", "int8": "int8"}
+MODEL_MAXIMUM = "Model maximum"
 _QUANTISE = (
     "Packs models that come in 16 or 32 bits a weight while they are loaded. Four bits (NF4, int4) take "
     "about a third of the memory and change the text a little; int8 takes half and changes it hardly."
@@ -65,13 +67,13 @@ class SettingsPage(QWidget):
 
     def set_devices(self, devices: Sequence[Device]) -> None:
         """What the engine found; the GPU of a choice that it did not find says why it is grey."""
-        gpus = {_key(device, devices): device for device in devices if device.kind != "cpu"}
+        gpus = {device_key(device, devices): device for device in devices if device.kind != "cpu"}
         chosen = self._store.settings.device
         if chosen == "cuda" and len(gpus) > 1:
             chosen = "auto"  # the same one
         missing = [key for key in ((chosen,) if gpus else ("cuda", chosen)) if key not in (*gpus, "auto", "cpu")]
         keys = ("auto", "cpu", *gpus, *dict.fromkeys(missing))
-        self._device.offer(keys, [_DEVICES.get(key) or key.replace("cuda:", "GPU ") for key in keys])
+        self._device.offer(keys, [device_title(key) for key in keys])
         self._device.choose(chosen)
         for key, device in gpus.items():
             self._device.explain(key, device.name)
@@ -135,7 +137,7 @@ class SettingsPage(QWidget):
         context.setRange(0, 1_048_576)
         context.setSingleStep(1024)
         context.setAlignment(Qt.AlignmentFlag.AlignRight)
-        context.setSpecialValueText("Model maximum")
+        context.setSpecialValueText(MODEL_MAXIMUM)
         context.setGroupSeparatorShown(True)
         context.setKeyboardTracking(False)
         context.setValue(settings.context or 0)
@@ -156,8 +158,8 @@ class SettingsPage(QWidget):
         self._column.addWidget(self._computing)
         quantise = Segments(
             "Quantise 16-bit models on load",
-            ("none", "nf4", "int4", "int8"),
-            ("off", "NF4", "int4", "int8"),
+            list(QUANTISE),
+            list(QUANTISE.values()),
             "settings.quantise",
         )
         quantise.choose(settings.quantise)
@@ -167,6 +169,18 @@ class SettingsPage(QWidget):
         draft.setChecked(settings.draft)
         draft.clicked.connect(lambda on: self._set(draft=on))
         self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
+        idle = QSpinBox()
+        idle.setObjectName("settings.unload_after")
+        idle.setRange(0, 1440)
+        idle.setSingleStep(5)
+        idle.setSuffix(" min")
+        idle.setAlignment(Qt.AlignmentFlag.AlignRight)
+        idle.setSpecialValueText("Never")
+        idle.setKeyboardTracking(False)
+        idle.setValue(settings.unload_after)
+        idle.valueChanged.connect(lambda value: self._set(unload_after=value))
+        about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
+        self._row("Unload the model when idle", about, idle)
         reload = QPushButton("Reload model")
         reload.setObjectName("settings.reload")
         reload.setAccessibleName("Reload model")
@@ -264,7 +278,12 @@ class SettingsPage(QWidget):
         self._fixed.setVisible(kind == "fixed")
 
 
-def _key(device: Device, among: Sequence[Device]) -> str:
+def device_title(key: str) -> str:
+    """A setting of Device for people."""
+    return _DEVICES.get(key) or key.replace("cuda:", "GPU ")
+
+
+def device_key(device: Device, among: Sequence[Device]) -> str:
     """The setting that takes a GPU: its kind, or its number where there are several."""
     several = sum(other.kind == device.kind for other in among) > 1
     return f"{device.kind}:{device.index}" if several else device.kind

@@ -13,13 +13,35 @@ import msgspec
 from msgspec import Meta
 from PySide6.QtCore import QObject, Signal
 
-from engine.protocol import DeviceName, LoadOptions, Quantise
+from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
+PresetName = Annotated[str, Meta(min_length=1, max_length=80)]
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Version -> the function that turns a file of that version into one of the next. Never edit a released one."""
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """How chats may be answered, under a name."""
+
+    system: Annotated[str, Meta(max_length=1_000_000)] = ""
+    sampling: Sampling = Sampling()
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one model is loaded. None: as all models are."""
+
+    context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
+    device: DeviceName | None = None
+    quantise: Quantise | None = None
+    draft: Annotated[str, Meta(max_length=4096)] | None = None
+    """The path of a draft model or of heads; "": none."""
+    kv_kind: Annotated[str, Meta(max_length=80)] | None = None
+    """A value of the switch of that key."""
+    preset: Annotated[str, Meta(max_length=80)] = ""
+    """The preset that a new chat with it begins with; "": none."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceName = "auto"
     quantise: Quantise = "none"
     draft: bool = True
+    unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
+    """Minutes without a request after which the model is unloaded; 0: never."""
     model: Annotated[str, Meta(max_length=4096)] = ""
     """The model loaded last, by name or path; empty: the first one the engine knows."""
     options: dict[str, Any] = {}
@@ -41,6 +65,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The paths of the models that were loaded, the last one first."""
     folder: Annotated[str, Meta(max_length=4096)] = ""
     """Where a model was last looked for."""
+    presets: dict[PresetName, Preset] = {}
+    models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
+    """By the path of the model."""
+    kv_kind_before: str = ""
+    """The value to go back to after a model with one of its own; "": that model is not loaded."""
     tint: bool = False
     panel_open: bool = False
     plots_open: bool = False
@@ -51,8 +80,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     geometry: str = ""
     """QWidget.saveGeometry(), base64."""
 
-    def load_options(self) -> LoadOptions:
-        return LoadOptions(memory=self.memory, context=self.context, device=self.device, quantise=self.quantise)
+    def load_options(self, path: str = "") -> LoadOptions:
+        """For the model at ``path``; "": for one without settings of its own."""
+        own = self.of(path)
+        return LoadOptions(
+            memory=self.memory,
+            context=own.context or self.context,
+            device=own.device or self.device,
+            quantise=own.quantise or self.quantise,
+        )
+
+    def draft_of(self, path: str) -> str | None:
+        """The draft of the model at ``path`` as a Load names it."""
+        own = self.of(path).draft
+        return own if own is not None else None if self.draft else ""
+
+    def of(self, path: str) -> ModelSettings:
+        return self.models.get(path, ModelSettings())
 
 
 class SettingsStore(QObject):
@@ -143,7 +187,7 @@ class SettingsStore(QObject):
             try:
                 if not _writable(raw[name]):
                     raise msgspec.ValidationError("no JSON can say this")
-                good[name] = msgspec.convert(raw[name], kinds[name])
+                good[name] = msgspec.convert(raw[name], kinds[name], str_keys=True)
             except msgspec.ValidationError:
                 bad.append(name)
         if bad:

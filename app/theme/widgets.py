@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnimation, Signal
-from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
     QFrame,
     QHBoxLayout,
     QLabel,
+    QMenu,
     QPushButton,
     QSizePolicy,
     QToolTip,
@@ -22,6 +23,8 @@ from PySide6.QtWidgets import (
 from app.theme.theme import Theme
 
 _TIP_LETTERS = 72
+_ARROW = " ▾"
+_EDGES_PX = 24
 
 
 def tip(text: str) -> str:
@@ -82,6 +85,50 @@ class Toggle(QAbstractButton):
 
     def _knob(self) -> QColor:
         return self._theme.color("on_accent", 1.0 if self.isEnabled() else 0.7)
+
+
+class MenuButton(QPushButton):
+    """A button with what is chosen now, cut where it has no room, and a menu of what can be."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "choice")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._title = ""
+        self._menu = QMenu(self)
+        self.setMenu(self._menu)
+
+    def clear(self) -> None:
+        """Offer nothing any more."""
+        self._menu.clear()
+
+    def offer(self, title: str, name: str, act: Callable[[], object], checked: bool | None = None) -> QAction:
+        """Add to the menu what calls ``act``; with a mark of choice where ``checked`` is not None."""
+        action = self._menu.addAction(title.replace("&", "&&"))
+        action.setObjectName(name)
+        action.setCheckable(checked is not None)
+        action.setChecked(bool(checked))
+        action.triggered.connect(lambda _=False: act())
+        return action
+
+    def separate(self) -> None:
+        self._menu.addSeparator()
+
+    def show_title(self, title: str) -> None:
+        self._title = title
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def _fit(self) -> None:
+        room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(_ARROW)
+        shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
+        self.setText(shown.replace("&", "&&") + _ARROW)
 
 
 class Segments(QFrame):

@@ -7,7 +7,7 @@ import os
 from PySide6.QtCore import QObject
 
 from app.chat.header import Header
-from app.link.link import EngineLink
+from app.link.link import EngineLink, LinkState
 from app.notice import NoticeBar
 from app.opening import OPENING
 from app.plots.strip import PlotStrip
@@ -39,8 +39,6 @@ class ModelWiring(QObject):
         self._wanted = ""
         """What to load first, in place of the model of last time."""
         self._loads = False
-        header.load_options = lambda: store.settings.load_options()
-        header.default_draft = lambda: None if store.settings.draft else ""
         header.recent = lambda: store.settings.recent
         header.folder = lambda: store.settings.folder
         header.folder_used.connect(lambda folder: store.update(folder=folder))
@@ -49,6 +47,8 @@ class ModelWiring(QObject):
         link.loading.connect(self._on_loading)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(self._on_unloaded)
+        link.state_changed.connect(self._tell_idle_time)
+        store.changed.connect(lambda names: self._tell_idle_time() if "unload_after" in names else None)
 
     def open(self, model: str) -> None:
         """Load a model that was asked for from outside; before the engine's greeting, as the first one."""
@@ -95,6 +95,10 @@ class ModelWiring(QObject):
     def _on_unloaded(self, message: protocol.Unloaded) -> None:
         if message.reason:
             self._notice.say(message.reason, topic=_MODEL)
+
+    def _tell_idle_time(self, *_: object) -> None:
+        if self._link.state is LinkState.CONNECTED:
+            self._link.send(protocol.UnloadAfter(minutes=self._store.settings.unload_after))
 
     def _reload(self) -> None:
         if self._link.card is None:

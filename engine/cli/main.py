@@ -46,6 +46,8 @@ app = typer.Typer(
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 THINKING_HELP = "Let the model think first, where its template has that setting."
+UNLOAD_HELP = "Unload the model after so many minutes without a request, until the next one; 0: never."
+DEMAND_HELP = "Load whatever model of `kvasir models list` a request names, in place of the one that is loaded."
 FETCH_HELP = "Fetch pictures from the web addresses that requests name, which may lie in your own network."
 
 
@@ -126,10 +128,12 @@ def serve(
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     adapter: Annotated[list[str] | None, typer.Option(help=ADAPTER_HELP, show_default=False)] = None,
     fetch_pictures: Annotated[bool, typer.Option("--fetch-pictures", help=FETCH_HELP)] = False,
+    unload_after: Annotated[float, typer.Option(min=0, max=1e6, help=UNLOAD_HELP)] = 0.0,
+    load_on_demand: Annotated[bool, typer.Option("--load-on-demand", help=DEMAND_HELP)] = False,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
-    from engine.cli.serve import run_child, run_server
+    from engine.cli.serve import Policy, run_child, run_server
     from engine.protocol import LoadOptions
 
     chosen = None if model is None else (path_or_name_of(model), draft_of(draft))
@@ -138,10 +142,13 @@ def serve(
         options = LoadOptions(quantise=quantise_of(quantise), context=context)
         if child and adapter:
             raise typer.BadParameter("The window loads adapters itself.", param_hint="--adapter")
+        if child and load_on_demand:
+            raise typer.BadParameter("The window chooses models itself.", param_hint="--load-on-demand")
+        policy = Policy(60 * unload_after, load_on_demand, options)
         if child:
-            raise typer.Exit(run_child(chosen, kind, options))
+            raise typer.Exit(run_child(chosen, kind, policy))
         adapters = adapters_of(adapter)
-        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options, adapters, fetch_pictures))
+        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, policy, adapters, fetch_pictures))
 
 
 @app.command()

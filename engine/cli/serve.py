@@ -14,7 +14,7 @@ from engine import installation
 from engine import paths as config
 from engine.cli.errors import CommandFailed
 from engine.packs import marker
-from engine.protocol import LoadOptions
+from engine.server.residency import Policy
 from engine.server.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ Chosen = tuple[str, str | None] | None
 """A model and its draft (None: its own), to be loaded at the start."""
 
 
-def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
+def run_child(chosen: Chosen, device: str, policy: Policy = Policy()) -> int:
     """Serve the window. The token is the first line of standard input, at whose end we stop; a ready line tells the
     port."""
     from engine.memory.probe import limit_threads
@@ -32,10 +32,10 @@ def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions())
     token = sys.stdin.buffer.readline().decode(errors="replace").strip()
     if not token:
         raise CommandFailed("No token came on standard input. Use `kvasir serve` without --child by hand.")
-    server = _server("127.0.0.1", 0, token, device)
+    server = _server("127.0.0.1", 0, token, device, policy)
     limit_threads(spare=1)  # with the window
     if chosen is not None:
-        server.load(*config.resolve(*chosen), options)
+        server.load(*config.resolve(*chosen), policy.options)
 
     def started() -> None:
         if (pack := installation.pack()) is not None:
@@ -51,7 +51,7 @@ def run_server(
     port: int,
     chosen: Chosen,
     device: str,
-    options: LoadOptions = LoadOptions(),
+    policy: Policy = Policy(),
     adapters: Mapping[str, str] = {},
     fetches: bool = False,
 ) -> int:
@@ -62,11 +62,11 @@ def run_server(
     _log_to_stderr()
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
-    server = _server(host, port, token, device, fetches)
+    server = _server(host, port, token, device, policy._replace(default=folders[0]), fetches)
     with contextlib.closing(server.listener):
         file = config.token_file(server.port)
         write_token(file, token)
-        server.load(*folders, options, needed=True, adapters=adapters)
+        server.load(*folders, policy.options, needed=True, adapters=adapters)
 
         def started() -> None:
             shown = f"[{host}]" if ":" in host else host
@@ -82,14 +82,15 @@ def run_server(
     return code
 
 
-def _server(host: str, port: int, token: str, device: str, fetches: bool = False) -> Server:
+def _server(host: str, port: int, token: str, device: str, policy: Policy, fetches: bool = False) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
     from engine.cache.offload.saved import SavedChats
     from engine.core.engine import Engine
     from engine.server.probes import MachineProbes
 
     saved = SavedChats(config.saved_cache_folder(), 0)  # the switch sets how much they may take
-    return Server(listener, token, partial(Engine, device=device, saved=saved), MachineProbes(device), fetches)
+    engine = partial(Engine, device=device, saved=saved)
+    return Server(listener, token, engine, MachineProbes(device), fetches, policy)
 
 
 def _run(server: Server, started: Callable[[], None]) -> int:

@@ -234,8 +234,8 @@ class Engine:
                     with self._submitting:
                         self._load_cancelled = self._waiting_loads.popleft()
                     self._load(command)
-                case Unload():
-                    self._unload("")
+                case Unload(reason=reason, idle=idle):
+                    self._unload(reason, idle)
                 case LoadAdapter(name=name, path=path):
                     load_adapter(self._serving().model, name, path)
                     self._emit(Adapters(adapters=cards(self.loaded)))
@@ -422,16 +422,16 @@ class Engine:
         self._measuring.drop()
         release_memory()
 
-    def _unload(self, reason: str) -> None:
+    def _unload(self, reason: str, idle: bool = False) -> None:
         if self._stepper is None:
             return
         self._stepper.finish_all("cancelled", "Stopped, because the model was unloaded.")
         self._drop()
-        self._announce_unloaded(reason)
+        self._announce_unloaded(reason, idle)
 
-    def _announce_unloaded(self, reason: str) -> None:
+    def _announce_unloaded(self, reason: str, idle: bool = False) -> None:
         self._options.adopt(frozenset())
-        self._emit(Unloaded(reason=reason))
+        self._emit(Unloaded(reason=reason, idle=idle))
         self._emit(Options(catalogue=self._options.state()))
 
 

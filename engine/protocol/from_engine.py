@@ -45,7 +45,10 @@ class Loaded(Message, tag="loaded", frozen=True):
 
 
 class Unloaded(Message, tag="unloaded", frozen=True):
+    """``idle``: nothing was asked of it for a while. The next request loads it again, and waits for that."""
+
     reason: str = ""
+    idle: bool = False
 
 
 class Options(Message, tag="options", frozen=True):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
@@ -22,7 +26,16 @@ class Load(Message, tag="load", frozen=True):
 
 
 class Unload(Message, tag="unload", frozen=True):
-    pass
+    """``reason`` and ``idle`` are those of :class:`Unloaded`."""
+
+    reason: str = ""
+    idle: bool = False
+
+
+class UnloadAfter(Message, tag="unload_after", frozen=True):
+    """Unload the model when nothing has been asked of it for so many minutes; 0: never."""
+
+    minutes: Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 
 
 class CancelLoad(Message, tag="cancel_load", frozen=True):
@@ -100,6 +113,7 @@ ToEngine = (
     Hello
     | Load
     | Unload
+    | UnloadAfter
     | CancelLoad
     | Generate
     | Cancel

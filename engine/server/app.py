@@ -18,16 +18,17 @@ from engine.protocol import PROTOCOL
 from engine.server.hub import EngineHub
 from engine.server.openai.errors import failed, not_served
 from engine.server.openai.routes import OpenAIRoutes
+from engine.server.residency import Residency
 from engine.server.security import Gate, GateMiddleware, refuse_stranger
 from engine.server.session.session import Session
 from engine.telemetry import prometheus
 
 
-def make_app(hub: EngineHub, token: str, gate: Gate, openai: OpenAIRoutes) -> Starlette:
+def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, openai: OpenAIRoutes) -> Starlette:
     """The application; the hub's engine thread runs while the application does."""
 
     async def socket(websocket: WebSocket) -> None:
-        await Session(websocket, hub, token).run()
+        await Session(websocket, hub, residency, token).run()
 
     async def health(request: Request) -> Response:
         loaded = hub.loaded

@@ -197,11 +197,11 @@ class EngineHub:
         """Score a text, or say why not. Raises TimeoutError."""
         return await self._asked(partial(MeasureText, token_ids), MEASURE_SECONDS)
 
-    async def caught_up(self) -> None:
+    async def caught_up(self, seconds: float | None = MEASURE_SECONDS) -> None:
         """Wait until the engine has obeyed every command so far, a reload included. Raises TimeoutError."""
-        await self._asked(partial(Inspect, "page"), MEASURE_SECONDS)
+        await self._asked(partial(Inspect, "page"), seconds)
 
-    async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float) -> _T:
+    async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float | None) -> _T:
         """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()

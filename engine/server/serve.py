@@ -37,6 +37,7 @@ from engine.server.app import make_app
 from engine.server.connections import IDLE_SECONDS, PatientHttp
 from engine.server.hub import Emit, EngineHub
 from engine.server.openai.routes import OpenAIRoutes
+from engine.server.residency import CallLater, Policy, Residency
 from engine.server.security import Gate
 
 if TYPE_CHECKING:
@@ -116,8 +117,10 @@ class Server:
         make_engine: Callable[[Emit], Engine],
         probes: MachineProbes,
         fetches: bool = False,
+        policy: Policy = Policy(),
+        call_later: CallLater | None = None,
     ) -> None:
-        """``fetches``: as of :class:`OpenAIRoutes`."""
+        """``fetches``: as of :class:`OpenAIRoutes`; ``policy`` and ``call_later`` as of :class:`Residency`."""
         self.listener = listener
         self.port: int = listener.getsockname()[1]
         self.exit_code = 0
@@ -125,9 +128,10 @@ class Server:
         """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
         gate = Gate(self.port, open_host=not ipaddress.ip_address(listener.getsockname()[0]).is_loopback)
-        openai = OpenAIRoutes(self.hub, token, fetches)
+        self.residency = Residency(self.hub, policy, call_later)
+        openai = OpenAIRoutes(self.hub, self.residency, token, fetches)
         settings = uvicorn.Config(
-            make_app(self.hub, token, gate, openai),
+            make_app(self.hub, self.residency, token, gate, openai),
             http=PatientHttp,
             timeout_keep_alive=IDLE_SECONDS,
             log_config=None,

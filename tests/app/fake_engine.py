@@ -130,6 +130,8 @@ class Engine:
         self.arguments, self.token = arguments, token
         self.catalogue = catalogue()
         self.card: p.ModelCard | None = card("tiny", None) if arguments.loaded else None
+        self.idle = ""
+        """The path of the model that was unloaded for being idle."""
         self.cancelled: dict[str, threading.Event] = {}
         self.adapters: list[p.AdapterCard] = []
         self.cache = FakeCache(arguments.pages)
@@ -238,7 +240,7 @@ class Session:
         for stage, fraction in (("reading the header", 0.1), ("reading weights", 0.6), ("making the cache", 0.95)):
             self.send(p.Loading(model=message.model, stage=stage, fraction=fraction))
             time.sleep(0.02)
-        self.engine.card, self.engine.adapters = card(message.model, message.draft), []
+        self.engine.card, self.engine.adapters, self.engine.idle = card(message.model, message.draft), [], ""
         if "plain" in message.model:
             self.engine.refuse_helpers()
         fit = p.Fit(
@@ -256,6 +258,15 @@ class Session:
     def on_unload(self, message: p.Unload) -> None:
         self.engine.card = None
         self.send(p.Unloaded())
+
+    def on_unloadafter(self, message: p.UnloadAfter) -> None:
+        """Time flies: it is over at once. A model called "vanishing" cannot be loaded again."""
+        if message.minutes and self.engine.card is not None:
+            self.engine.idle, self.engine.card = self.engine.card.path.replace("vanishing", "missing"), None
+            reason = (
+                f"It was unloaded after {message.minutes:g} minutes without a request. The next one loads it again."
+            )
+            self.send(p.Unloaded(reason=reason, idle=True))
 
     def on_loadadapter(self, message: p.LoadAdapter) -> None:
         if "bad" in message.path:
@@ -362,6 +373,11 @@ class Session:
         began = time.monotonic()
         prompt = joined(message.prompt)
         asked = prompt if isinstance(message.prompt, str) else message.prompt[-1].content
+        if self.engine.card is None and self.engine.idle:
+            self.on_load(p.Load(model=self.engine.idle))
+            if self.engine.card is None:
+                self.send(p.Error(code="load_failed", message="There is no model there.", id=message.id))
+                return
         if self.engine.card is None or "refuse" in asked:
             self.send(
                 p.Error(

@@ -18,7 +18,7 @@ from app.chat.transcript.stats import describe, explain
 from app.history.records import Message
 from app.link.link import LinkState
 from app.program import Program
-from engine.protocol import Cost, Sampling, Value
+from engine.protocol import Cost, Sampling, UnloadAfter, Value
 
 PATIENCE_MS = 90_000  # a machine that does other things as well
 
@@ -104,6 +104,18 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
     again.chat.open_chat(again.history.chats()[-1].id)
     texts = [message.content for message in again.history.messages(again.chat.chat_id)]
     assert first in texts
+
+
+def test_an_idle_model_comes_back_with_the_next_message(start, qtbot) -> None:
+    program = start()
+    with qtbot.waitSignal(program.link.unloaded, timeout=PATIENCE_MS):
+        program.link.send(UnloadAfter(minutes=1e-4))
+    assert program.link.idle
+    program.link.send(UnloadAfter(minutes=0))
+    with qtbot.waitSignal(program.link.loaded, timeout=PATIENCE_MS):
+        ask(program, qtbot, "What is a page?")
+    assert "16" in answered(program, qtbot) or "sixteen" in last(program).content
+    assert not program.link.idle
 
 
 def test_a_picture_is_described(start, qtbot) -> None:

@@ -370,7 +370,16 @@ def test_the_menu_begins_with_the_models_used_last(start, qtbot, tmp_path: Path)
         qtbot.waitUntil(lambda path=path: program.link.card.path == str(path), timeout=10_000)
     gone.rmdir()
     entries = menu(program)
-    assert list(entries) == ["mine", "gone", "tiny", "odd", "Open a model…", "Speculation helper", "Unload the model"]
+    assert list(entries) == [
+        "mine",
+        "gone",
+        "tiny",
+        "odd",
+        "Open a model…",
+        "Speculation helper",
+        "Load settings…",
+        "Unload the model",
+    ]
     assert entries["mine"].isChecked()
     assert not entries["gone"].isEnabled()
     assert "is not there any more" in entries["gone"].toolTip()
@@ -431,7 +440,7 @@ def test_what_would_end_an_answer_asks_first(start, qtbot) -> None:
         assert program.link.card is not None
         assert program.chat.streaming
     with qtbot.assertNotEmitted(program.chat.helper_chosen):
-        program.chat.header.load("/models/tiny", "/models/draft", helper=True)
+        program.chat.header.load("/models/tiny", "/models/draft", chosen=True)
     with qtbot.waitSignal(program.chat.helper_chosen):
         qtbot.mouseClick(program.window.findChild(QPushButton, "window.notice.action"), Qt.MouseButton.LeftButton)
     program.chat.stop()

@@ -130,6 +130,26 @@ def test_loading_listing_and_unloading(client: Client, home: Path) -> None:
     assert answer(client, "") == before
 
 
+def test_adapters_come_back_with_a_model_that_was_idle(serving: Serving, client: Client) -> None:
+    before = answer(client, "one")
+    client.send(p.UnloadAfter(minutes=1e-4))
+    assert client.until(p.Unloaded).idle
+    url = f"http://127.0.0.1:{serving.server.port}/v1"
+    with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as api:
+        assert [(model.id, model.model_extra) for model in api.models.list()] == [
+            ("base", {"state": "not-loaded"}),
+            ("one", {"state": "not-loaded"}),
+        ]
+        client.send(p.UnloadAfter(minutes=0))
+        client.send(p.CountTokens(id="told", prompt=""))
+        client.until(p.Counted | p.Error)  # type: ignore[arg-type]
+        done = api.completions.create(
+            model="one", prompt=TEXT, max_tokens=12, temperature=0, extra_body={"ignore_eos": True}
+        )
+        assert (done.model, done.choices[0].text) == ("one", before)
+    client.until(p.Adapters)
+
+
 def test_a_comparison_is_made_with_the_adapter(client: Client) -> None:
     client.send(p.Compare(id="c", key="prefix_cache", prompt=TEXT, sampling=GREEDY, rounds=1, adapter="one"))
     assert client.until(p.Compared).same

@@ -82,7 +82,8 @@ class ContextCounter(QObject):
         self._timer.start()
 
     def _ask(self) -> None:
-        if self._session.streaming or self._link.card is None or self._link.state is not LinkState.CONNECTED:
+        link = self._link
+        if self._session.streaming or link.card is None or link.idle or link.state is not LinkState.CONNECTED:
             return
         prompt, thinking = self._session.next_prompt(self._composer.draft)
         if not prompt:

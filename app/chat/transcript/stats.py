@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from app.history.records import AnswerStats, Message
-from engine.protocol import Timings, Usage
+from engine.protocol import Loading, Timings, Usage
 
 REASONS = {
     "stop": "",
@@ -138,6 +139,10 @@ def diverged(token: int, why: str) -> str:
 
 def reading_prompt(done: int, total: int) -> str:
     return f"reading the prompt {done:,} / {total:,}"
+
+
+def loading_model(loading: Loading) -> str:
+    return f"loading {Path(loading.model).name}: {loading.stage} {loading.fraction:.0%}"
 
 
 def _figures(stats: AnswerStats, first: bool) -> list[str]:

@@ -19,6 +19,7 @@ _STATUS = {
     "cancelled": 503,
     "error": 500,
     "internal": 500,
+    "load_failed": 503,
     "memory": 503,
     "model_not_found": 404,
     "no_model": 503,

@@ -28,6 +28,7 @@ from engine.server.openai.writers import ChatWriter, TextWriter, Writer
 from engine.server.overflow import too_long, window_of
 from engine.server.pictures import PromptTokens
 from engine.server.refused import Refused
+from engine.server.residency import Residency, Use
 from engine.server.security import MAX_BODY, error_response, refuse_stranger
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ STOPPED = "The engine was stopped before the answer was whole. Start it again."
 class OpenAIRoutes:
     """The routes, all behind the token."""
 
-    def __init__(self, hub: EngineHub, token: str, fetches: bool = False) -> None:
+    def __init__(self, hub: EngineHub, residency: Residency, token: str, fetches: bool = False) -> None:
         """``fetches``: pictures are fetched from the web addresses that requests name."""
-        self._hub, self._token, self._fetches = hub, token, fetches
+        self._hub, self._residency, self._token, self._fetches = hub, residency, token, fetches
         self._conversations = Conversations()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._stopping = False
@@ -61,15 +62,14 @@ class OpenAIRoutes:
     def stop(self) -> None:
         """The server stops: answers that are not whole yet end with an error that says so, and no other begins."""
         self._stopping = True
+        self._residency.stop(Refused("stopping", STOPPED))
         for stream in list(self._streams):
             stream.fail("stopping", STOPPED)
 
     async def models(self, request: Request) -> Response:
         if (refusal := refuse_stranger(request.headers, self._token)) is not None:
             return refusal
-        loaded = self._hub.loaded
-        names = [] if loaded is None else [loaded.card.name, *_adapters(loaded)]
-        return _json(ModelList(data=[ModelOut(id=name) for name in names]))
+        return _json(ModelList(data=await self._models()))
 
     async def model(self, request: Request) -> Response:
         if not request.path_params["name"]:
@@ -78,9 +78,18 @@ class OpenAIRoutes:
             return refusal
         try:
             name = request.path_params["name"]
-            return _json(ModelOut(id=_adapter(self._loaded(name), name) or self._loaded(name).card.name))
+            if (waits := next((model for model in await self._models() if model.id == name), None)) is not None:
+                return _json(waits)
+            return _json(ModelOut(id=self._loaded(name).card.name))
         except Refused as error:
             return error_response(refusal_of(error))
+
+    async def _models(self) -> list[ModelOut]:
+        """Those that are loaded, then those that a request may have loaded."""
+        loaded = self._hub.loaded
+        names = [] if loaded is None else [loaded.card.name, *_adapters(loaded)]
+        others = [name for name in await self._residency.loadable() if name not in names]
+        return [ModelOut(id=name) for name in names] + [ModelOut(id=name, state="not-loaded") for name in others]
 
     async def chat(self, request: Request) -> Response:
         return await self._serve(request, ChatIn, "messages")
@@ -91,12 +100,17 @@ class OpenAIRoutes:
     async def _serve(self, request: Request, kind: type[ChatIn] | type[CompletionIn], prompt: str) -> Response:
         if (refusal := refuse_stranger(request.headers, self._token)) is not None:
             return refusal
+        response, use = Response(status_code=499), self._residency.use()
         try:
-            return await self._answer(request, decoded(await _body(request), kind))
+            response = await self._answer(request, decoded(await _body(request), kind), use)
         except FAILURES as error:
-            return error_response(refusal_of(error, prompt, kind.__struct_fields__))
+            response = error_response(refusal_of(error, prompt, kind.__struct_fields__))
         except ClientDisconnect:
-            return Response(status_code=499)
+            pass
+        finally:
+            if not isinstance(response, EventResponse):
+                use.leave()
+        return response
 
     def _loaded(self, name: str) -> LoadedModel:
         """The model that is loaded. Raises :class:`Refused` for another name than its own and its adapters'."""
@@ -104,14 +118,18 @@ class OpenAIRoutes:
         if loaded is None or loaded.tokenizer is None:
             raise Refused("no_model", NO_MODEL)
         if name not in ("", loaded.card.name, loaded.path, *_adapters(loaded)):
-            text = f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one."
+            text = (
+                f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one, or start the server "
+                "with --load-on-demand."
+            )
             if adapters := _adapters(loaded):
                 known = ", ".join([loaded.card.name, *adapters])
                 text = f"Neither the model nor an adapter is called {name!r}. Ask for one of these: {known}."
             raise Refused("model_not_found", text)
         return loaded
 
-    async def _answer(self, request: Request, wanted: ChatIn | CompletionIn) -> Response:
+    async def _answer(self, request: Request, wanted: ChatIn | CompletionIn, use: Use) -> Response:
+        await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
         adapter = _adapter(loaded, wanted.model)
@@ -121,7 +139,7 @@ class OpenAIRoutes:
             writer = _writer(wanted, loaded)
             if wanted.stream:
                 with_usage = wanted.stream_options is not None and wanted.stream_options.include_usage
-                return EventResponse(stream, writer, with_usage, headers)
+                return EventResponse(stream, writer, with_usage, headers, use)
             body = await while_there(request, whole(stream, writer))
             return Response(body, media_type="application/json", headers=headers)
         except BaseException:

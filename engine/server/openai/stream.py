@@ -21,6 +21,7 @@ from engine.server.openai.types import CompletionDetails, UsageDetails, UsageOut
 from engine.server.openai.writers import Writer
 from engine.server.pictures import PromptTokens
 from engine.server.refused import Refused
+from engine.server.residency import Use
 from engine.server.security import error_body
 from engine.server.session.outbox import Outbox
 
@@ -91,17 +92,18 @@ class Stream:
 
 
 class EventResponse(StreamingResponse):
-    """An answer as server-sent events, while it is written."""
+    """An answer as server-sent events, while it is written; at the end of it the ``use`` ends."""
 
-    def __init__(self, stream: Stream, writer: Writer, with_usage: bool, headers: dict[str, str]) -> None:
+    def __init__(self, stream: Stream, writer: Writer, with_usage: bool, headers: dict[str, str], use: Use) -> None:
         super().__init__(_events(stream, writer, with_usage), media_type="text/event-stream", headers=headers)
-        self._stream = stream
+        self._stream, self._use = stream, use
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._stream.leave()
+            self._use.leave()
 
 
 async def _events(stream: Stream, writer: Writer, with_usage: bool) -> AsyncIterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -65,7 +65,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _RequestIn(msgspec.Struct, kw_only=True):
-    """What both kinds of request have. The last five are Kvasir's, four of them in the names that other servers use."""
+    """What both kinds of request have. The last six are Kvasir's, five of them in the names that other servers use."""
 
     model: str = ""
     stream: bool | None = None
@@ -83,6 +83,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
     min_p: float | None = None
     repetition_penalty: float | None = None
     ignore_eos: bool | None = None
+    ttl: Annotated[int, msgspec.Meta(ge=1)] | None = None
     overflow: Overflow | None = None
 
     def check(self, vocabulary: int) -> None:
@@ -304,6 +305,8 @@ class ModelOut(msgspec.Struct):
     created: int = 0
     object: str = "model"
     owned_by: str = "kvasir"
+    state: Literal["loaded", "not-loaded"] = "loaded"
+    """As LM Studio says it: whether a request has to wait for it."""
 
 
 class ModelList(msgspec.Struct):

@@ -44,12 +44,14 @@ from engine.protocol import (
     Subscribe,
     Unload,
     UnloadAdapter,
+    UnloadAfter,
     Welcome,
     encode,
 )
 from engine.server.answering import Asked, cancelled_before_start, prepared, request_message, tokenised
 from engine.server.hub import EngineHub
 from engine.server.refused import Refused
+from engine.server.residency import Residency, Use
 from engine.server.session.cache_messages import CacheMessages
 from engine.server.session.compare import compare
 from engine.server.session.frames import decoded, refused_greeting
@@ -68,8 +70,8 @@ MAX_ACTIVE = 64
 class Session:
     """Lives as long as its socket. Everything that it started ends with it."""
 
-    def __init__(self, socket: WebSocket, hub: EngineHub, token: str) -> None:
-        self._socket, self._hub, self._token = socket, hub, token
+    def __init__(self, socket: WebSocket, hub: EngineHub, residency: Residency, token: str) -> None:
+        self._socket, self._hub, self._residency, self._token = socket, hub, residency, token
         self._outbox = Outbox()
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -178,6 +180,8 @@ class Session:
                     active.cancel(hub)
             case Set() | Unload() | LoadAdapter() | UnloadAdapter():
                 hub.submit(message)
+            case UnloadAfter(minutes=minutes):
+                self._residency.set_unload_after(60 * minutes)
             case ListAdapters():
                 self._outbox.put(Adapters(adapters=cards(hub.loaded)))
             case Load():
@@ -193,7 +197,7 @@ class Session:
             case DescribePage():
                 self._begin(message.id, self._cache.describe(message))
             case MeasureCost():
-                self._begin(message.id, self._cache.measure(message, self._turns))
+                self._begin(message.id, self._measure(message))
             case ForgetChat(chat=chat):
                 self._turns.forget(chat)
                 hub.submit(message)
@@ -205,7 +209,8 @@ class Session:
 
         async def guarded() -> None:
             try:
-                await work
+                with self._residency.use():
+                    await work
             except (Refused, PromptError, ModelNotFound) as error:
                 code = {PromptError: "bad_prompt", ModelNotFound: "model_not_found"}.get(type(error), "")
                 self._outbox.put(Error(code=getattr(error, "code", code), message=str(error), id=id))
@@ -229,12 +234,16 @@ class Session:
         return active
 
     async def _generate(self, message: Generate, active: _Active) -> None:
+        use = self._residency.use()
         try:
+            await self._model(use, active)
+            if active.cancelled:
+                self._put_cancelled(message)
+                return
             asked = Asked(message.prompt, message.thinking, message.overflow, message.sampling.max_tokens)
             prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
             if active.cancelled:
-                for answer in range(min(message.n, MAX_ACTIVE)):
-                    self._outbox.put(cancelled_before_start(message.id, answer))
+                self._put_cancelled(message)
                 return
             ended = asyncio.Event()
             left = message.n
@@ -271,23 +280,50 @@ class Session:
             self._hub.add(request, listener)
             await ended.wait()
         finally:
+            use.leave()
             self._leave(message.id, active)
+
+    async def _model(self, use: Use, active: _Active) -> None:
+        """Wait for the model; returns early where the request was cancelled meanwhile. Raises :class:`Refused`."""
+        waiting = asyncio.ensure_future(use.model())
+        active.stop = waiting.cancel
+        try:
+            await asyncio.wait([waiting])
+        finally:
+            active.stop = None
+            waiting.cancel()
+        error = None if waiting.cancelled() else waiting.exception()
+        if error is not None and not active.cancelled:
+            raise error
+
+    def _put_cancelled(self, message: Generate) -> None:
+        for answer in range(min(message.n, MAX_ACTIVE)):
+            self._outbox.put(cancelled_before_start(message.id, answer))
+
+    async def _measure(self, message: MeasureCost) -> None:
+        with self._residency.use() as use:
+            await use.model()
+            await self._cache.measure(message, self._turns)
 
     def _leave(self, id: str, active: _Active) -> None:
         if self._active.get(id) is active:
             del self._active[id]
 
     async def _compare(self, message: Compare, active: _Active) -> None:
+        use = self._residency.use()
         try:
-            work = asyncio.ensure_future(compare(self._hub, message, self._outbox.put))
-            active.stop = work.cancel
-            with contextlib.suppress(asyncio.CancelledError):
-                self._outbox.put(await work)
-                return
+            await self._model(use, active)
+            if not active.cancelled:
+                work = asyncio.ensure_future(compare(self._hub, message, self._outbox.put))
+                active.stop = work.cancel
+                with contextlib.suppress(asyncio.CancelledError):
+                    self._outbox.put(await work)
+                    return
             if active.cancelled:
                 text = "The comparison was stopped before its end. Start it again to measure."
                 self._outbox.put(Error(code="cancelled", message=text, id=message.id))
         finally:
+            use.leave()
             self._leave(message.id, active)
 
     async def _load(self, message: Load) -> None:

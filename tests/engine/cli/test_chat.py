@@ -22,6 +22,7 @@ from engine.cli.main import app
 from engine.core.commands import AddRequest, Command
 from engine.core.events import Event
 from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
+from engine.server.residency import Policy
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
 
@@ -290,7 +291,8 @@ def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.Monkey
     asked: list[object] = []
 
     def load(*arguments: object, **_: object) -> NoReturn:
-        asked.extend(value for value in arguments if isinstance(value, LoadOptions))
+        given = (value.options if isinstance(value, Policy) else value for value in arguments)
+        asked.extend(value for value in given if isinstance(value, LoadOptions))
         raise CommandFailed("seen")
 
     monkeypatch.setattr("engine.cli.local.LocalEngine.load", load)
@@ -299,3 +301,19 @@ def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.Monkey
         result = CliRunner().invoke(app, [*command, "--context", "640", "--quantise", "nf4"])
         assert (result.exit_code, "seen" in result.output) == (1, True), result.output
     assert asked == [LoadOptions(context=640, quantise="nf4")] * 3
+
+
+def test_serve_hands_on_what_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Policy] = []
+
+    def serve(*arguments: object) -> NoReturn:
+        asked.extend(value for value in arguments if isinstance(value, Policy))
+        raise CommandFailed("seen")
+
+    monkeypatch.setattr("engine.cli.serve.run_server", serve)
+    monkeypatch.setattr("engine.cli.serve.run_child", serve)
+    for given in ([], ["--load-on-demand", "--unload-after", "0.5"], ["--child", "--unload-after", "10"]):
+        assert "seen" in CliRunner().invoke(app, ["serve", *given]).output
+    assert asked == [Policy(), Policy(30.0, True), Policy(600.0)]
+    refused = CliRunner().invoke(app, ["serve", "--child", "--load-on-demand"])
+    assert (refused.exit_code, "The window chooses models itself." in refused.output) == (2, True)

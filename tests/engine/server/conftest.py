@@ -11,6 +11,7 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from engine import protocol as p
+from engine.server.residency import CallLater, Policy
 from engine.server.serve import Server, open_socket
 from tests.engine.server.fake import FakeEngine, FakeProbes
 
@@ -20,10 +21,12 @@ TOKEN = "a token of this test"
 class Running:
     """A server in a thread, with its fake engine."""
 
-    def __init__(self, loaded: bool = True) -> None:
+    def __init__(self, loaded: bool = True, policy: Policy = Policy(), call_later: CallLater | None = None) -> None:
         self.engines: list[FakeEngine] = []
         listener = open_socket("127.0.0.1", 0)
-        self.server = Server(listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes())
+        self.server = Server(
+            listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes(), False, policy, call_later
+        )
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
         self.thread.start()
@@ -46,6 +49,7 @@ class Running:
 
     def stop(self) -> None:
         self.engine.gate.set()
+        self.engine.load_gate.set()
         self.server.stop()
         self.thread.join(300)
         assert not self.thread.is_alive()

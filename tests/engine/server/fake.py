@@ -84,6 +84,9 @@ class FakeEngine:
         self.values = catalogue.defaults()
         self.gate = threading.Event()
         self.gate.set()
+        self.load_gate = threading.Event()
+        """Holds back loads, once they are announced."""
+        self.load_gate.set()
         self.seen: list[Command] = []
         self.cancelled: set[str] = set()
         self.speed = {True: 20.0, False: 10.0}
@@ -117,6 +120,8 @@ class FakeEngine:
             card=card(path, draft, self.context),
             fit=FIT,
             path=path,
+            draft_path=draft,
+            options=LoadOptions(),
             tokenizer=tokenizer,
             chat_template=ChatTemplate(self.template),
             kv_bytes_per_token=64.0,
@@ -169,11 +174,11 @@ class FakeEngine:
                     self._set(key, value)
                 case LoadModel():
                     self._load(command)
-                case Unload():
+                case Unload(reason=reason, idle=idle):
                     self.loaded = None
                     self.pages.clear()
                     self.version += 1
-                    self.emit(Unloaded(reason="asked to"))
+                    self.emit(Unloaded(reason=reason or "asked to", idle=idle))
 
     # --- the cache ------------------------------------------------------------------------------------------------
 
@@ -225,6 +230,7 @@ class FakeEngine:
 
     def _load(self, command: LoadModel) -> None:
         self.emit(Loading(model=command.path, stage="reading weights", fraction=0.5))
+        self.load_gate.wait()
         if "broken" in command.path:
             self.emit(Error(code="bad_model", message="The file is damaged. Download it again."))
             return

@@ -1,0 +1,176 @@
+"""How one model is loaded, where that is to differ from the settings for all models: a dialogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QSpinBox, QWidget
+
+from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
+from app.settings.store import ModelSettings, Settings
+from app.theme.theme import Theme
+from app.theme.widgets import MenuButton, caption
+from engine.protocol import OptionSpec
+
+WIDTH_PX, CHOICE_PX = 560, 260
+FOR_ALL = "As for all models"
+ABOUT = "What is set here holds whenever the window loads this model. The rest is as for all models, in Settings."
+
+
+class Offers(NamedTuple):
+    """What can be chosen. ``devices``: settings of Device. ``drafts``: paths of what may draft, and their names.
+    ``kv_kind``: the switch of the KV cache's precision, None where the engine has not told of it yet."""
+
+    devices: Sequence[str]
+    drafts: Mapping[str, str]
+    kv_kind: OptionSpec | None
+    presets: Sequence[str]
+
+
+class Choice(MenuButton):
+    """One of ``titles`` by their keys."""
+
+    def __init__(self, name: str, titles: Mapping[str | None, str]) -> None:
+        super().__init__()
+        self._name, self._titles = name, titles
+        self.key: str | None = None
+        self.setMinimumWidth(CHOICE_PX)
+
+    def choose(self, key: str | None) -> None:
+        """A key without a title was chosen when there was such a thing, and stays until the person chooses again."""
+        self.key = key
+        self.clear()
+        titles = self._titles if key in self._titles else {**self._titles, key: str(key)}
+        for each, title in titles.items():
+            self.offer(title, f"{self.objectName()}.{each}", partial(self.choose, each), each == key)
+        self.setAccessibleName(f"{self._name}: {titles[key]}")
+        self.show_title(titles[key])
+
+
+class LoadSettings(QDialog):
+    """``saved`` carries the ModelSettings, and whether the model is to be loaded with them now."""
+
+    saved = Signal(object, bool)
+
+    def __init__(
+        self,
+        name: str,
+        own: ModelSettings,
+        settings: Settings,
+        offers: Offers,
+        loaded: bool,
+        theme: Theme,
+        parent: QWidget | None = None,
+    ) -> None:
+        """``settings`` are those for all models. ``loaded``: the model is loaded now."""
+        super().__init__(parent)
+        self.setObjectName("load-settings")
+        self.setWindowTitle(f"Load settings of {name}")
+        self._rows = 0
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(24, 16, 24, 20)
+        self._grid.setHorizontalSpacing(24)
+        self._grid.setVerticalSpacing(10)
+        self._grid.setColumnStretch(0, 1)
+        head = QLabel(f"Load settings of {name}")
+        head.setProperty("role", "title")
+        self._across(head)
+        self._across(caption(ABOUT))
+        self.context = QSpinBox()
+        self.context.setRange(0, 1_048_576)
+        self.context.setSingleStep(1024)
+        self.context.setGroupSeparatorShown(True)
+        self.context.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.context.setSpecialValueText(f"{FOR_ALL} ({settings.context:,})" if settings.context else MODEL_MAXIMUM)
+        self.context.setObjectName("load.context")
+        self.context.setMinimumWidth(CHOICE_PX)
+        self._row("Context length in tokens", self.context)
+        kinds = dict(zip(spec.choices, spec.choice_titles, strict=True)) if (spec := offers.kv_kind) else {}
+        self.kv_kind = self._choice("KV cache precision", "load.kv_kind", kinds, "")
+        self.quantise = self._choice(
+            "Quantise 16-bit models on load", "load.quantise", QUANTISE, QUANTISE[settings.quantise]
+        )
+        devices = {key: device_title(key) for key in offers.devices}
+        self.device = self._choice("Device", "load.device", devices, device_title(settings.device))
+        for_all = "its own" if settings.draft else "none"
+        self.draft = self._choice("Draft model or heads", "load.draft", {"": "None", **offers.drafts}, for_all)
+        presets = {each: each for each in offers.presets}
+        self.preset = self._choice("Preset of new chats", "load.preset", presets, "", "None")
+        self.show_own(own)
+        reset = QPushButton("Reset to defaults")
+        reset.setObjectName("load.reset")
+        reset.setProperty("kind", "quiet")
+        reset.clicked.connect(lambda: self.show_own(ModelSettings()))
+        cancel = QPushButton("Cancel")
+        cancel.clicked.connect(self.reject)
+        save = QPushButton("Save")
+        save.setObjectName("load.save")
+        save.clicked.connect(lambda: self._save(False))
+        load = QPushButton("Save and reload" if loaded else "Save and load")
+        load.setObjectName("load.save_and_load")
+        load.setProperty("kind", "primary")
+        load.setDefault(True)
+        load.clicked.connect(lambda: self._save(True))
+        line = QHBoxLayout()
+        line.setContentsMargins(0, 10, 0, 0)
+        line.setSpacing(8)
+        line.addWidget(reset)
+        line.addStretch(1)
+        for button in (cancel, save, load):
+            line.addWidget(button)
+        self._grid.addLayout(line, self._rows, 0, 1, 2)
+        self.setMinimumWidth(theme.px(WIDTH_PX))
+
+    def show_own(self, own: ModelSettings) -> None:
+        """Show these settings in place of those that stand there."""
+        self.context.setValue(own.context or 0)
+        for box, key in (
+            (self.kv_kind, own.kv_kind),
+            (self.quantise, own.quantise),
+            (self.device, own.device),
+            (self.draft, own.draft),
+            (self.preset, own.preset or None),
+        ):
+            box.choose(key)
+
+    def values(self) -> ModelSettings:
+        chosen = {
+            "context": self.context.value() or None,
+            "kv_kind": self.kv_kind.key,
+            "quantise": self.quantise.key,
+            "device": self.device.key,
+            "draft": self.draft.key,
+            "preset": self.preset.key or "",
+        }
+        return msgspec.convert(chosen, ModelSettings)
+
+    def _save(self, load: bool) -> None:
+        self.saved.emit(self.values(), load)
+        self.accept()
+
+    def _choice(
+        self, name: str, object_name: str, titles: Mapping[str, str], for_all: str, none: str = FOR_ALL
+    ) -> Choice:
+        """A choice of ``titles`` by their keys, below the entry ``none``, whose key is None."""
+        by_key: dict[str | None, str] = {None: f"{none} ({for_all})" if for_all else none}
+        by_key.update(titles)
+        box = Choice(name, by_key)
+        box.setObjectName(object_name)
+        self._row(name, box)
+        return box
+
+    def _row(self, name: str, control: QWidget) -> None:
+        control.setAccessibleName(name)
+        label = QLabel(name)
+        label.setBuddy(control)
+        self._grid.addWidget(label, self._rows, 0)
+        self._grid.addWidget(control, self._rows, 1)
+        self._rows += 1
+
+    def _across(self, widget: QWidget) -> None:
+        self._grid.addWidget(widget, self._rows, 0, 1, 2)
+        self._rows += 1

@@ -1,0 +1,106 @@
+"""How one model is loaded: shown in a dialogue, kept, and followed. No other widget is made here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtWidgets import QWidget
+
+from app.chat.header import Header
+from app.link.link import EngineLink
+from app.models.load_settings import LoadSettings, Offers
+from app.settings.page import device_key
+from app.settings.store import ModelSettings, SettingsStore
+from app.theme.theme import Theme
+from engine import protocol
+from engine.protocol import keys
+
+
+class LoadSettingsWiring(QObject):
+    """Lives as long as the window. ``load`` opens a model by its path."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        store: SettingsStore,
+        header: Header,
+        load: Callable[[str], None],
+        theme: Theme,
+        window: QWidget,
+    ) -> None:
+        super().__init__(window)
+        self._link, self._store, self._header, self._load = link, store, header, load
+        self._theme, self._window = theme, window
+        header.load_options = lambda model: store.settings.load_options(self._path(model))
+        header.default_draft = self._draft
+        header.draft_chosen.connect(self._keep_draft)
+        header.load_settings_asked.connect(self.open)
+        link.load_asked.connect(self._on_load_asked)
+
+    def open(self, path: str) -> None:
+        """Let the person choose how the model at ``path`` is loaded."""
+        settings, card = self._store.settings, self._link.card
+        loaded = card is not None and card.path == path
+        own = settings.of(path)
+        dialog = LoadSettings(Path(path).name, own, settings, self._offers(), loaded, self._theme, self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.saved.connect(lambda own, load: self._save(path, own, load))
+        dialog.open()
+
+    def _save(self, path: str, own: ModelSettings, load: bool) -> None:
+        self._keep(path, own)
+        if load:
+            self._load(path)
+
+    def _keep(self, path: str, own: ModelSettings) -> None:
+        models = {other: kept for other, kept in self._store.settings.models.items() if other != path}
+        if own != ModelSettings():
+            models[path] = own
+        self._store.update(models=models)
+
+    def _keep_draft(self, path: str, draft: str | None) -> None:
+        """What the person chose to draft for a model drafts for it the next time, too."""
+        self._keep(path, msgspec.structs.replace(self._store.settings.of(path), draft=draft))
+
+    def _offers(self) -> Offers:
+        welcome = self._link.welcome
+        devices = (welcome.devices or [welcome.device]) if welcome is not None else []
+        gpus = [device_key(device, devices) for device in devices if device.kind != "cpu"]
+        spec = self._spec()
+        drafts = {path: name for name, path in self._known().items()}
+        return Offers(["auto", "cpu", *gpus], drafts, spec, sorted(self._store.settings.presets, key=str.casefold))
+
+    def _draft(self, model: str) -> str | None:
+        """What drafts for a model; one that is not there any more does not keep the model from being loaded."""
+        path, settings = self._path(model), self._store.settings
+        own = settings.of(path).draft
+        if own and own not in self._known().values() and not os.path.exists(own):
+            return None if settings.draft else ""
+        return settings.draft_of(path)
+
+    def _on_load_asked(self, order: protocol.Load) -> None:
+        """The precision of keys and values is a switch of the engine's: it is set before the load that needs it, and
+        goes back to what it was before the next load that does not."""
+        spec, settings = self._spec(), self._store.settings
+        if spec is None:
+            return
+        now = str(self._link.wanted.get(spec.key, spec.default))
+        own, before = settings.of(self._path(order.model)).kv_kind, settings.kv_kind_before
+        self._store.update(kv_kind_before="" if own is None else before or now)
+        wanted = before or now if own is None else own
+        if wanted != now:
+            self._link.send(protocol.Set(key=spec.key, value=wanted))
+
+    def _spec(self) -> protocol.OptionSpec | None:
+        return next((spec for spec in self._link.catalogue if spec.key == keys.KV_KIND), None)
+
+    def _path(self, model: str) -> str:
+        return self._known().get(model, model)
+
+    def _known(self) -> dict[str, str]:
+        """Name -> path of the models that the engine knows."""
+        return {model.name: model.path for model in self._link.welcome.models} if self._link.welcome is not None else {}

@@ -1,0 +1,105 @@
+"""The bundled models, loaded and unloaded by what OpenAI's own client asks for."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import torch
+
+from engine import paths
+from engine import protocol as p
+from engine.core.engine import Engine
+from engine.server.residency import Policy
+from engine.server.serve import Server, open_socket
+from tests.engine.server.conftest import TOKEN
+from tests.engine.server.fake import FakeProbes
+
+GUIDE, HYBRID = paths.BUNDLED, "kvasir-hybrid"
+OPTIONS = p.LoadOptions(device="cpu", memory=600e6, context=512)
+QUESTION: Any = [{"role": "user", "content": "What is a page?"}]
+
+
+class Serving:
+    """A server in a thread, with a real engine. ``due`` is what its idle timer would do."""
+
+    def __init__(self) -> None:
+        self.due: list[Any] = []
+        self.loads: list[str] = []
+
+        def make(emit: Any) -> Engine:
+            def heard(event: Any) -> None:
+                if isinstance(event, p.Loaded):
+                    self.loads.append(event.card.name)
+                emit(event)
+
+            self.engine = Engine(heard, "cpu")
+            return self.engine
+
+        policy = Policy(unload_after=600, on_demand=True, options=OPTIONS, default=paths.bundled_model().path)
+        listener = open_socket("127.0.0.1", 0)
+        self.server = Server(listener, TOKEN, make, FakeProbes(), False, policy, self._call_later)
+        ready = threading.Event()
+        self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
+        self.thread.start()
+        assert ready.wait(300)
+        url = f"http://127.0.0.1:{self.server.port}/v1"
+        self.api = openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300)
+
+    def _call_later(self, seconds: float, act: Any) -> Any:
+        self.due.append(act)
+        return self
+
+    def cancel(self) -> None:
+        self.due.clear()
+
+    def answer(self, model: str = "") -> tuple[str, str | None]:
+        done = self.api.chat.completions.create(model=model, messages=QUESTION, temperature=0, seed=1, max_tokens=16)
+        return done.model, done.choices[0].message.content
+
+    def stop(self) -> None:
+        self.server.stop()
+        self.thread.join(300)
+        assert not self.thread.is_alive()
+        self.api.close()
+
+
+@pytest.fixture
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    made = Serving()
+    yield made
+    made.stop()
+
+
+def test_models_come_and_go_with_the_requests(serving: Serving) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        first = list(pool.map(serving.answer, ["", GUIDE, "", GUIDE]))
+    assert serving.loads == [GUIDE], "one load for all"
+    assert [name for name, _ in first] == [GUIDE] * 4
+    loaded = serving.engine.loaded
+    assert loaded is not None
+    kept = [weakref.ref(part) for part in (loaded, loaded.model, loaded.runner.kv)]
+    del loaded
+    gone = threading.Event()
+    serving.server.hub._call_in_loop(lambda: [serving.server.hub.listen(lambda _: gone.set()), serving.due[-1]()])
+    assert gone.wait(300)
+    gc.collect()
+    assert [part() for part in kept] == [None, None, None], "an idle model leaves nothing behind"
+    assert serving.answer() == first[0]
+    assert serving.loads == [GUIDE, GUIDE]
+    stream = serving.api.chat.completions.create(model=GUIDE, messages=QUESTION, stream=True, max_tokens=48)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(serving.answer, HYBRID)
+        ends = [chunk.choices[0].finish_reason for chunk in stream]
+        assert ends[-1] in ("stop", "length"), "the answer was whole before its model made room"
+        assert other.result()[0] == HYBRID
+    assert serving.loads == [GUIDE, GUIDE, HYBRID]
