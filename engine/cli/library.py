@@ -42,19 +42,23 @@ Revision = Annotated[str | None, typer.Option(help="A commit or a tag; the newes
 
 
 @models.command("list")
-def list_models(json: Json = False) -> None:
+def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)] = False, json: Json = False) -> None:
     """The models on this machine: Kvasir's own, and those that other programs have."""
     with report_errors():
         from engine import paths
-        from engine.library.local import model_folders, stored_models
+        from engine.library import local
+        from engine.protocol.library import Watched
 
-        found = stored_models(paths.known_models(), paths.bundled_folder())
+        found = local.stored_models(paths.known_models(), paths.bundled_folder())
         rows = [
             (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
             for each in found
         ]
+        if watched:  # the window: where to look for changes
+            lines([*found, *local.model_folders(found), Watched(paths=local.watched(found))])
+            return
         _told(json, found, ("model", "size", "format", "of", "path"), rows)
-        away = [] if json else [folder.path for folder in model_folders(found) if not folder.there]
+        away = [] if json else [folder.path for folder in local.model_folders(found) if not folder.there]
         if away:
             print(f"Not there now, so not looked into: {', '.join(away)}.")
 

@@ -61,14 +61,12 @@ def folders(
     remove: Annotated[Path | None, typer.Option(help="Look there no more. Nothing is deleted.")] = None,
     downloads: Annotated[Path | None, typer.Option(help="Fetch models to this folder from now on.")] = None,
     move_to: Annotated[Path | None, typer.Option(help="Move all that Kvasir fetched or copied to this folder.")] = None,
-    watched: Annotated[bool, typer.Option("--watched", hidden=True)] = False,
     json: Json = False,
 ) -> None:
     """The folders in which models are looked for, and the one that they are fetched to."""
     with report_errors():
         from engine import paths
         from engine.library import local, moving, roots
-        from engine.protocol.library import Watched
 
         if add is not None:
             moving.add_root(add)
@@ -84,7 +82,7 @@ def folders(
         models = local.stored_models(paths.known_models(), paths.bundled_folder())
         found = local.model_folders(models)
         if json:
-            lines([*found, *([Watched(paths=local.watched(models))] if watched else [])])
+            lines(found)
             return
         rows = [
             (each.path, "downloads" if each.store else "", str(each.models), human(each.bytes),

@@ -211,7 +211,7 @@ def test_what_is_watched_is_where_models_come_and_go(tmp_path: Path) -> None:
     file = gguf_model(root / "a" / "tiny.gguf")
     kvasir("folders", "--add", root)
     kvasir("import", mine)
-    (watched,) = (each for each in told(kvasir("folders", "--watched", "--json")) if each["type"] == "Watched")
+    (watched,) = (each for each in told(kvasir("list", "--watched")) if each["type"] == "Watched")
     assert {str(root), str(root / "a"), str(mine), str(mine.parent), str(file)} <= set(watched["paths"])
     assert not any("kvasir-guide" in path for path in watched["paths"])
 
