@@ -108,9 +108,11 @@ class DiskView(QWidget):
     def _model(self, model: StoredModel) -> None:
         why = "It is loaded." if model.path == self._loaded else ""
         buttons = words.removal(model, why)
-        self._row(
+        row = self._row(
             f"model.{model.name}", model.name, words.stored(model), buttons, lambda _: self.delete_asked.emit(model)
         )
+        row.setToolTip(model.path)
+        set_role(row.about, "warn" if model.missing else "caption")
 
     def _row(self, name: str, title: str, about: str, buttons: tuple[Button, ...], act: Callable[[str], object]) -> Row:
         row = Row(f"models.disk.{name}", title, about)
