@@ -13,6 +13,7 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
+from app.words import size
 from engine.protocol import (
     Download,
     FitReport,
@@ -22,6 +23,7 @@ from engine.protocol import (
     ModelDetails,
     ModelFolder,
     StoredModel,
+    StoreMove,
     Watched,
     decode_library_record,
 )
@@ -42,6 +44,8 @@ class Library(QObject):
     disk_changed = Signal()
     described = Signal(str)
     """The path of a model whose :attr:`details` are there."""
+    working = Signal(str)
+    """What is being done that takes a while, as a sentence; "" once it is over."""
     failed = Signal(str)
     """Why something that was asked for was not done, as a sentence."""
 
@@ -212,7 +216,8 @@ class Library(QObject):
     def bring(self, path: str) -> None:
         """Import a model from where it lies."""
         if self._command:
-            self._run(["import", "--json", "--", path], lambda _: None, self._on_changed)
+            self.working.emit(f"Looking into {path}…")
+            self._run(["import", "--json", "--", path], lambda _: None, self._on_worked)
 
     def describe(self, path: str) -> None:
         """What a model's headers say, into :attr:`details`."""
@@ -253,8 +258,13 @@ class Library(QObject):
 
     def change_folders(self, how: str, path: str) -> None:
         """``how``: "add", "remove", "downloads" or "move-to", as `kvasir models folders` has them."""
+
+        def take(record: object) -> None:
+            if isinstance(record, StoreMove):
+                self.working.emit(f"Moving the models to {path}: {size(record.done)} of {size(record.total)}")
+
         if self._command:
-            self._run(["folders", f"--{how}", path, "--json"], lambda _: None, self._on_changed)
+            self._run(["folders", f"--{how}", path, "--json"], take, self._on_worked)
 
     def close_down(self) -> None:
         """Before the program ends: nothing is started any more; downloads go on next time."""
@@ -265,6 +275,10 @@ class Library(QObject):
         for run in runs:
             run.drop()
         self._running.clear()
+
+    def _on_worked(self, end: End) -> None:
+        self.working.emit("")
+        self._on_changed(end)
 
     def _on_changed(self, end: End) -> None:
         if not end.ok:

@@ -87,6 +87,7 @@ class ModelsPage(QWidget):
         library.repository_changed.connect(self._show_repository)
         library.downloads_changed.connect(self._show_downloads)
         library.failed.connect(self._say)
+        library.working.connect(lambda sentence: self._say(sentence, "caption"))
         self.watcher.changed.connect(self._on_files)
         self.disk.delete_asked.connect(self._ask_removal)
         self.details.closed.connect(lambda: self.show_view(_HERE))
@@ -308,10 +309,10 @@ class ModelsPage(QWidget):
         for id in [id for id, each in library.downloads.items() if (each.repository, each.variant) == what]:
             act(id)
 
-    def _say(self, sentence: str) -> None:
+    def _say(self, sentence: str, role: str = "bad") -> None:
         self.note.setText(sentence)
         self.note.setVisible(bool(sentence))
-        set_role(self.note, "bad")
+        set_role(self.note, role)
 
 
 def _is(model: StoredModel, variant: HubVariant) -> bool:

@@ -17,6 +17,7 @@ from app.models.library import Library
 from app.models.page import ModelsPage
 from app.models.watcher import FolderWatcher
 from app.theme.theme import Theme
+from engine.library import roots
 from engine.paths import bundled_folder
 from engine.protocol import ModelFolder, StoredModel
 
@@ -73,13 +74,28 @@ def confirm(page: ModelsPage, text: str) -> str:
     return box.text()
 
 
-def test_a_dropped_folder_is_used_where_it_is_and_its_coming_and_going_is_seen(qtbot, page, tmp_path):
+def test_a_dropped_folder_is_used_where_it_is(qtbot, page, tmp_path):
     folder = guide(tmp_path / "here" / "mine")
     assert drop(page, folder)
+    assert page.note.text() == f"Looking into {folder}…"
     qtbot.waitUntil(lambda: "mine" in stored(page), timeout=PATIENCE_MS)
-    row = page.stored_rows[stored(page).index("mine")]
-    assert "imported where it is" in row.about.text()
-    folder.rename(tmp_path / "away")  # nothing is pressed
+    assert "imported where it is" in page.stored_rows[stored(page).index("mine")].about.text()
+    assert page.note.text() == ""
+
+
+@pytest.mark.long
+def test_a_dropped_file_that_is_no_model(qtbot, page, tmp_path):
+    (tmp_path / "notes.txt").write_text("no model")
+    drop(page, tmp_path / "notes.txt")
+    qtbot.waitUntil(lambda: "is a file. Choose a GGUF file" in page.note.text(), timeout=PATIENCE_MS)
+
+
+def test_what_comes_and_goes_is_seen_without_a_press(qtbot, page, tmp_path):
+    folder = guide(tmp_path / "here" / "mine")
+    roots.change(lambda now: roots.ModelRoots(references=[roots.Reference("mine", str(folder))]))
+    page._library.refresh()
+    qtbot.waitUntil(lambda: "mine" in stored(page), timeout=PATIENCE_MS)
+    folder.rename(tmp_path / "away")
     qtbot.waitUntil(lambda: any(row.badge.text() == "missing" for row in page.stored_rows), timeout=PATIENCE_MS)
     (tmp_path / "away").rename(folder)
     qtbot.waitUntil(lambda: all(row.badge.text() != "missing" for row in page.stored_rows), timeout=PATIENCE_MS)
@@ -87,9 +103,6 @@ def test_a_dropped_folder_is_used_where_it_is_and_its_coming_and_going_is_seen(q
     assert "Its files stay where they are" in confirm(page, "Forget")
     qtbot.waitUntil(lambda: "mine" not in stored(page), timeout=PATIENCE_MS)
     assert (folder / "model.safetensors").is_file()
-    (tmp_path / "notes.txt").write_text("no model")
-    drop(page, tmp_path / "notes.txt")
-    qtbot.waitUntil(lambda: "is a file. Choose a GGUF file" in page.note.text(), timeout=PATIENCE_MS)
 
 
 @pytest.mark.long
@@ -111,6 +124,27 @@ def test_a_folder_is_looked_into_and_what_is_put_there_appears(qtbot, page, tmp_
     assert row.about.text().startswith("not there")
     press(page, f"models.disk.folder.{root}.remove")
     qtbot.waitUntil(lambda: [each.store for each in page._library.folders] == [True], timeout=PATIENCE_MS)
+
+
+@pytest.mark.long
+def test_all_models_are_moved_to_another_folder(qtbot, page, tmp_path, monkeypatch, own_folders):
+    target = tmp_path / "disk"
+    guide(own_folders / "kvasir" / "data" / "models" / "mine")
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(target))
+    said: list[str] = []
+    page._library.working.connect(said.append)
+    page._library.refresh()
+    qtbot.waitUntil(lambda: "mine" in stored(page), timeout=PATIENCE_MS)
+    page.show_view("disk")
+    (store,) = page._library.folders
+    press(page, f"models.disk.folder.{store.path}.move")
+    box = page.findChild(QMessageBox, "models.disk.move")
+    next(button for button in box.buttons() if button.text() == "Move").click()
+    qtbot.waitUntil(lambda: [each.path for each in page._library.folders] == [str(target)], timeout=PATIENCE_MS)
+    assert (target / "mine" / "model.safetensors").is_file()
+    assert not Path(store.path).exists()
+    assert said[-2:] == [f"Moving the models to {target}: 5.9 MB of 5.9 MB", ""]
+    assert "mine" in stored(page)
 
 
 @pytest.mark.long
