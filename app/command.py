@@ -31,7 +31,8 @@ class End(NamedTuple):
 class LineCommand(QObject):
     """Starts at once and waits for nothing. ``ended`` comes once, after the last line, also when it never ran.
 
-    ``decode`` reads a line (it may raise ``msgspec.MsgspecError``); ``name`` is how people call the command.
+    ``decode`` reads a line (it may raise ``msgspec.MsgspecError``); ``name`` is how people call the command. One that
+    is ``talking`` is told lines by :meth:`say`; the others read nothing.
     """
 
     reported = Signal(object)
@@ -46,6 +47,7 @@ class LineCommand(QObject):
         decode: Callable[[str], object],
         name: str,
         parent: QObject,
+        talking: bool = False,
     ) -> None:
         super().__init__(parent)
         self._decode, self._name = decode, name
@@ -60,9 +62,14 @@ class LineCommand(QObject):
         self._process.readyReadStandardError.connect(self._listen)
         self._process.finished.connect(self._on_finished)
         self._process.errorOccurred.connect(self._on_error)
-        self._process.setStandardInputFile(QProcess.nullDevice())
+        if not talking:
+            self._process.setStandardInputFile(QProcess.nullDevice())
         program, *first = command
         self._process.start(program, [*first, *arguments])
+
+    def say(self, line: bytes) -> None:
+        """Give it a line to read, also before it has started."""
+        self._process.write(line + b"\n")
 
     def stop(self) -> None:
         """Ask it to stop in a state that it can go on from; insist after a while."""

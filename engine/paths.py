@@ -17,7 +17,7 @@ import msgspec
 
 from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
-from engine.library import store
+from engine.library import roots, store
 from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
@@ -128,7 +128,7 @@ def model_folders() -> list[Path]:
     """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
     extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
     # Looked into, so not made: models can be read where nothing can be written.
-    return [bundled_folder(), folders.data_place() / "models", *extra]
+    return [bundled_folder(), roots.store_folder(), *extra]
 
 
 def known_models() -> list[KnownModel]:
@@ -143,8 +143,18 @@ def known_models() -> list[KnownModel]:
             if drafts_for != bare and _is_model(path.with_name(drafts_for + suffix)):
                 continue
             found.setdefault(path.name, _known(path))
-    for name, path in store.models():
-        found.setdefault(name, msgspec.structs.replace(_known(path), name=name))
+    named = [
+        *store.models(),
+        *((each.name, Path(each.path)) for each in roots.read().references if roots.is_there(each)),
+    ]
+    for root in roots.read().roots:
+        named += [(path.name, path) for path in roots.models_below(Path(root))]
+    paths = {model.path for model in found.values()}
+    for name, path in named:
+        if str(path) not in paths:
+            paths.add(str(path))
+            unique = name if name not in found else str(path)
+            found[unique] = msgspec.structs.replace(_known(path), name=unique)
     return list(found.values())
 
 

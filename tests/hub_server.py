@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.range_server import RangeServer, asked_span
 
 SMALL = 1 << 10
 """Larger files are kept as LFS objects, with a sha256."""
@@ -92,21 +93,14 @@ def stock() -> dict[str, Repository]:
     }
 
 
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no news here."""
+class Hub(RangeServer):
+    """``spoilt``: names of files that come with a wrong bit. ``pause``: seconds before each block of 16 kB.
+    ``tokens``: those that are known. ``sent`` counts bytes by file."""
 
-
-class Hub:
-    """``cuts``: after how many bytes each of the next answers with content ends. ``statuses``: of the next answers.
-    ``page``: all that comes, as from somebody in between. ``spoilt``: names of files that come with a wrong bit.
-    ``pause``: seconds before each block of 16 kB. ``tokens``: those that are known. ``sent`` counts bytes by file."""
+    protocol = "HTTP/1.1"
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
-        self.cuts: list[int] = []
-        self.statuses: list[int] = []
-        self.page = b""
         self.spoilt: set[str] = set()
         self.pause = 0.0
         self.tokens: set[str] = set()
@@ -116,29 +110,9 @@ class Hub:
         """Each answer with content: the file, and the byte that it began at."""
         self.authorised: list[tuple[str, str]] = []
         """Path and Authorization of every request."""
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                hub.answer(self)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        self.elsewhere = f"http://localhost:{self._server.server_port}"
+        super().__init__()
+        self.elsewhere = f"http://localhost:{self.port}"
         """Where large files are sent to, under another name."""
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def answer(self, to: BaseHTTPRequestHandler) -> None:
         url = urlsplit(to.path)
@@ -201,28 +175,20 @@ class Hub:
             return None
         if file in self.spoilt:
             content = bytes([content[0] ^ 1]) + content[1:]
-        asked = to.headers.get("Range", "")
-        first, _, last = asked.removeprefix("bytes=").partition("-")
-        start, stop = int(first or 0), int(last) + 1 if last else len(content)
-        if start >= len(content) > 0 or stop > len(content):
-            return self._json(to, {}, 416)
-        self.starts.append((file, start))
-        to.send_response(206 if asked else 200)
-        to.send_header("Content-Length", str(stop - start))
-        if asked:
-            to.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
-        to.end_headers()
-        end = min(stop, start + self.cuts.pop(0)) if self.cuts else stop
         try:
-            while start < end:
-                time.sleep(self.pause)
-                block = content[start : min(start + (1 << 14), end)]
-                to.wfile.write(block)
-                start += len(block)
-                self.sent[file] += len(block)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        to.close_connection = True
+            span = asked_span(to, len(content))
+        except ValueError:
+            return self._json(to, {}, 416)
+        self.starts.append((file, span[0] if span else 0))
+        counted = 0
+
+        def count(sent: int) -> None:
+            nonlocal counted
+            self.sent[file] += sent - counted
+            counted = sent
+            time.sleep(self.pause)
+
+        count(self.send(to, content, span, count))
         return None
 
     def _json(

@@ -13,14 +13,20 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
+from app.words import size
 from engine.protocol import (
     Download,
     DraftOffer,
     FitReport,
     HubModel,
     HubRepository,
+    Leftover,
+    ModelDetails,
+    ModelFolder,
     Recommendation,
     StoredModel,
+    StoreMove,
+    Watched,
     decode_library_record,
 )
 
@@ -40,6 +46,11 @@ class Library(QObject):
     recommended_changed = Signal()
     drafts_changed = Signal(str)
     """The path of the model for which it is known now what drafts."""
+    disk_changed = Signal()
+    described = Signal(str)
+    """The path of a model whose :attr:`details` are there."""
+    working = Signal(str)
+    """What is being done that takes a while, as a sentence; "" once it is over."""
     failed = Signal(str)
     """Why something that was asked for was not done, as a sentence."""
 
@@ -47,6 +58,13 @@ class Library(QObject):
         super().__init__(parent)
         self._command = list(command)
         self.stored: list[StoredModel] = []
+        self.folders: list[ModelFolder] = []
+        self.watched: list[str] = []
+        """Where models come and go."""
+        self.leftovers: list[Leftover] = []
+        """What may be deleted besides models and downloads; see :meth:`look_at_disk`."""
+        self.details: dict[str, ModelDetails | str] = {}
+        """By path: the last that was asked for, or why there is nothing to be said."""
         self.found: list[HubModel] = []
         self.trouble = ""
         """Why the last search found nothing it could."""
@@ -83,14 +101,17 @@ class Library(QObject):
         if self._listing is not None:  # what it sees may be older than what happened now
             self._again = True
             return
-        models: list[StoredModel] = []
+        records: list[object] = []
 
         def done(end: End) -> None:
             self._listing = None
             if end.ok:
+                models = [each for each in records if isinstance(each, StoredModel)]
                 if models != self.stored:
                     self.drafts.clear()  # others may draft now
                 self.stored = models
+                self.folders = [each for each in records if isinstance(each, ModelFolder)]
+                self.watched = [path for each in records if isinstance(each, Watched) for path in each.paths]
                 self.stored_changed.emit()
             else:
                 self.failed.emit(end.sentence)
@@ -98,7 +119,7 @@ class Library(QObject):
                 self._again = False
                 self.refresh()
 
-        self._listing = self._run(["list", "--json"], models.append, done)
+        self._listing = self._run(["list", "--watched", "--json"], records.append, done)
         waiting: list[Download] = []
 
         def told(end: End) -> None:
@@ -232,8 +253,61 @@ class Library(QObject):
             self._run(["downloads", "--json", "--cancel", id], lambda _: None, self._on_changed)
 
     def remove(self, path: str) -> None:
-        """Delete a model that was fetched."""
+        """Delete a model that was fetched or copied; forget one that was imported where it lies."""
         self._run(["rm", "--", path], lambda _: None, self._on_changed)
+
+    def bring(self, path: str) -> None:
+        """Import a model from where it lies."""
+        if self._command:
+            self.working.emit(f"Looking into {path}…")
+            self._run(["import", "--json", "--", path], lambda _: None, self._on_worked)
+
+    def describe(self, path: str) -> None:
+        """What a model's headers say, into :attr:`details`."""
+        if not self._command:
+            return
+        answers: list[ModelDetails] = []
+
+        def done(end: End) -> None:
+            self.details = {path: answers[0] if answers else end.sentence}
+            self.described.emit(path)
+
+        self._run(["details", "--json", "--", path], answers.append, done)
+
+    def tokenizer(self, path: str, take: Callable[..., object], done: Callable[[End], None]) -> LineCommand:
+        """A model's tokenizer, which answers each text that is said to it (as JSON) until it is abandoned."""
+        return self._run(["tokens", "--follow", "--json", "--", path], take, done, talking=True)
+
+    def look_at_disk(self) -> None:
+        """What takes room besides models and downloads, into :attr:`leftovers`."""
+        self._look(["disk", "--json"])
+
+    def delete_leftover(self, path: str) -> None:
+        self._look(["disk", "--json", "--delete", path])
+
+    def _look(self, command: Sequence[str]) -> None:
+        if not self._command:
+            return
+        records: list[object] = []
+
+        def done(end: End) -> None:
+            if end.ok:
+                self.leftovers = [each for each in records if isinstance(each, Leftover)]
+                self.disk_changed.emit()
+            else:
+                self.failed.emit(end.sentence)
+
+        self._run(command, records.append, done)
+
+    def change_folders(self, how: str, path: str) -> None:
+        """``how``: "add", "remove", "downloads" or "move-to", as `kvasir models folders` has them."""
+
+        def take(record: object) -> None:
+            if isinstance(record, StoreMove):
+                self.working.emit(f"Moving the models to {path}: {size(record.done)} of {size(record.total)}")
+
+        if self._command:
+            self._run(["folders", f"--{how}", path, "--json"], take, self._on_worked)
 
     def close_down(self) -> None:
         """Before the program ends: nothing is started any more; downloads go on next time."""
@@ -244,6 +318,10 @@ class Library(QObject):
         for run in runs:
             run.drop()
         self._running.clear()
+
+    def _on_worked(self, end: End) -> None:
+        self.working.emit("")
+        self._on_changed(end)
 
     def _on_changed(self, end: End) -> None:
         if not end.ok:
@@ -282,8 +360,11 @@ class Library(QObject):
 
         self._running[id] = self._run(["resume", "--json", id], told, done)
 
-    def _run(self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], None]) -> LineCommand:
-        run = LineCommand(self._command, arguments, decode_library_record, f"kvasir models {arguments[0]}", self)
+    def _run(
+        self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], None], talking: bool = False
+    ) -> LineCommand:
+        name = f"kvasir models {arguments[0]}"
+        run = LineCommand(self._command, arguments, decode_library_record, name, self, talking)
         run.reported.connect(take)
         run.ended.connect(done)
         run.ended.connect(run.deleteLater)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -19,19 +19,24 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.chat import model_dialog
+from app.models import words
+from app.models.details import DetailsView
+from app.models.disk import DiskView
 from app.models.drafts import DraftList
 from app.models.filters import Filters
 from app.models.library import Library
 from app.models.recommended import RecommendedView
 from app.models.rows import DownloadRow, HubRow, StoredRow
+from app.models.watcher import FolderWatcher
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption
-from app.words import size
 from engine.protocol import HubVariant, StoredModel
 
 _WIDTH = 820
-_HERE, _HUB = "here", "hub"
+_HERE, _HUB, _DISK = "here", "hub", "disk"
+_VIEWS = (_HERE, _HUB, _DISK)
 
 
 class ModelsPage(QWidget):
@@ -53,10 +58,18 @@ class ModelsPage(QWidget):
         """The path of the model below which it is shown what can draft for it."""
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.views = Segments("Models", (_HERE, _HUB), ("On this machine", "Find on Hugging Face"), "models.view")
+        self.views = Segments("Models", _VIEWS, ("On this machine", "Find on Hugging Face", "Disk"), "models.view")
         self.views.choose(_HERE)
         self.views.chosen.connect(self.show_view)
         self.setFocusProxy(self.views)
+        self.add = QPushButton("Add a model…")
+        self.add.setObjectName("models.add")
+        self.add.setToolTip("Use a model of another folder where it is. You can also drop it here.")
+        self.add.clicked.connect(self._add)
+        self.setAcceptDrops(True)
+        self.watcher = FolderWatcher(self)
+        self.disk = DiskView(library)
+        self.details = DetailsView(library, theme)
         self.note = caption(name="models.note")
         self.note.hide()
         self.field = QLineEdit()
@@ -91,6 +104,10 @@ class ModelsPage(QWidget):
         library.downloads_changed.connect(self._show_recommended)
         library.drafts_changed.connect(lambda _: self._show_stored())
         library.failed.connect(self._say)
+        library.working.connect(lambda sentence: self._say(sentence, "caption"))
+        self.watcher.changed.connect(self._on_files)
+        self.disk.delete_asked.connect(self._ask_removal)
+        self.details.closed.connect(lambda: self.show_view(_HERE))
         theme.changed.connect(self._fit)
         self._theme = theme
         self._fit()
@@ -98,12 +115,18 @@ class ModelsPage(QWidget):
     def set_loaded(self, path: str) -> None:
         """The path of the model that is loaded, "" for none."""
         self._loaded = path
+        self.disk.set_loaded(path)
         self._show_stored()
 
     def show_view(self, key: str) -> None:
-        """ "here" or "hub"."""
+        """ "here", "hub" or "disk"."""
+        self.details.close_model()
         self.views.choose(key)
-        self._views.setCurrentIndex((_HERE, _HUB).index(key))
+        self._views.setCurrentIndex(_VIEWS.index(key))
+        self.add.setVisible(key == _HERE)
+        if key == _DISK:
+            self.disk.show_all()
+            self._library.look_at_disk()
         if key == _HUB:
             self.field.setFocus()
             if not self._library.found and not self._library.searching:
@@ -127,6 +150,21 @@ class ModelsPage(QWidget):
         self._say("")
         self._library.refresh()
 
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.watcher.watch([])
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if any(url.isLocalFile() for url in event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        event.acceptProposedAction()
+        self._say("")
+        for url in event.mimeData().urls():
+            if url.isLocalFile():
+                self._library.bring(url.toLocalFile())
+
     def _lay_out(self) -> None:
         self._body = body = QWidget()
         column = QVBoxLayout(body)
@@ -139,6 +177,7 @@ class ModelsPage(QWidget):
         head.addSpacing(12)
         head.addWidget(self.views)
         head.addStretch(1)
+        head.addWidget(self.add)
         column.addLayout(head)
         column.addWidget(self.note)
         self._views = QStackedWidget()
@@ -162,6 +201,8 @@ class ModelsPage(QWidget):
         self._lists.addWidget(hub)
         find.addWidget(self._lists, 1)
         self._views.addWidget(finding)
+        for view in (self.disk, self.details):
+            self._views.addWidget(_scrolling(view))
         column.addWidget(self._views, 1)
         self._tray = QWidget()
         self._tray.setObjectName("models.downloads")
@@ -185,6 +226,8 @@ class ModelsPage(QWidget):
     def _show_stored(self) -> None:
         _clear(self._here, self.stored_rows)
         self.stored_rows = []
+        if self.isVisible():
+            self.watcher.watch(self._library.watched)
         for model in self._library.stored:
             row = StoredRow(model, model.path == self._loaded)
             row.acted.connect(lambda key, model=model: self._act(key, model))
@@ -206,15 +249,18 @@ class ModelsPage(QWidget):
             self._drafting = "" if self._drafting == model.path else model.path
             self._show_stored()
             return
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
-            "Delete a model",
-            f"Delete {model.name} from this machine? {size(model.bytes)} become free. It can be fetched again.",
-            QMessageBox.StandardButton.Cancel,
-            self.window(),
-        )
+        if key == "details":
+            self._views.setCurrentIndex(len(_VIEWS))
+            self.add.hide()
+            self.details.show_model(model)
+            return
+        self._ask_removal(model)
+
+    def _ask_removal(self, model: StoredModel) -> None:
+        title, question, button = words.removing(model)
+        box = QMessageBox(QMessageBox.Icon.Question, title, question, QMessageBox.StandardButton.Cancel, self.window())
         box.setObjectName("models.remove")
-        box.addButton("Delete", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(
+        box.addButton(button, QMessageBox.ButtonRole.DestructiveRole).clicked.connect(
             lambda: self._library.remove(model.path)
         )
         box.finished.connect(box.deleteLater)
@@ -232,6 +278,16 @@ class ModelsPage(QWidget):
     def _show_recommended(self) -> None:
         library = self._library
         self.recommended.show_models(library.recommended, library.stored, library.downloads.values())
+
+    def _add(self) -> None:
+        self._say("")
+        if path := model_dialog.ask(self.window(), "Add a model", "", model_dialog.MODELS, model_dialog.is_model):
+            self._library.bring(path)
+
+    def _on_files(self) -> None:
+        """Models may have come or gone."""
+        if self.isVisible():
+            self._library.refresh()
 
     def _on_format(self, key: str) -> None:
         self._format = key
@@ -304,10 +360,10 @@ class ModelsPage(QWidget):
         for id in [id for id, each in library.downloads.items() if (each.repository, each.variant) == what]:
             act(id)
 
-    def _say(self, sentence: str) -> None:
+    def _say(self, sentence: str, role: str = "bad") -> None:
         self.note.setText(sentence)
         self.note.setVisible(bool(sentence))
-        set_role(self.note, "bad")
+        set_role(self.note, role)
 
 
 def _is(model: StoredModel, variant: HubVariant) -> bool:

@@ -54,16 +54,25 @@ class Row(QFrame):
 
 
 class StoredRow(Row):
-    """A model of this machine: "load", "settings", and "remove" for one that was fetched."""
+    """A model of this machine: "load", "settings", "drafts", "details", and "remove" for one that was fetched or
+    imported."""
 
     def __init__(self, model: StoredModel, loaded: bool) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.setToolTip(model.path)
-        fetched = model.origin == "Kvasir" and model.repository
-        remove = (Button("remove", "Delete", why_not="It is loaded." if loaded else ""),) if fetched else ()
-        load = Button("load", "Load", why_not="It is loaded." if loaded else "")
-        self.buttons.show_buttons((*remove, Button("drafts", "Drafts"), Button("settings", "Load settings…"), load))
-        self.show_badge("loaded" if loaded else "", "good")
+        why = "It is loaded." if loaded else ""
+        use = (
+            ()
+            if model.missing
+            else (
+                Button("details", "Details"),
+                Button("drafts", "Drafts"),
+                Button("settings", "Load settings…"),
+                Button("load", "Load", why_not=why),
+            )
+        )
+        self.buttons.show_buttons((*words.removal(model, why), *use))
+        self.show_badge("missing" if model.missing else "loaded" if loaded else "", "warn" if model.missing else "good")
 
 
 class HubRow(Row):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.gpu.words import duration
+from app.gpu.words import Button, duration
 from app.words import size
-from engine.protocol import Download, FitReport, HubModel, HubVariant, StoredModel
+from engine.protocol import Download, FitReport, HubModel, HubVariant, ModelDetails, ModelFolder, StoredModel
 
 USUAL, LEAST = 8192, 256
 """Tokens of a usual chat, and of the least with which a model is loaded (`kvasir models fit` counts the same)."""
@@ -15,7 +15,35 @@ USUAL, LEAST = 8192, 256
 def stored(model: StoredModel) -> str:
     """Size, format and whose it is."""
     whose = "comes with Kvasir" if model.bundled else "" if model.origin == "Kvasir" else f"of {model.origin}"
+    if model.missing:
+        return f"{model.path} is not there any more"
+    if model.held == "referred":
+        whose = "imported where it is"
     return " · ".join(filter(None, (size(model.bytes), _format(model.format), whose, model.repository)))
+
+
+def removal(model: StoredModel, why_not: str = "") -> tuple[Button, ...]:
+    """The button that takes a model away, where it is Kvasir's to do that."""
+    if model.held in ("fetched", "copied"):
+        return (Button("remove", "Delete", why_not=why_not),)
+    return (Button("remove", "Forget", why_not=why_not),) if model.held == "referred" else ()
+
+
+def removing(model: StoredModel) -> tuple[str, str, str]:
+    """What is asked before that: a title, a question, and the button that does it."""
+    if model.held == "referred":
+        return "Forget a model", f"Forget {model.name}? Its files stay where they are, in {model.path}.", "Forget"
+    again = "It can be fetched again." if model.held == "fetched" else "Nothing brings it back."
+    question = f"Delete {model.name} from this machine? {size(model.bytes)} become free. {again}"
+    return "Delete a model", question, "Delete"
+
+
+def folder(each: ModelFolder) -> str:
+    """What a folder of models holds, and what is free there."""
+    if not each.there:
+        return "not there: plug in its disk, or look there no more"
+    models = f"{each.models} models, {size(each.bytes)}" if each.models != 1 else f"1 model, {size(each.bytes)}"
+    return f"{models} · {size(each.free)} of {size(each.total)} free"
 
 
 def found(model: HubModel) -> str:
@@ -68,6 +96,23 @@ def fitting(each: HubVariant, smallest: HubVariant, report: FitReport | None) ->
     return Fitting("tight", "warn", figures)
 
 
+def facts(model: ModelDetails) -> list[tuple[str, str]]:
+    """What the details of a model begin with: names and values."""
+    return [
+        ("Architecture", model.architecture),
+        ("Parameters", f"{parameters(model.parameters).removesuffix(' parameters')} ({model.parameters:,})"),
+        ("Weights", model.quantisation),
+        ("Layers", f"{model.layers}, {model.width:,} wide"),
+        ("Heads", f"{model.heads} of queries, {model.kv_heads} of keys and values, {model.head_dim} wide"),
+        ("Context", f"{model.context:,} tokens"),
+        ("Vocabulary", f"{model.vocabulary:,} tokens"),
+        ("Licence", model.licence or "not stated in its files"),
+        ("From", f"{model.repository} at {model.revision[:12]}" if model.repository else model.path),
+        ("Files", ", ".join(f"{file.name} ({_small(file.bytes)})" for file in model.files)),
+        *(("Note", notice) for notice in model.notices),
+    ]
+
+
 def download(each: Download) -> str:
     """How far it is."""
     share = f"{size(each.done)} of {size(each.total)}" if each.total else ""
@@ -96,3 +141,8 @@ def count(number: int) -> str:
 
 def _format(name: str) -> str:
     return "GGUF" if name == "gguf" else name
+
+
+def _small(count: int) -> str:
+    """Bytes of a file that may be small."""
+    return size(count) if count >= 10**6 else f"{-(-count // 1000)} kB"

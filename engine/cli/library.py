@@ -42,15 +42,25 @@ Revision = Annotated[str | None, typer.Option(help="A commit or a tag; the newes
 
 
 @models.command("list")
-def list_models(json: Json = False) -> None:
+def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)] = False, json: Json = False) -> None:
     """The models on this machine: Kvasir's own, and those that other programs have."""
     with report_errors():
         from engine import paths
-        from engine.library.local import stored_models
+        from engine.library import local
+        from engine.protocol.library import Watched
 
-        found = stored_models(paths.known_models(), paths.bundled_folder())
-        rows = [(each.name, human(each.bytes), each.format, each.origin, each.path) for each in found]
+        found = local.stored_models(paths.known_models(), paths.bundled_folder())
+        rows = [
+            (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
+            for each in found
+        ]
+        if watched:  # the window: where to look for changes
+            lines([*found, *local.model_folders(found), Watched(paths=local.watched(found))])
+            return
         told(json, found, ("model", "size", "format", "of", "path"), rows)
+        away = [] if json else [folder.path for folder in local.model_folders(found) if not folder.there]
+        if away:
+            print(f"Not there now, so not looked into: {', '.join(away)}.")
 
 
 @models.command()
@@ -105,7 +115,7 @@ def show(repository: Repository, revision: Revision = None, json: Json = False) 
         print(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
         if found.refused:
             raise CommandFailed(found.refused)
-        _table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
+        table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
 
 
 @models.command()
@@ -166,15 +176,20 @@ def downloads(
 
 
 @models.command()
-def rm(model: Annotated[str, typer.Argument(help="A fetched model's name or path.")]) -> None:
-    """Delete a model that Kvasir fetched. What other programs keep is theirs."""
+def rm(model: Annotated[str, typer.Argument(help="A fetched or imported model's name or path.")]) -> None:
+    """Delete a model that Kvasir fetched or copied; forget one that was imported where it lies. What others keep is
+    theirs."""
     with report_errors():
         from engine import paths
-        from engine.library import store
+        from engine.library import roots, store
 
+        if roots.forget(path_or_name_of(model)):
+            print("It is forgotten. Nothing was deleted: its files are not Kvasir's.")
+            return
         path = Path(paths.find_model(path_or_name_of(model)).path)
         try:
-            freed = store.remove(path)
+            with store.changing():
+                freed = store.remove(path)
         except ValueError:
             raise CommandFailed(f"{path} was not fetched by Kvasir, so it is not Kvasir's to delete.") from None
         print(f"{human(freed)} free again.")
@@ -192,7 +207,7 @@ def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or 
         if not variants:
             raise CommandFailed(f"{path} was not fetched by Kvasir, so nothing says what it should hold.")
         for repository, variant in variants:
-            if wrong := store.damaged(store.folder_of(repository), variant):
+            if wrong := store.damaged(path, variant):
                 again = f"kvasir models get {repository} {variant.name}"
                 raise CommandFailed(
                     f"{', '.join(wrong)} of {repository} are missing or damaged. Fetch them again: {again}"
@@ -342,10 +357,10 @@ def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Seq
     if json:
         lines(found)
     else:
-        _table(names, rows)
+        table(names, rows)
 
 
-def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 

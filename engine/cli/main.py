@@ -8,6 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
+from engine.cli import store
 from engine.cli.arguments import (
     ADAPTER_HELP,
     CONTEXT_HELP,
@@ -168,8 +169,9 @@ def doctor(
 
 
 models.command()(fit)
-models.command()(recommended)
-models.command()(drafts)
+models.command("import")(store.import_)
+for command in (recommended, drafts, store.folders, store.disk, store.details, store.tokens):
+    models.command()(command)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 

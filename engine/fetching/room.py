@@ -17,7 +17,12 @@ MARGIN = 256 * 10**6
 
 def free_bytes(folder: Path) -> int:
     """What is free on the disk where ``folder`` is or would be."""
-    return shutil.disk_usage(_nearest(folder)).free
+    return disk_of(folder).free
+
+
+def disk_of(folder: Path) -> shutil._ntuple_diskusage:
+    """``total``, ``used`` and ``free`` bytes of the disk where ``folder`` is or would be."""
+    return shutil.disk_usage(_nearest(folder))
 
 
 def room_for(folder: Path, needed: int, what: str) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -71,8 +73,9 @@ class Pace:
 def add(found: HubRepository, variant: HubVariant) -> Job:
     """Put a variant at the end of the queue; where it is in it already, that one goes on. Raises OSError."""
     job = Job(_id(found, variant), found.model.repository, found.revision, hub.endpoint(), variant, time.time())
-    (_folder(job.id) / "files").mkdir(parents=True, exist_ok=True)
-    return again(read(job.id) or job)
+    with store.changing():  # not while the same one is cancelled
+        (_folder(job.id) / "files").mkdir(parents=True, exist_ok=True)
+        return again(read(job.id) or job)
 
 
 def again(job: Job) -> Job:
@@ -85,7 +88,7 @@ def again(job: Job) -> Job:
 def queue() -> list[Job]:
     """All downloads that are not done, in order."""
     try:
-        names = [folder.name for folder in (store.store_folder() / ".downloads").iterdir()]
+        names = [folder.name for folder in (store.store_folder() / store.UNFINISHED).iterdir()]
     except OSError:
         return []
     return sorted(filter(None, map(read, names)), key=lambda job: (job.added, job.id))
@@ -107,6 +110,8 @@ def standing(job: Job) -> Download:
             pass
     except Busy:
         state = "running"
+    except FetchFailed:
+        pass  # it was cancelled this moment
     done = store.fetched(_folder(job.id) / "files", job.variant.files)
     return _told(job, state, done, sentence=job.failed if state == "failed" else "")
 
@@ -175,6 +180,8 @@ class Downloads:
         files = folder / "files"
         progress = _Progress(job, self._report, self.pace, stop)
         with _alone(folder, job), room.disk_errors(folder):
+            with store.changing():  # waits for a store that is being moved, whose move sees by now that this runs
+                pass
             target = store.own_folder(job.repository, [file.name for file in job.variant.files])
             missing = [file for file in job.variant.files if not store.has(target, file, progress)]
             token = hub.token_of_user() if job.endpoint == hub.endpoint() else ""
@@ -237,14 +244,40 @@ class _Progress:
 
 
 def cancel(job: Job) -> None:
-    """Delete a download that nobody works on. Raises :class:`FetchFailed` where another Kvasir does."""
-    with _alone(_folder(job.id), job):
-        pass
-    store.clear(_folder(job.id))
+    """Delete a download that nobody works on. Raises :class:`FetchFailed` where another Kvasir does, and OSError."""
+    folder = _folder(job.id)
+    gone = folder.with_name(f"{job.id}.gone-{os.getpid()}")
+    # Whoever adds or starts the same one meanwhile has it anew, in a folder of its own.
+    with store.changing():
+        if sys.platform == "win32":  # a folder in which a file is open cannot be renamed there: not ours, nor another's
+            with _alone(folder, job):
+                pass
+            try:
+                folder.replace(gone)
+            except PermissionError:
+                raise _busy(job) from None
+        else:
+            with _alone(folder, job):
+                folder.replace(gone)
+    store.clear(gone)
 
 
-def _alone(folder: Path, job: Job) -> contextlib.AbstractContextManager[int]:
-    return lock(folder / "lock", Busy(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it."))
+@contextlib.contextmanager
+def _alone(folder: Path, job: Job) -> Iterator[None]:
+    """The only one that works on a download. Raises :class:`Busy`, and FetchFailed where it was cancelled."""
+    with contextlib.ExitStack() as held:
+        try:
+            descriptor = held.enter_context(lock(folder / "lock", _busy(job)))
+            there = os.path.samestat(os.fstat(descriptor), (folder / "lock").stat())
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise FetchFailed(f"The download of {job.repository} was cancelled meanwhile. Fetch it again.")
+        yield
+
+
+def _busy(job: Job) -> Busy:
+    return Busy(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it.")
 
 
 def _told(
@@ -269,7 +302,7 @@ def _id(found: HubRepository, variant: HubVariant) -> str:
 
 
 def _folder(id: str) -> Path:
-    return store.store_folder() / ".downloads" / id
+    return store.store_folder() / store.UNFINISHED / id
 
 
 def _write(job: Job) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
 from engine.checkpoints.gguf.find import PART, is_gguf
-from engine.library import others, store
+from engine.fetching import room
+from engine.library import others, roots, store
 from engine.protocol import KnownModel
-from engine.protocol.library import StoredModel
+from engine.protocol.library import Held, ModelFolder, ModelFormat, StoredModel
+
+MOST_WATCHED = 500
+"""Folders, and files: systems allow some thousands to all programs together."""
+OTHERS_DEPTH = 3
 
 
 def stored_models(known: Iterable[KnownModel], bundled: Path) -> list[StoredModel]:
@@ -29,21 +35,44 @@ def stored_models(known: Iterable[KnownModel], bundled: Path) -> list[StoredMode
         for model in others.models_of_others()
         if str(model.path) not in paths
     ]
-    return ours + theirs
+    gone = [
+        StoredModel(
+            name=each.name,
+            path=each.path,
+            format="gguf" if is_gguf(Path(each.path)) else "safetensors",
+            bytes=0,
+            held="referred",
+            missing=True,
+        )
+        for each in roots.read().references
+        if not roots.is_there(each)
+    ]
+    return ours + gone + theirs
 
 
 def _of_ours(model: KnownModel, bundled: Path) -> StoredModel:
     path = Path(model.path)
+    fetched = store.variants_at(path)
     receipt = store.receipt_of(path)
+    revision = next((receipt.revisions.get(each.name, "") for _, each in fetched if receipt), "")
+    held: Held = "fetched" if revision else "copied" if fetched else "found"
+    if any(each.path == model.path for each in roots.read().references):
+        held = "referred"
     return StoredModel(
         name=model.name,
         path=model.path,
-        format="gguf" if is_gguf(path) or not (path / "config.json").is_file() else "safetensors",
+        format=_format(path),
         bytes=size_of(path),
         bundled=bundled in path.parents,
-        repository=receipt.repository if receipt else "",
+        repository=receipt.repository if receipt and revision else "",
+        revision=revision,
         draft=model.draft,
+        held=held,
     )
+
+
+def _format(path: Path) -> ModelFormat:
+    return "gguf" if is_gguf(path) or not (path / "config.json").is_file() else "safetensors"
 
 
 def size_of(path: Path) -> int:
@@ -58,3 +87,52 @@ def size_of(path: Path) -> int:
             files = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else [path]
         total = sum(file.stat().st_size for file in files)
     return total
+
+
+def size_below(folder: Path) -> int:
+    """Bytes of all files in a folder and below it."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def model_folders(models: Iterable[StoredModel]) -> list[ModelFolder]:
+    """The store and the roots, with what of ``models`` lies in each."""
+    store_folder, there = roots.store_folder(), roots.store_is_there()
+    found = []
+    for path in (store_folder, *map(Path, roots.read().roots)):
+        own = path == store_folder
+        inside = [model for model in models if path in Path(model.path).parents or model.path == str(path)]
+        here = there if own else path.is_dir()
+        disk = room.disk_of(path) if here else None
+        found.append(
+            ModelFolder(
+                path=str(path),
+                store=own,
+                there=here,
+                models=len(inside),
+                bytes=sum(model.bytes for model in inside),
+                free=disk.free if disk else 0,
+                total=disk.total if disk else 0,
+            )
+        )
+    return found
+
+
+def watched(models: Iterable[StoredModel]) -> list[str]:
+    """Where models come and go: the folders that are looked into, references, and files that may still grow. No more
+    than :data:`MOST_WATCHED`, those of Kvasir's own first."""
+    folders: dict[str, None] = {}
+    referred = [Path(each.path) for each in roots.read().references]
+    places = [
+        *((roots.store_folder(), 2), *((Path(each), roots.DEPTH) for each in roots.read().roots)),
+        *((each, 0) for path in referred for each in (path.parent, path)),
+        *((each, OTHERS_DEPTH) for each in others.places_of_others()),
+    ]
+    for place, depth in places:
+        if place.is_dir():
+            folders.update((str(each), None) for each in roots.folders_below(place, depth, MOST_WATCHED))
+    files = (model.path for model in models if Path(model.path).is_file() and not model.bundled)
+    return [*list(folders)[:MOST_WATCHED], *itertools.islice(files, MOST_WATCHED)]

@@ -8,18 +8,17 @@ hub's cache a folder of links for each revision.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engine.checkpoints.gguf.find import gguf_models
 from engine.folders import SYSTEM
+from engine.library.roots import json_object, whole_models
 
-MOST_JSON = 4 << 20
 _MODEL = "application/vnd.ollama.image.model"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
@@ -45,6 +44,11 @@ def models_of_others() -> list[Found]:
     return sorted(found.values(), key=lambda model: (model.origin, model.name))
 
 
+def places_of_others() -> list[Path]:
+    """The folders of theirs that there are."""
+    return [place for places, _ in _PROGRAMS for place in places() if place.is_dir()]
+
+
 def _hub_places() -> list[Path]:
     if named := os.environ.get("HF_HUB_CACHE", ""):
         return [Path(named).expanduser()]
@@ -59,24 +63,12 @@ def _hub_models(place: Path) -> Iterator[Found]:
         with contextlib.suppress(OSError):
             snapshots = sorted((folder / "snapshots").iterdir(), key=lambda path: path.stat().st_mtime)
             for snapshot in reversed(snapshots):
-                models = _whole_models(snapshot)
+                models = whole_models(snapshot)
                 for path in models:
                     name = repository if path == snapshot else path.name
                     yield Found(name, path, "Hugging Face", repository, snapshot.name)
                 if models:
                     break
-
-
-def _whole_models(snapshot: Path) -> list[Path]:
-    """GGUF files, or the folder itself where all the weights that its index names are there."""
-    models = gguf_models(snapshot)
-    weights = {path.name for path in snapshot.glob("*.safetensors") if path.exists()}
-    if weights and (snapshot / "config.json").is_file():
-        listed = (_json(snapshot / "model.safetensors.index.json") or {}).get("weight_map")
-        wanted = {str(file) for file in listed.values()} if isinstance(listed, dict) else set()
-        if wanted <= weights:
-            models.append(snapshot)
-    return models
 
 
 def _ollama_places() -> list[Path]:
@@ -88,7 +80,7 @@ def _ollama_places() -> list[Path]:
 def _ollama_models(place: Path) -> Iterator[Found]:
     """manifests/REGISTRY/OWNER/NAME/TAG; the layer of the model's type is a GGUF file, named by its hash."""
     for manifest in place.glob("manifests/*/*/*/*"):
-        layers = (_json(manifest) or {}).get("layers")
+        layers = (json_object(manifest) or {}).get("layers")
         for layer in layers if isinstance(layers, list) else []:
             digest = _DIGEST.fullmatch(str(layer.get("digest", ""))) if isinstance(layer, dict) else None
             if digest is None or layer.get("mediaType") != _MODEL:
@@ -111,7 +103,7 @@ def _lm_studio_models(place: Path) -> Iterator[Found]:
     for folder in place.glob("*/*"):
         if folder.is_dir():
             repository = f"{folder.parent.name}/{folder.name}"
-            for path in _whole_models(folder):
+            for path in whole_models(folder):
                 yield Found(repository if path == folder else path.name, path, "LM Studio", repository)
 
 
@@ -122,7 +114,7 @@ def _jan_places() -> list[Path]:
     moved = [
         Path(str(settings["data_folder"]))
         for place in {data, SYSTEM.user_config_path.parent / "Jan"}
-        if isinstance((settings := _json(place / "settings.json") or {}).get("data_folder"), str)
+        if isinstance((settings := json_object(place / "settings.json") or {}).get("data_folder"), str)
     ]
     return moved or [data / "data"]
 
@@ -152,17 +144,6 @@ def _gpt4all_models(place: Path) -> Iterator[Found]:
 
 def _windows(variable: str) -> Path:
     return Path(os.environ.get(variable, "")) if os.environ.get(variable) else Path.home()
-
-
-def _json(file: Path) -> dict[str, Any] | None:
-    """An object of a file; None for anything else."""
-    try:
-        if file.stat().st_size > MOST_JSON:
-            return None
-        read = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return read if isinstance(read, dict) else None
 
 
 _PROGRAMS: tuple[tuple[Callable[[], list[Path]], Callable[[Path], Iterator[Found]]], ...] = (

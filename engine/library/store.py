@@ -19,11 +19,12 @@ from pathlib import Path
 
 import msgspec
 
-from engine import folders
 from engine.checkpoints.gguf.find import RECEIPT
 from engine.fetching.download import INCOMPLETE, Progress, RemoteFile, is_whole
 from engine.fetching.errors import FetchFailed
 from engine.fetching.lock import lock
+from engine.library import roots
+from engine.library.roots import UNFINISHED, need_store, store_folder
 from engine.library.variants import is_safe
 from engine.protocol.library import HubFile, HubVariant
 
@@ -39,16 +40,12 @@ class Receipt(msgspec.Struct, frozen=True):
     revisions: dict[str, str] = {}
 
 
-def store_folder() -> Path:
-    """Where fetched models go."""
-    return folders.data_place() / "models"
-
-
-def folder_of(repository: str) -> Path:
-    """Where a repository's models lie. Raises ValueError for a name that would lead elsewhere."""
+def folder_of(repository: str, root: Path | None = None) -> Path:
+    """Where a repository's models lie in a store, by default the one that is fetched to. Raises ValueError for a name
+    that would lead elsewhere."""
     if repository.count("/") != 1 or not is_safe(repository):
         raise ValueError(f"{repository!r} names no repository")
-    return store_folder() / repository
+    return (root or store_folder()) / repository
 
 
 def own_folder(repository: str, names: Sequence[str]) -> Path:
@@ -66,22 +63,24 @@ def own_folder(repository: str, names: Sequence[str]) -> Path:
 def models() -> list[tuple[str, Path]]:
     """Every fetched model that is whole, with its name: that of the repository, or of the GGUF file."""
     found: dict[str, Path] = {}
-    for note in sorted(store_folder().glob(f"*/*/{RECEIPT}")):
-        receipt, folder = read_receipt(note.parent), note.parent
-        if receipt is None or folder.relative_to(store_folder()).as_posix() != receipt.repository:
-            continue
-        for variant in receipt.variants.values():
-            path = folder if variant.format == "safetensors" else folder / variant.files[0].name
-            last = path / "config.json" if path == folder else path
-            if last.is_file():
-                name = receipt.repository if path == folder else path.name
-                found[f"{receipt.repository}/{name}" if name in found else name] = path
+    for root in roots.stores():
+        for note in sorted(root.glob(f"*/*/{RECEIPT}")):
+            receipt, folder = read_receipt(note.parent), note.parent
+            if receipt is None or folder.relative_to(root).as_posix() != receipt.repository:
+                continue
+            for variant in receipt.variants.values():
+                path = path_of(receipt.repository, variant, root)
+                last = path / "config.json" if path == folder else path
+                if last.is_file():
+                    name = receipt.repository if path == folder else path.name
+                    names = (name, f"{receipt.repository}/{name}", str(path))
+                    found[next((each for each in names if each not in found), name)] = path
     return list(found.items())
 
 
-def path_of(repository: str, variant: HubVariant) -> Path:
+def path_of(repository: str, variant: HubVariant, root: Path | None = None) -> Path:
     """What is loaded: the folder, or the (first) GGUF file."""
-    folder = folder_of(repository)
+    folder = folder_of(repository, root)
     return folder if variant.format == "safetensors" else folder / variant.files[0].name
 
 
@@ -98,23 +97,33 @@ def read_receipt(folder: Path) -> Receipt | None:
 
 def receipt_of(path: Path) -> Receipt | None:
     """The receipt of the repository that a fetched model belongs to; None for any other model."""
-    path, root = path.resolve(), store_folder().resolve()
+    found = _receipt_above(path)
+    return found[1] if found else None
+
+
+def _receipt_above(path: Path) -> tuple[Path, Receipt] | None:
+    """The repository's folder in a store, and what is said there."""
+    path, inside = path.resolve(), {root.resolve() for root in roots.stores()}
     for folder in (path, *path.parents):
-        if folder == root or root not in folder.parents:
+        if folder in inside:
             return None
-        if (receipt := read_receipt(folder)) is not None:
-            return receipt
+        if not inside.isdisjoint(folder.parents) and (receipt := read_receipt(folder)) is not None:
+            return (folder, receipt) if folder.parent.parent / receipt.repository == folder else None
     return None
 
 
 @contextlib.contextmanager
 def changing() -> Iterator[None]:
     """Alone with what the store holds, for the moment that a change takes. Raises :class:`FetchFailed`."""
-    place = store_folder() / ".downloads"
-    place.mkdir(parents=True, exist_ok=True)
-    busy = FetchFailed("Another Kvasir is changing the models. Wait a moment and try again.")
-    with lock(place / "lock", busy, 30.0):
-        yield
+    while True:
+        need_store()
+        place = (root := store_folder()) / UNFINISHED
+        place.mkdir(parents=True, exist_ok=True)
+        busy = FetchFailed("Another Kvasir is changing the models. Wait a moment and try again.")
+        with lock(place / "lock", busy, 30.0):
+            if store_folder() == root:  # else it was moved while this waited
+                yield
+                return
 
 
 def move_in(repository: str, variant: HubVariant, revision: str, files: Path) -> Path:
@@ -190,27 +199,30 @@ def remote(file: HubFile, url: str = "", token: str = "") -> RemoteFile:
 
 def variants_at(path: Path) -> list[tuple[str, HubVariant]]:
     """What was fetched to be loaded from ``path``, with its repository."""
-    path = path.resolve()
-    receipt = receipt_of(path)
-    if receipt is None:
+    if (above := _receipt_above(path)) is None:
         return []
-    name = receipt.repository
-    return [(name, each) for each in receipt.variants.values() if path_of(name, each).resolve() == path]
+    folder, receipt = above
+    root = folder.parent.parent
+    return [
+        (receipt.repository, each)
+        for each in receipt.variants.values()
+        if path_of(receipt.repository, each, root).resolve() == path.resolve()
+    ]
 
 
-def damaged(folder: Path, variant: HubVariant) -> list[str]:
-    """Names of a variant's files that are missing or not as they were fetched. Reads all of them."""
-    return [file.name for file in variant.files if not has(folder, file)]
+def damaged(path: Path, variant: HubVariant) -> list[str]:
+    """Names of the files of a variant at ``path`` that are missing or not as they were fetched. Reads all of them."""
+    above = _receipt_above(path)
+    return [file.name for file in variant.files if above is None or not has(above[0], file)]
 
 
 def remove(path: Path) -> int:
     """Delete a fetched model: its files and, with its last model, the repository's folder. Returns bytes that are free
     now. Raises OSError, and ValueError for what Kvasir did not fetch."""
-    own = {variant.name for _, variant in variants_at(path)}
-    receipt = receipt_of(path)
-    if receipt is None or not own:
+    own, above = {variant.name for _, variant in variants_at(path)}, _receipt_above(path)
+    if above is None or not own:
         raise ValueError(f"{path} was not fetched by Kvasir")
-    folder = folder_of(receipt.repository)
+    folder, receipt = above
     rest = {name: variant for name, variant in receipt.variants.items() if name not in own}
     kept = _named(Receipt(receipt.repository, rest))
     freed = 0

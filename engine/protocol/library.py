@@ -15,7 +15,19 @@ from engine.protocol.recommended import DraftOffer, Recommendation
 from engine.protocol.records import Fit
 
 ModelFormat = Literal["safetensors", "gguf"]
+Held = Literal["fetched", "copied", "referred", "found"]
+"""How a model came into the library: from the hub, by an import that copied it or named where it lies, or it was found
+where models are looked for."""
 DownloadState = Literal["waiting", "running", "paused", "failed", "done"]
+
+
+class HubFile(Part, frozen=True):
+    """``sha256`` or, of a small file, git's ``blob`` says what it must hold."""
+
+    name: str
+    bytes: int
+    sha256: str = ""
+    blob: str = ""
 
 
 class StoredModel(Message, frozen=True):
@@ -33,6 +45,90 @@ class StoredModel(Message, frozen=True):
     revision: str = ""
     draft: str = ""
     """Path of the draft model that belongs to it."""
+    held: Held = "found"
+    missing: bool = False
+    """It was imported from where it lies, and is not there any more."""
+
+
+class ModelFolder(Message, frozen=True):
+    """A folder in which models are looked for. ``store``: it is the one that models are fetched to."""
+
+    path: str
+    store: bool = False
+    there: bool = True
+    """False where its disk is not there, say."""
+    models: int = 0
+    bytes: int = 0
+    """Of these models."""
+    free: int = 0
+    """Bytes on its disk; ``total``: of that disk."""
+    total: int = 0
+
+
+class Watched(Message, frozen=True):
+    """Folders and files in which models come and go, of other programs too, for who wants to notice that."""
+
+    paths: list[str] = []
+
+
+class Leftover(Message, frozen=True):
+    """What may be deleted and is no model. ``cached``: weights that were quantised by a load, for the next one; else
+    a copy that was broken off. ``path``: the file or folder."""
+
+    name: str
+    path: str
+    bytes: int
+    cached: bool = False
+
+
+class StoreMove(Message, frozen=True):
+    """The store being moved to another folder: bytes that are there and verified, of all."""
+
+    path: str
+    done: int
+    total: int
+
+
+class ModelDetails(Message, frozen=True):
+    """What a model's headers say of it. ``width``: of a token's vector."""
+
+    name: str
+    path: str
+    format: ModelFormat
+    architecture: str
+    parameters: int
+    quantisation: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    width: int
+    context: int
+    """Tokens."""
+    vocabulary: int
+    licence: str = ""
+    """As its files state it; "" where they do not."""
+    repository: str = ""
+    revision: str = ""
+    files: list[HubFile] = []
+    template: str = ""
+    """Its chat template, "" where it brings none."""
+    metadata: list[tuple[str, str]] = []
+    """Keys of its GGUF file or of config.json, and their values, cut to a length that can be shown."""
+    notices: list[str] = []
+    """What a person should know about how it is served."""
+
+
+class TextToken(Part, frozen=True):
+    id: int
+    text: str
+    special: bool = False
+
+
+class TextTokens(Message, frozen=True):
+    """A text as a model's tokenizer reads it."""
+
+    tokens: list[TextToken] = []
 
 
 class HubModel(Message, frozen=True):
@@ -51,15 +147,6 @@ class HubModel(Message, frozen=True):
     parameters: int = 0
     """0: not known."""
     architecture: str = ""
-
-
-class HubFile(Part, frozen=True):
-    """``sha256`` or, of a small file, git's ``blob`` says what it must hold."""
-
-    name: str
-    bytes: int
-    sha256: str = ""
-    blob: str = ""
 
 
 class HubVariant(Part, frozen=True):
@@ -146,6 +233,12 @@ LibraryRecord = (
     | MakeReport
     | Recommendation
     | DraftOffer
+    | ModelFolder
+    | Watched
+    | Leftover
+    | StoreMove
+    | ModelDetails
+    | TextTokens
 )
 decode_library_record = msgspec.json.Decoder(LibraryRecord).decode
 """One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""

@@ -17,8 +17,11 @@ from typing import NamedTuple
 
 from engine import paths as config
 from engine.checkpoints.gguf.find import is_gguf
+from engine.library.roots import store_folder, usual_store
 
-_SETTINGS = r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-tokens\.json(\.new)?"
+_SETTINGS = (
+    r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-tokens\.json(\.new)?|models\.json(\.new|\.broken|\.lock)?"
+)
 _CHATS = (
     r"history\.db(\.(before|unread)-\d+(\.unfinished)?)?(-(wal|shm|journal))?"
     r"|history\.damaged-\d+\.db|version\.json(\.new)?"
@@ -61,7 +64,8 @@ def inventory() -> list[Item]:
     """Every item, also where nothing of it exists. Makes and changes nothing."""
     places = config.places()
     data, cache = places.data, places.cache
-    models, others = _models(data / "models")
+    store = store_folder()
+    models, others = _models(store)
     return [
         Item("settings", "settings", "Delete the settings?", places.config, _matching(places.config, _SETTINGS)),
         Item(
@@ -72,7 +76,7 @@ def inventory() -> list[Item]:
             _matching(data, _CHATS),
             also=_saved_chats(cache),  # they tell what was said
         ),
-        Item("models", "models", "Delete the models in Kvasir's folder?", data / "models", models, others),
+        Item("models", "models", "Delete the models in Kvasir's folder?", store, models, others),
         Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads")),
         Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu")),
         Item("caches", "caches", "Delete the caches (quantised weights, saved chats)?", cache, _caches(cache)),
@@ -132,14 +136,16 @@ def size_of(path: Path) -> int:
 
 
 def _models(folder: Path) -> tuple[list[Entry], list[Entry]]:
-    """What is right in the folder: models (or folders with some), and the rest."""
+    """What is right in the folder: models (or folders with some), and the rest. In a folder that the user chose, only
+    what was fetched or copied there is Kvasir's."""
     if folder.is_symlink():
         return _whole(folder), []
-    models = [Path(os.path.abspath(path)) for path in config.models_in(folder)] if folder.is_dir() else []
+    usual = folder == usual_store()
+    models = [Path(os.path.abspath(path)) for path in config.models_in(folder)] if usual and folder.is_dir() else []
     found: tuple[list[Entry], list[Entry]] = [], []
     for path in _listed(folder):
         fetched = path.name == ".downloads" or any(path.glob("*/kvasir.json"))
-        own = fetched or is_gguf(path) or any(model == path or path in model.parents for model in models)
+        own = fetched or (usual and is_gguf(path)) or any(model == path or path in model.parents for model in models)
         found[0 if own else 1].append(Entry(path, size_of(path)))
     return found
 

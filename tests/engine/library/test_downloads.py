@@ -360,3 +360,38 @@ def test_killed_at_random_moments(hub: Hub, kills: int) -> None:
     for file in hub.sent:
         starts = [start for name, start in hub.starts if name == file]
         assert starts == sorted(starts), file  # none began anew
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder with an open file cannot be renamed there")
+def test_a_download_that_is_started_while_it_is_cancelled_is_kept(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is deleted is out of the way by then, and whoever is about to lock it there is told so."""
+    wanted = chosen("some/model-GGUF", "Q4_K_M")
+    job = downloads.add(*wanted)
+    clear, ended = store.clear, []
+
+    def meanwhile(folder: Path) -> None:
+        monkeypatch.setattr(store, "clear", clear)
+        ended.append(run(("some/model-GGUF", "Q4_K_M"))[-1])
+        clear(folder)
+
+    monkeypatch.setattr(store, "clear", meanwhile)
+    downloads.cancel(job)
+    assert ended[0].state == "done"
+    content(hub, "some/model-GGUF", store.store_folder() / "some" / "model-GGUF")
+
+    job = downloads.add(*chosen("some/model"))
+    holding = one_process.lock
+
+    def cancelled_first(path: Path, *rest: object) -> object:
+        if path.parent.name == job.id:
+            monkeypatch.setattr(downloads, "lock", holding)
+            downloads.cancel(job)
+        return holding(path, *rest)
+
+    monkeypatch.setattr(downloads, "lock", cancelled_first)
+    told: list[Download] = []
+    working = downloads.Downloads(told.append)
+    working.start(job)
+    working.finish()
+    assert told[-1].sentence == "The download of some/model was cancelled meanwhile. Fetch it again."
+    assert downloads.queue() == []

@@ -10,10 +10,9 @@ import random
 import ssl
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from machine import FOUND
 
 from engine.packs import standing
 from engine.protocol.gpu import PackReport, PackResult, PackStatus, decode_pack_report
+from tests.range_server import RangeServer, asked_span
 
 MACHINE = Path(__file__).with_name("machine.py")
 TORCH = "torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl".replace("311", f"3{sys.version_info.minor}")
@@ -93,54 +93,23 @@ class Asked(NamedTuple):
     sent: int
 
 
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no news here."""
-
-
-class Server:
-    """Serves ``folder``. ``ranges``: whether it knows of Range. ``cuts``: for each of the next answers, after how many
-    bytes of content the line is cut. ``statuses``: answers that are errors, first. ``page``: all that comes, as from
-    somebody between here and there. ``elsewhere``: where everything is sent to. ``gate``: called before each
-    block of an answer, with the file's name and what of it was sent."""
+class Server(RangeServer):
+    """Serves ``folder``. ``ranges``: whether it knows of Range. ``elsewhere``: where everything is sent to. ``gate``:
+    called before each block of an answer, with the file's name and what of it was sent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ranges = folder, True
-        self.cuts: list[int] = []
-        self.statuses: list[int] = []
-        self.page = b""
         self.elsewhere = ""
         self.gate: Callable[[str, int], None] = lambda name, sent: None
         self.log: list[Asked] = []
-        self._server = _Server(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__()
 
     def encrypt(self, context: ssl.SSLContext) -> None:
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.address = f"https://localhost:{self._server.server_port}"
+        self.address = f"https://localhost:{self.port}"
 
     def asked(self, name: str) -> list[Asked]:
         return [entry for entry in self.log if entry.name == name]
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.answer(self)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        return Handler
 
     def answer(self, to: BaseHTTPRequestHandler) -> None:
         name, asked = to.path.rsplit("/", 1)[-1], to.headers.get("Range", "")
@@ -155,28 +124,14 @@ class Server:
             to.end_headers()
             return
         content = self.page or (self.folder / name).read_bytes()
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges and not self.page else 0
-        if start >= len(content):
+        try:
+            span = asked_span(to, len(content)) if self.ranges and not self.page else None
+        except ValueError:
             self.log.append(Asked(name, asked, 416, 0))
             to.send_error(416)
             return
-        status = 206 if start else 200
-        to.send_response(status)
-        to.send_header("Content-Length", str(len(content) - start))
-        if start:
-            to.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        to.end_headers()
-        end = min(len(content), start + self.cuts.pop(0)) if self.cuts else len(content)
-        at = start
-        try:
-            while at < end:
-                self.gate(name, at - start)
-                to.wfile.write(content[at : min(at + (1 << 16), end)])
-                at = min(at + (1 << 16), end)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-        self.log.append(Asked(name, asked, status, at - start))
-        to.close_connection = True
+        sent = self.send(to, content, span, lambda sent: self.gate(name, sent))
+        self.log.append(Asked(name, asked, 206 if span else 200, sent))
 
 
 class Kvasir:

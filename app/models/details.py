@@ -1,0 +1,222 @@
+"""What a model is: figures from its headers, its chat template, its tokenizer to be tried, and its metadata."""
+
+from __future__ import annotations
+
+import html
+import json
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QTableWidget,
+    QTableWidgetItem,
+    QTextEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.command import End, LineCommand
+from app.models import words
+from app.models.library import Library
+from app.theme.sheet import set_role
+from app.theme.theme import CAPTION_PX, Theme
+from app.theme.widgets import ElidedLabel, caption, tip
+from engine.protocol import ModelDetails, StoredModel, TextTokens
+
+_TYPED_MS = 150
+"""Without a key, after which the text is sent to the tokenizer."""
+_EXAMPLE = "Kvasir was made of the wisdom of gods, and knew an answer to every question."
+
+
+class DetailsView(QWidget):
+    """Of one model at a time; its tokenizer runs as long as it is shown."""
+
+    closed = Signal()
+
+    def __init__(self, library: Library, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._library, self._theme = library, theme
+        self._path = ""
+        self._tokenizer: LineCommand | None = None
+        self._tokens: TextTokens | None = None
+        self.back = QPushButton("Back")
+        self.back.setObjectName("models.details.back")
+        self.back.clicked.connect(self.closed)
+        self.title = ElidedLabel("", "figure")
+        self.said = caption(name="models.details.said")
+        self._facts = QGridLayout()
+        self._facts.setHorizontalSpacing(16)
+        self._facts.setVerticalSpacing(4)
+        self._facts.setColumnStretch(1, 1)
+        self.text = _text("models.details.text", "A text for the tokenizer", read_only=False)
+        self.text.setPlaceholderText("Type a text to see its tokens.")
+        self.text.textChanged.connect(self._on_typed)
+        self.count = caption(name="models.details.count")
+        self.pieces = QTextEdit()
+        self.pieces.setObjectName("models.details.pieces")
+        self.pieces.setAccessibleName("Tokens of the text")
+        self.pieces.setReadOnly(True)
+        self.template = _text("models.details.template", "Chat template")
+        self.template.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.metadata = QTableWidget(0, 2)
+        self.metadata.setObjectName("models.details.metadata")
+        self.metadata.setAccessibleName("Metadata")
+        self.metadata.verticalHeader().hide()
+        self.metadata.horizontalHeader().hide()
+        self.metadata.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
+        self.metadata.horizontalHeader().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
+        self.metadata.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
+        self.metadata.setShowGrid(False)
+        self._typed = QTimer(self, singleShot=True, interval=_TYPED_MS)
+        self._typed.setObjectName("details-typed")
+        self._typed.timeout.connect(self._ask)
+        self._lay_out()
+        library.described.connect(self._on_described)
+        theme.changed.connect(self._fit)
+        self._fit()
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self.back)
+        head.addSpacing(8)
+        head.addWidget(self.title, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 6, 0)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self.said)
+        self._inside = QWidget()
+        inside = QVBoxLayout(self._inside)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.setSpacing(8)
+        inside.addLayout(self._facts)
+        for title, widgets in (
+            ("Tokenizer", (self.text, self.count, self.pieces)),
+            ("Chat template", (self.template,)),
+            ("Metadata", (self.metadata,)),
+        ):
+            label = QLabel(title)
+            label.setProperty("role", "section")
+            inside.addSpacing(6)
+            inside.addWidget(label)
+            for widget in widgets:
+                inside.addWidget(widget)
+        column.addWidget(self._inside)
+        column.addStretch(1)
+
+    def _fit(self) -> None:
+        px = self._theme.px
+        self.text.setFixedHeight(px(64))
+        self.metadata.setFixedHeight(px(320))
+        self.template.setFont(self._theme.mono_font())
+        self.metadata.setFont(self._theme.mono_font(CAPTION_PX))
+        self._fit_template()
+        if self._tokens is not None:
+            self._on_tokens(self._tokens)
+
+    def _fit_template(self) -> None:
+        """As high as its lines, up to a height above which it scrolls."""
+        lines = self.template.blockCount() * self.template.fontMetrics().lineSpacing()
+        self.template.setFixedHeight(min(lines + self._theme.px(36), self._theme.px(280)))
+
+    def show_model(self, model: StoredModel) -> None:
+        """Ask for a model's details, and show them when they are there."""
+        self.close_model()
+        self._path = model.path
+        self.title.setText(model.name)
+        self._say("Reading its headers…")
+        self._inside.hide()
+        self._library.describe(model.path)
+
+    def close_model(self) -> None:
+        """Let its tokenizer go."""
+        self._typed.stop()
+        self._path, self._tokens = "", None
+        if self._tokenizer is not None:
+            self._tokenizer.abandon()
+            self._tokenizer = None
+
+    def _on_described(self, path: str) -> None:
+        found = self._library.details.get(path)
+        if path != self._path or found is None:
+            return
+        if isinstance(found, str):
+            self._say(found, "bad")
+            return
+        self._say("")
+        self._show(found)
+        self._tokenizer = self._library.tokenizer(path, self._on_tokens, self._on_end)
+        self.text.setPlainText(_EXAMPLE)
+        self._inside.show()
+
+    def _show(self, found: ModelDetails) -> None:
+        while (item := self._facts.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.hide()
+                old.deleteLater()
+        for row, (name, value) in enumerate(words.facts(found)):
+            self._facts.addWidget(caption(name), row, 0, Qt.AlignmentFlag.AlignTop)
+            shown = caption(value)
+            set_role(shown, "")
+            self._facts.addWidget(shown, row, 1)
+        self.template.setPlainText(found.template or "It brings no chat template.")
+        self._fit_template()
+        self.metadata.setRowCount(len(found.metadata))
+        for row, pair in enumerate(found.metadata):
+            for column, value in enumerate(pair):
+                cell = QTableWidgetItem(value.replace("\n", "↵ "))
+                cell.setToolTip(tip(value))
+                self.metadata.setItem(row, column, cell)
+        self.metadata.resizeRowsToContents()
+
+    def _on_typed(self) -> None:
+        if self._path:
+            self._typed.start()
+
+    def _ask(self) -> None:
+        if self._tokenizer is not None:
+            self._tokenizer.say(json.dumps(self.text.toPlainText()).encode())
+
+    def _on_tokens(self, found: TextTokens) -> None:
+        self._tokens = found
+        text = self.text.toPlainText()
+        self.count.setText(f"{len(found.tokens):,} tokens of {len(text):,} characters")
+        hues = [self._theme.tint(hue, 0.3, "raised") for hue in ("accent", "good", "warn", "bad")]
+        mute, small = self._theme.tokens.mute, self._theme.px(CAPTION_PX - 2)
+        body = "".join(
+            f'<span style="background:{hues[index % len(hues)]}">{_visible(token.text)}</span>'
+            f'<span style="color:{mute};font-size:{small}px">&thinsp;{token.id}&ensp;</span> '
+            for index, token in enumerate(found.tokens)
+        )
+        self.pieces.setHtml(f'<div style="line-height:150%">{body}</div>')
+        self.pieces.setFixedHeight(min(round(self.pieces.document().size().height()) + 8, self._theme.px(200)))
+
+    def _on_end(self, end: End) -> None:
+        self._tokenizer = None
+        if not end.ok:
+            self.count.setText(end.sentence)
+
+    def _say(self, sentence: str, role: str = "caption") -> None:
+        self.said.setText(sentence)
+        self.said.setVisible(bool(sentence))
+        set_role(self.said, role)
+
+
+def _visible(text: str) -> str:
+    """A token's text in HTML, its white space to be seen."""
+    return html.escape(text).replace("\n", "↵").replace("\t", "⇥").replace(" ", "&nbsp;") or "&nbsp;"
+
+
+def _text(name: str, title: str, read_only: bool = True) -> QPlainTextEdit:
+    edit = QPlainTextEdit()
+    edit.setObjectName(name)
+    edit.setAccessibleName(title)
+    edit.setReadOnly(read_only)
+    edit.setProperty("field", "true")
+    edit.setTabChangesFocus(True)
+    return edit

@@ -1,0 +1,166 @@
+"""What models take on the disk, folder by folder, and what could be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMessageBox, QPushButton, QVBoxLayout, QWidget
+
+from app.gpu.words import Button
+from app.models import words
+from app.models.library import Library
+from app.models.rows import Row
+from app.theme.sheet import set_role
+from app.theme.widgets import caption
+from app.words import size
+from engine.protocol import ModelFolder, StoredModel
+
+
+class DiskView(QWidget):
+    """``delete_asked`` carries a model that is to be deleted or forgotten, after a question."""
+
+    delete_asked = Signal(object)
+
+    def __init__(self, library: Library, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._library = library
+        self._loaded = ""
+        self.rows: list[Row] = []
+        self.total = caption(name="models.disk.total")
+        self.add = QPushButton("Add a folder…")
+        self.add.setObjectName("models.disk.add")
+        self.add.setToolTip("Look for models in another folder, and below it.")
+        self.add.clicked.connect(self._add_folder)
+        head = QHBoxLayout()
+        head.addWidget(self.total, 1)
+        head.addWidget(self.add)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 6, 0)
+        self._column.setSpacing(8)
+        self._column.addLayout(head)
+        self._list = QVBoxLayout()
+        self._list.setSpacing(6)
+        self._column.addLayout(self._list)
+        self._column.addStretch(1)
+        for changed in (library.stored_changed, library.disk_changed, library.downloads_changed):
+            changed.connect(self._on_changed)
+
+    def set_loaded(self, path: str) -> None:
+        """The path of the model that is loaded, which is not deleted."""
+        self._loaded = path
+        self._on_changed()
+
+    def _on_changed(self) -> None:
+        if self.isVisible():
+            self.show_all()
+
+    def show_all(self) -> None:
+        """Everything anew, from what the library knows."""
+        library = self._library
+        while (item := self._list.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.hide()
+                old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
+                old.deleteLater()
+        self.rows = []
+        self._section("Folders")
+        for folder in library.folders:
+            self._folder(folder)
+        self._section("Models")
+        for model in sorted(library.stored, key=lambda model: -model.bytes):
+            self._model(model)
+        coming = [each for each in library.downloads.values() if each.state != "done"]
+        if coming:
+            self._section("Unfinished downloads")
+        for download in coming:
+            cancel = (Button("cancel", "Delete"),)
+            title = f"{download.repository}  {download.variant}"
+            self._row(f"download.{download.id}", title, words.download(download), cancel, self._canceller(download.id))
+        if library.leftovers:
+            self._section("Kept for the next load, and broken off")
+        for left in library.leftovers:
+            about = "weights quantised by a load" if left.cached else "a copy that was broken off"
+            self._row(
+                f"leftover.{Path(left.path).name}",
+                left.name,
+                f"{size(left.bytes)} · {about}",
+                (Button("delete", "Delete"),),
+                self._deleter(left.path),
+            )
+        taken = sum(model.bytes for model in library.stored) + sum(each.done for each in coming)
+        taken += sum(left.bytes for left in library.leftovers)
+        self.total.setText(f"{size(taken)} of models, downloads and kept weights on this machine.")
+
+    def _folder(self, folder: ModelFolder) -> None:
+        away = "" if folder.there else "It is not there."
+        buttons = (
+            (Button("move", "Move all to another folder…", why_not=away),)
+            if folder.store
+            else (Button("remove", "Look here no more"), Button("downloads", "Fetch models to it", why_not=away))
+        )
+        row = self._row(f"folder.{folder.path}", folder.path, words.folder(folder), buttons, self._for_folder(folder))
+        row.show_badge("downloads" if folder.store else "", "mute")
+        if not folder.there:
+            set_role(row.about, "warn")
+
+    def _model(self, model: StoredModel) -> None:
+        why = "It is loaded." if model.path == self._loaded else ""
+        buttons = words.removal(model, why)
+        row = self._row(
+            f"model.{model.name}", model.name, words.stored(model), buttons, lambda _: self.delete_asked.emit(model)
+        )
+        row.setToolTip(model.path)
+        set_role(row.about, "warn" if model.missing else "caption")
+
+    def _row(self, name: str, title: str, about: str, buttons: tuple[Button, ...], act: Callable[[str], object]) -> Row:
+        row = Row(f"models.disk.{name}", title, about)
+        row.buttons.show_buttons(buttons)
+        row.acted.connect(act)
+        self.rows.append(row)
+        self._list.addWidget(row)
+        return row
+
+    def _section(self, title: str) -> None:
+        label = QLabel(title)
+        label.setProperty("role", "section")
+        self._list.addWidget(label)
+
+    def _canceller(self, id: str) -> Callable[[str], object]:
+        return lambda _: self._library.cancel(id)
+
+    def _deleter(self, path: str) -> Callable[[str], object]:
+        return lambda _: self._library.delete_leftover(path)
+
+    def _for_folder(self, folder: ModelFolder) -> Callable[[str], object]:
+        def act(key: str) -> None:
+            if key == "move":
+                self._move(folder)
+            else:
+                self._library.change_folders(key, folder.path)
+
+        return act
+
+    def _add_folder(self) -> None:
+        if chosen := QFileDialog.getExistingDirectory(self.window(), "Look for models in"):
+            self._library.change_folders("add", chosen)
+
+    def _move(self, folder: ModelFolder) -> None:
+        chosen = QFileDialog.getExistingDirectory(self.window(), "Move all models to an empty folder")
+        if not chosen:
+            return
+        box = QMessageBox(
+            QMessageBox.Icon.Question,
+            "Move the models",
+            f"Move {size(folder.bytes)} from {folder.path} to {chosen}? Every file is copied and compared before the "
+            "first one is deleted. Load no model meanwhile.",
+            QMessageBox.StandardButton.Cancel,
+            self.window(),
+        )
+        box.setObjectName("models.disk.move")
+        box.addButton("Move", QMessageBox.ButtonRole.AcceptRole).clicked.connect(
+            lambda: self._library.change_folders("move-to", chosen)
+        )
+        box.finished.connect(box.deleteLater)
+        box.open()

@@ -1,0 +1,229 @@
+"""Where models are looked for and fetched to, changed; and the store moved to another disk without a moment at which a
+model is lost: all is copied and compared, then the other place counts, then the first one is deleted. Broken off before
+that, nothing has changed, and the same again goes on with what is there; after it, the rest is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from engine.fetching import room
+from engine.fetching.download import CHUNK
+from engine.fetching.lock import lock
+from engine.library import downloads, roots, store
+from engine.library.roots import UNFINISHED, LibraryFailed, ModelRoots
+from engine.library.store import clear
+
+PARTIAL = ".kvasir-part"
+"""How a file's name ends while it is copied."""
+BEGUN = ".kvasir-moving"
+"""The file in the folder that a store is moved to, until all is there: what is in it is ours."""
+Progress = Callable[[int, int], None]
+"""Told the bytes that are there and verified, and those of all."""
+
+
+def add_root(path: Path) -> None:
+    """Look for models there too. Raises :class:`LibraryFailed`."""
+    path = _folder(path)
+
+    def edit(now: ModelRoots) -> ModelRoots:
+        for other in (roots.store_folder(), *map(Path, now.roots)):
+            if other == path or other in path.parents:
+                raise LibraryFailed(f"Models in {path} are looked for already.")
+        return msgspec.structs.replace(now, roots=[*now.roots, str(path)])
+
+    roots.change(edit)
+
+
+def remove_root(path: Path) -> None:
+    """Look there no more; nothing is deleted. Raises :class:`LibraryFailed`."""
+    wanted = str(Path(os.path.abspath(path.expanduser())))
+
+    def edit(now: ModelRoots) -> ModelRoots:
+        if wanted == str(roots.store_folder()):
+            raise LibraryFailed(f"{wanted} is the folder that models are fetched to. Choose another for that first.")
+        if wanted not in now.roots:
+            raise LibraryFailed(f"Models in {wanted} are not looked for. The folders are: kvasir models folders.")
+        return msgspec.structs.replace(now, roots=[each for each in now.roots if each != wanted])
+
+    roots.change(edit)
+
+
+def fetch_to(path: Path) -> None:
+    """From now on fetch models to that folder; those in the former one stay there and are still found. Raises
+    :class:`LibraryFailed`, OSError."""
+    path = Path(os.path.abspath(path.expanduser()))
+    if path != roots.usual_store():
+        _folder(path)
+    if path == (former := roots.store_folder()):
+        raise LibraryFailed(f"Models are fetched to {path} already.")
+    if waiting := downloads.queue():
+        raise LibraryFailed(
+            f"{len(waiting)} downloads are not finished, and would stay in {former}. Finish or cancel them first: "
+            "kvasir models downloads."
+        )
+    _make_store(path)
+    holds = not roots.store_is_there() or any(child.name != UNFINISHED for child in _children(former))
+    roots.change(lambda now: _with_store(now, path, [str(former)] if holds else []))
+
+
+def move_store(target: Path, progress: Progress = lambda done, total: None) -> int:
+    """Move all that the store holds to ``target``, which becomes the store; returns the bytes that were deleted. Raises
+    :class:`LibraryFailed`, :class:`FetchFailed`, OSError."""
+    target = Path(os.path.abspath(target.expanduser()))
+    freed, source = _finish(), roots.store_folder()
+    if target == source:
+        if freed:  # that move was broken off
+            return freed
+        raise LibraryFailed(f"The models are in {target} already.")
+    if source in target.parents or target in source.parents:
+        raise LibraryFailed(f"{target} and {source} lie within each other. Choose a folder elsewhere.")
+    with store.changing(), room.disk_errors(target):
+        _refuse_while_busy(source)
+        begun = target / BEGUN
+        if _children(target) and not begun.is_file():
+            raise LibraryFailed(f"{target} holds other files. Choose an empty folder, or one that is not there yet.")
+        names = _files(source)
+        sizes = {name: (source / name).lstat().st_size for name in names}
+        here = sum(size for name, size in sizes.items() if _size(target / name) == size)
+        with _writable(target):
+            target.mkdir(parents=True, exist_ok=True)
+            begun.touch()
+        room.room_for(target, sum(sizes.values()) - here + room.MARGIN, "Moving the models")
+        done, total = 0, sum(sizes.values())
+        for name, size in sizes.items():
+
+            def tell(count: int, before: int = done) -> None:
+                progress(before + count, total)
+
+            _copied(source / name, target / name, tell)
+            done += size
+        _make_store(target)
+        roots.change(lambda now: msgspec.structs.replace(_with_store(now, target, []), leaving=str(source)))
+    return _finish()
+
+
+def _finish() -> int:
+    """Delete what a store that was moved left behind; returns its bytes. Raises OSError."""
+    now = roots.read()
+    if not now.leaving or not roots.store_is_there():
+        return 0
+    source, target, freed = Path(now.leaving), roots.store_folder(), 0
+    (target / BEGUN).unlink(missing_ok=True)
+    if source.is_dir():
+        for name in _files(source):
+            size = _size(source / name)
+            if size is not None and _size(target / name) == size:  # else it came later, and is nobody's copy
+                (source / name).unlink()
+                freed += size
+        clear(source / UNFINISHED)
+        for folder in sorted((path for path in source.rglob("*") if path.is_dir()), reverse=True):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        with contextlib.suppress(OSError):
+            source.rmdir()
+    roots.change(lambda now: msgspec.structs.replace(now, leaving=""))
+    return freed
+
+
+def _with_store(now: ModelRoots, path: Path, also: list[str]) -> ModelRoots:
+    others = [*now.roots, *(each for each in also if each not in now.roots)]
+    chosen = "" if path == roots.usual_store() else str(path)
+    return msgspec.structs.replace(now, store=chosen, roots=[each for each in others if each != str(path)])
+
+
+def _make_store(path: Path) -> None:
+    with _writable(path):
+        (path / UNFINISHED).mkdir(parents=True, exist_ok=True)
+        (path / UNFINISHED / "lock").touch()
+
+
+@contextlib.contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LibraryFailed(f"Nothing can be written to {path} ({error.strerror}). Choose another folder.") from None
+
+
+def _folder(path: Path) -> Path:
+    path = Path(os.path.abspath(path.expanduser()))
+    if not path.is_dir():
+        raise LibraryFailed(f"There is no folder {path}. Make it first, or check its name.")
+    return path
+
+
+def _refuse_while_busy(source: Path) -> None:
+    """Whoever works on a download or an import holds its lock, and looks whether the store is being moved after it."""
+    busy = LibraryFailed("A model is being fetched or imported. Wait for it, or stop it, and then move the models.")
+    for working in _children(source / UNFINISHED):
+        if (working / "lock").is_file():
+            with lock(working / "lock", busy):
+                pass
+
+
+def _children(folder: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted(folder.iterdir())
+    return []
+
+
+def _files(folder: Path) -> list[str]:
+    """Files below a folder, but locks, by name; links among them. Raises OSError."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in _walk(folder)
+        if path.name != "lock" and not path.name.endswith(PARTIAL)
+    )
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for where, folders, names in os.walk(folder):
+        for name in (*names, *(name for name in folders if (Path(where) / name).is_symlink())):
+            yield Path(where) / name
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return None
+
+
+def _copied(source: Path, target: Path, progress: Callable[[int], None]) -> None:
+    """Have the same file at ``target``, compared by its hash as it lies there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink():
+        target.unlink(missing_ok=True)
+        target.symlink_to(os.readlink(source))
+        return
+    if _size(target) == source.stat().st_size and _hash(target) == _hash(source, progress):
+        return
+    partial = target.with_name(target.name + PARTIAL)
+    digest, done = hashlib.sha256(), 0
+    with source.open("rb") as file, partial.open("wb") as out:
+        while block := file.read(CHUNK):
+            digest.update(block)
+            out.write(block)
+            progress(done := done + len(block))
+        out.flush()
+        os.fsync(out.fileno())
+    if _hash(partial) != digest.hexdigest():
+        partial.unlink()
+        raise LibraryFailed(f"{target} does not hold what was written to it. Check that disk; nothing was deleted.")
+    partial.replace(target)
+
+
+def _hash(path: Path, progress: Callable[[int], None] = lambda count: None) -> str:
+    digest, done = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(CHUNK):
+            digest.update(block)
+            progress(done := done + len(block))
+    return digest.hexdigest()
