@@ -42,6 +42,7 @@ from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.window import MainWindow
+from engine.protocol import Loaded
 
 log = logging.getLogger(__name__)
 
@@ -112,11 +113,14 @@ class Program:
         self.opener = Opener(notice, models.open, lambda: chat.answers.busy)
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
-        link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
+        link.loaded.connect(self._on_loaded)
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
         chat.header.guard = self.opener.guard
         chat.why_asked.connect(window.show_why_fast)
+
+    def _on_loaded(self, message: Loaded) -> None:
+        self.window.models_page.set_loaded(message.card.path, message.fit.weights + message.fit.draft_weights)
 
     def _on_link(self, state: LinkState, _sentence: str) -> None:
         if state is not LinkState.CONNECTED:  # an engine that is gone has nothing loaded

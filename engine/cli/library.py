@@ -24,7 +24,7 @@ from engine.cli.arguments import (
     quantise_of,
 )
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
-from engine.sizes import human
+from engine.sizes import billions, human
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -75,7 +75,7 @@ def search(
         kind = cast("ModelFormat", format) if format else None
         found = hub.search(hub.Search(text, author, kind, licence, hub.parameters(size), sort, limit))
         rows = [
-            (each.repository, hub.billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
+            (each.repository, billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
              each.licence + (", gated" if each.gated else ""), each.modified)
             for each in found
         ]  # fmt: skip
@@ -94,11 +94,11 @@ def show(repository: Repository, revision: Revision = None, json: Json = False) 
             return
         about = found.model
         terms = "gated: its owner wants to be asked first" if about.gated else ""
-        facts = (hub.billions(about.parameters), about.architecture, about.licence, terms)
+        facts = (billions(about.parameters), about.architecture, about.licence, terms)
         print(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
         if found.refused:
             raise CommandFailed(found.refused)
-        _table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
+        table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
 
 
 @models.command()
@@ -335,10 +335,11 @@ def _told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Se
     if json:
         lines(found)
     else:
-        _table(names, rows)
+        table(names, rows)
 
 
-def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """A table for people."""
     from rich.console import Console
     from rich.table import Table
 

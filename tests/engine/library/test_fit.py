@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from engine import paths
 from engine.cli.main import app
-from engine.loading.fit import fit_of
+from engine.loading.fit import Asked, fit_of
 from engine.packs import start
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, decode_library_record
@@ -48,15 +48,15 @@ def test_headers_alone_give_the_fit_of_the_whole(hub: Hub, guide: str) -> None:
 
 
 def test_too_large_and_tight(tmp_path: Path) -> None:
-    large = fit_of(GUIDE, options=LoadOptions(memory=50e6))
+    large = fit_of(GUIDE, Asked(options=LoadOptions(memory=50e6)))
     assert large.verdict == "too large"
     assert large.sentence.startswith("The model does not fit")
     needed = fit_of(GUIDE).fit
     room = needed.weights + needed.activations + needed.kv / needed.kv_tokens * 1000
-    tight = fit_of(GUIDE, options=LoadOptions(memory=room))
+    tight = fit_of(GUIDE, Asked(options=LoadOptions(memory=room)))
     assert tight.verdict == "tight"
     assert tight.context < 1200
-    assert "set KV cache precision to int" in tight.sentence
+    assert [each.kind for each in tight.suggestions] == ["kv_kind", "context"]
     assert {kind.kind: kind.tokens for kind in tight.kinds}["int8"] > tight.context
 
 
