@@ -93,10 +93,10 @@ def add(new: Sequence[Run]) -> None:
     """Keep these runs too. A disk that is full or read-only keeps none."""
     kept: list[Run] = []
     seen: dict[tuple[object, ...], int] = {}
-    for run in reversed([*read(), *new]):
+    for run in reversed([*read(), *(run for run in new if math.isfinite(run.value) and run.value > 0)]):
         kind = (run.what, run.device, run.format, run.order, run.model, run.proposer, run.trial)
         seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= ALIKE and len(kept) < MOST and math.isfinite(run.value) and run.value > 0:
+        if seen[kind] <= ALIKE and len(kept) < MOST:
             kept.append(run)
     unfinished = file().with_name(f"runs.{os.getpid()}")
     try:

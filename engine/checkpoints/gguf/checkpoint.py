@@ -49,7 +49,7 @@ class GGUFCheckpoint(Checkpoint):
 
     def retyped(self, label: str) -> GGUFCheckpoint:
         """The same model as another file of it has it, as far as its ``label`` tells ("Q4_K_M"): all matrices that are
-        packed here are of that type there, but the token table and the head. Itself where the label names no type."""
+        packed here are of that type there, but the head is no smaller. Itself where the label names no type."""
         names = {kind.name: number for number, kind in TYPES.items() if number in (*BLOCKS, *FLOATING)}
         label = label.upper().removeprefix("UD-")
         while label and label not in names:
@@ -57,14 +57,13 @@ class GGUFCheckpoint(Checkpoint):
         if not label:
             return self
         number, kind = names[label], TYPES[names[label]]
-        entries = {
-            name: entry._replace(type=number, size=entry.numel // kind.weights * kind.bytes)
-            if TYPES[entry.type].weights > 1
-            and name not in ("token_embd.weight", "output.weight")
-            and entry.shape[-1] % kind.weights == 0
-            else entry
-            for name, entry in self.files.entries.items()
-        }
+        head = "output.weight" if "output.weight" in self.files.entries else "token_embd.weight"
+        entries = dict(self.files.entries)
+        for name, entry in entries.items():
+            size = entry.numel // kind.weights * kind.bytes
+            fits = TYPES[entry.type].weights > 1 and entry.shape[-1] % kind.weights == 0
+            if fits and (name != head or size > entry.size):
+                entries[name] = entry._replace(type=number, size=size)
         held = sum(entry.size for entry in entries.values())
         files = GGUFFile(self.files.path, self.files.metadata, entries)
         return replace(self, files=files, weight_bytes=held)
