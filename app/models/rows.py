@@ -108,8 +108,7 @@ class HubRow(Row):
             row.setSpacing(12)
             name = ElidedLabel(title, "mute" if variant.name in here else "")
             name.setToolTip(variant.name)
-            held = QLabel(words.size(variant.bytes))
-            held.setProperty("role", "caption")
+            held = _column(words.size(variant.bytes), "999.9 GB")
             buttons = Buttons(f"models.variant.{variant.name}")
             why = (
                 "It is on this machine."
@@ -123,14 +122,13 @@ class HubRow(Row):
             row.addWidget(name, 1)
             report = fits.get(variant.name)
             if report is not None:
-                pace = QLabel(words.speed(report))
-                pace.setProperty("role", "caption")
                 badge = QLabel(report.verdict)
                 badge.setObjectName(f"models.fit.{variant.name}")
                 badge.setProperty("badge", words.TONES[report.verdict])
-                for shown in (pace, badge):
+                pace = _column(words.speed(report), "≈ 9999 tokens/s")
+                for shown in (badge, pace):
                     shown.setToolTip(tip(words.fitting(report)))
-                    row.addWidget(shown)
+                    row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
             row.addWidget(held)
             row.addWidget(buttons)
             self._add(line)
@@ -150,6 +148,15 @@ class HubRow(Row):
             widget.deleteLater()
         self._rows = []
         self.buttons.show_buttons((Button("close", "Close"),))
+
+
+def _column(text: str, widest: str) -> QLabel:
+    """Figures that stand below each other."""
+    label = QLabel(text)
+    label.setProperty("role", "caption")
+    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(widest))
+    return label
 
 
 class DownloadRow(Row):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ KINDS = ("16bit", "int8", "int4")
 USUAL_CONTEXT = 8192
 """Tokens; a model that holds fewer than these, where it could read more, is a tight fit."""
 _ORDER: tuple[Verdict, ...] = ("fits", "tight", "too large")
+_TRIALS = 6.0
+"""Seconds after which the speed of no further variant is measured; what was measured is kept for the next time."""
 _PROGRAM = 256 << 20
 """Bytes of a GPU's memory that a program holds which is worth naming."""
 
@@ -55,22 +58,23 @@ def fits_of(path: Path, header: HubVariant, variants: Sequence[HubVariant], aske
     assumed to be of the type that their names say. Raises :class:`LoadFailed`.
     """
     opened = _open(path, asked)
-    found = []
-    for each in variants:
-        mine = asked._replace(name=f"{asked.name} {each.quantisation}".strip(), trial=asked.trial and each == header)
+    found: dict[str, FitReport] = {}
+    began = time.monotonic()
+    for each in sorted(variants, key=lambda each: each != header):
+        mine = asked._replace(
+            name=f"{asked.name} {each.quantisation}".strip(), trial=asked.trial and time.monotonic() - began < _TRIALS
+        )
         report = _report(opened if each == header else _like(opened, header, each), mine)
         assumed = f"Planned from the header of {header.name} and this one's size." if each != header else ""
-        found.append(structs.replace(report, variant=each.name, assumed=assumed))
-    best = max(
-        (each for each in zip(found, variants, strict=True) if each[0].verdict == "fits"),
-        key=lambda each: each[1].bytes,
-        default=None,
-    )
+        found[each.name] = structs.replace(report, variant=each.name, assumed=assumed)
+    fitting = [each for each in variants if found[each.name].verdict == "fits"]
+    best = max(fitting, key=lambda each: each.bytes, default=None)
+    reports = [found[each.name] for each in variants]
     return [
         report
         if best is None or report.verdict == "fits"
-        else structs.replace(report, suggestions=[_variant(best[1]), *report.suggestions])
-        for report in found
+        else structs.replace(report, suggestions=[*report.suggestions, _variant(best)])
+        for report in reports
     ]
 
 

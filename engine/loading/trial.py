@@ -32,6 +32,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.numerics import Numerics
 from engine.loading.parts import new_runner
 from engine.memory.bandwidth import last_level_bytes
+from engine.memory.probe import free_bytes
 from engine.models.base import CausalLM
 from engine.models.registry import family
 
@@ -58,10 +59,14 @@ class Trial(NamedTuple):
 def trial(
     checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, packing: Packing, numerics: Numerics
 ) -> Trial:
-    """Time the model's forwards on ``device``. Raises what a load raises."""
+    """Time the model's forwards on ``device``. Raises what a load raises, and MemoryError where there is no room."""
     planned = checkpoint.planned(dtype, packing, device)
     sizes = [_size(planned, layer) for layer in range(planned.num_layers)]
     count = _enough(planned, sizes)
+    layers = planned.layers[:count]
+    held = sum(layer.storage_size() + sum(each.storage_size() for _, each in layer.linears()) for layer in layers)
+    if held + planned.head.storage_size() + planned.embedding.storage_size() > free_bytes(device) / 2:
+        raise MemoryError(f"There is no room to try {count} layers of {checkpoint.path.name}.")
     made_up = replace(checkpoint, files=_made_up(checkpoint))
     with torch.inference_mode():
         source = _FirstLayers(

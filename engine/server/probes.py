@@ -61,7 +61,8 @@ class MachineProbes:
         except (RuntimeError, MemoryError):
             return None
 
-    def recorder(self, loaded: LoadedModel, bandwidth: float) -> Recorder | None:
+    @staticmethod
+    def recorder(loaded: LoadedModel, bandwidth: float) -> Recorder | None:
         """What keeps how fast the model is; None for one of another kind of loader's."""
         if loaded.checkpoint is None or loaded.model is None:
             return None
