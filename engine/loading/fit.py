@@ -196,7 +196,7 @@ def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> l
                 found.append(Suggestion(kind="kv_kind", sentence=sentence, value=each.kind))
                 break
         if first.kind == "16bit" and first.tokens < report.longest:
-            sentence = f"Or keep 16 bits and set the context to {first.tokens:,} tokens."
+            sentence = f"Or keep 16 bits: a text then has {first.tokens:,} tokens at most."
             found.append(Suggestion(kind="context", sentence=sentence, value=str(first.tokens)))
     if asked.credit and report.fit is not None and _better(report, opened):
         sentence = f"This counts the {estimate.size(asked.credit)} of the model that is loaded: it is unloaded first."

@@ -11,7 +11,6 @@ import torch
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.source import Packing
 from engine.devices import traits
-from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.loading.trial import trial
 from engine.memory.probe import probe
@@ -78,7 +77,7 @@ def _tried(
 ) -> list[Run]:  # fmt: skip
     try:
         found = trial(checkpoint, device, dtype, packing, numerics)
-    except (CheckpointError, RuntimeError, MemoryError) as error:
+    except Exception as error:  # whether it fits is told all the same
         _log.warning("%s could not be tried: %s", checkpoint.path.name, error)
         return []
     own = (kept.device, kept.format, kept.order, kept.model)

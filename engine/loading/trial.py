@@ -183,7 +183,7 @@ class _MadeUpTensors(TensorFiles):
             return torch.arange(entry.numel, dtype=found.dtype) // (entry.numel // packed.shape[0])
         if name.endswith(".g_idx") or entry.size <= _SMALL:
             return self._files.view(name)
-        return _numbers(entry.dtype, entry.numel).view(entry.shape)
+        return _numbers(self.dtype(name), entry.numel).view(entry.shape)
 
     def dtype(self, name: str) -> torch.dtype:
         return self._files.dtype(name)

@@ -4,7 +4,7 @@
 
 Models of random weights are made under ROOT. Each is planned without any runs, so that its speed comes from a trial of
 some layers, and measured through the engine in turn with that trial, ROUNDS times; the best of each, since other
-programs only ever slow them down. The last columns are what the median of its own steps predicts for the next round.
+programs only ever slow them down.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ from fit_models import MAKERS, loaded  # noqa: E402
 from engine.bench.client import EngineClient, whole_steps  # noqa: E402
 from engine.bench.folders import _write_tokenizer  # noqa: E402
 from engine.bench.shapes import Shape  # noqa: E402
-from engine.loading import speed  # noqa: E402
 from engine.loading.fit import Asked, fit_of  # noqa: E402
-from engine.memory.bandwidth import measure_bandwidth, read_bandwidth  # noqa: E402
+from engine.memory.bandwidth import read_bandwidth  # noqa: E402
 from engine.protocol import LoadOptions, Sampling, keys  # noqa: E402
 from engine.telemetry import runs  # noqa: E402
-from engine.telemetry.runs import Recorder  # noqa: E402
 
 WIDE = Shape("wide", layers=12, hidden=1024, ffn=3072, heads=16, kv_heads=4, vocabulary=32000, context=2048)
 OPTIONS = LoadOptions(context=2048)
-PROMPT, ANSWER = 256, 40
+PROMPT, ANSWER = 128, 40
 
 
 def hybrid(root: Path) -> Path:
@@ -70,12 +68,8 @@ def measured(client: EngineClient, number: int) -> tuple[float, float]:
     sampling = Sampling(temperature=0.0, max_tokens=ANSWER, ignore_eos=True, seed=0)
     answer = client.together([WIDE.prompt(PROMPT, number)], sampling, {keys.SPECULATION: "off"})[0]
     step = min(step.duration for step in whole_steps(answer.steps, 1))
-    for each in answer.steps:
-        RECORDER[0].add(each)
-    return 1 / step, PROMPT / (answer.timings.ttft_ms / 1000)
-
-
-RECORDER: list[Recorder] = []
+    row = min(step.duration / step.prefill_rows for step in answer.steps if step.prefill_rows >= runs.LEAST_ROWS)
+    return 1 / step, 1 / row
 
 
 def say(line: str) -> None:
@@ -90,8 +84,8 @@ def off(predicted: float, found: float) -> str:
 def main() -> None:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir()) / "kvasir-fit"
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    say("| model | predicted, MB | held, MB | | decode | measured | | reading | measured | | own runs | next | |")
-    say("|" + " --- |" * 13)
+    say("| model | predicted, MB | held, MB | | decode | measured | | reading | measured | |")
+    say("|" + " --- |" * 10)
     for name, make in MODELS.items():
         path = make(root)
         os.environ["KVASIR_HOME"] = tempfile.mkdtemp(dir=root)
@@ -102,25 +96,14 @@ def main() -> None:
                 runs.file().unlink(missing_ok=True)
                 report = fit_of(path, Asked(options=OPTIONS))
                 tried.append((report.decode, report.prefill))
-                loaded_model = client.model
-                own = speed.served(loaded_model.checkpoint, loaded_model.model, loaded_model.device, str(path))
-                RECORDER[:] = [Recorder(own, measure_bandwidth(loaded_model.device))]
                 real.append(measured(client, number))
-            runs.file().unlink(missing_ok=True)
-            runs.add(RECORDER[0].take())
-            after = fit_of(path, Asked(options=OPTIONS))
-            RECORDER[:] = [Recorder(own, measure_bandwidth(loaded_model.device))]
-            measured(client, rounds)
-            usual = next(run for run in RECORDER[0].take() if run.what == "decode")
-            next_decode = usual.value * measure_bandwidth(loaded_model.device) / own.read
         bytes_ = report.fit.weights + report.fit.kv + report.fit.states
         decode, read = (max(each[place] for each in tried) for place in (0, 1))
         is_decode, is_read = (max(each[place] for each in real) for place in (0, 1))
         say(
             f"| {name} | {bytes_ / 1e6:,.1f} | {held / 1e6:,.1f} | {bytes_ / held - 1:+.1%} "
             f"| {decode:.1f} | {is_decode:.1f} | {off(decode, is_decode)} "
-            f"| {read:.0f} | {is_read:.0f} | {off(read, is_read)} "
-            f"| {after.decode:.1f} | {next_decode:.1f} | {off(after.decode, next_decode)} |"
+            f"| {read:.0f} | {is_read:.0f} | {off(read, is_read)} |"
         )
 
 
