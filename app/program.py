@@ -44,7 +44,7 @@ from app.window.model_wiring import ModelWiring
 from app.window.preset_wiring import PresetWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.window import MainWindow
-from engine.protocol import DraftOffer
+from engine.protocol import DraftOffer, Loaded
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Program:
         window.models_page.draft_asked.connect(self._load_with)
         loading = LoadSettingsWiring(link, store, chat.header, self.opener.open, self.theme, window)
         window.models_page.settings_asked.connect(loading.open)
-        link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
+        link.loaded.connect(self._on_loaded)
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
         chat.header.guard = self.opener.guard
@@ -137,6 +137,9 @@ class Program:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""
         self.window.show_page(MainWindow.CHAT)
         self.chat.header.load(model, draft or None, chosen=bool(draft))
+
+    def _on_loaded(self, message: Loaded) -> None:
+        self.window.models_page.set_loaded(message.card.path, message.fit.weights + message.fit.draft_weights)
 
     def _on_link(self, state: LinkState, _sentence: str) -> None:
         if state is not LinkState.CONNECTED:  # an engine that is gone has nothing loaded

@@ -1,4 +1,4 @@
-"""Bytes for people. Light: commands that load no model use it too."""
+"""Sizes for people. Light: commands that load no model use it too."""
 
 from __future__ import annotations
 
@@ -10,3 +10,10 @@ def human(count: int) -> str:
     if count >= 10**6:
         return f"{count / 10**6:.0f} MB"
     return f"{-(-count // 1000)} kB"
+
+
+def billions(parameters: int) -> str:
+    """As "8.19B", "600M"; "" where the number is not known."""
+    if not parameters:
+        return ""
+    return f"{parameters / 1e9:.3g}B" if parameters >= 1e9 else f"{parameters / 1e6:.3g}M"

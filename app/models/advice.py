@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from app.models.words import parameters
 from app.words import size
 from engine.protocol import CuratedModel, Download, DraftKind, DraftOffer, Recommendation, StoredModel
+from engine.sizes import billions
 
 VERDICTS = {
     "fits": ("runs well here", "good"),
@@ -28,7 +28,7 @@ KINDS: dict[DraftKind, str] = {
 def about(model: CuratedModel) -> str:
     """What it is good at, and its figures below that."""
     facts = (
-        parameters(model.parameters),
+        f"{billions(model.parameters)} parameters" if model.parameters else "",
         "" if model.format == "safetensors" else model.variant,
         size(model.bytes) if model.bytes else "",
         f"context {model.context >> 10}k" if model.context else "",

@@ -76,8 +76,12 @@ class Library(QObject):
         self._asking: set[str] = set()
         self.repositories: dict[str, HubRepository | str] = {}
         """What was asked about: the answer, or why there is none."""
-        self.fits: dict[str, FitReport] = {}
-        """Of such a repository's smallest model, where it could be told."""
+        self.fits: dict[str, dict[str, FitReport]] = {}
+        """Of such a repository's variants by their names, where it could be told."""
+        self.fitting = ""
+        """The repository whose fit is being planned."""
+        self.credit = 0
+        """Bytes that become free when the model that is loaded is dropped."""
         self.recommended: list[Recommendation] = []
         """The recommended models, best first."""
         self._recommending: LineCommand | None = None
@@ -190,13 +194,19 @@ class Library(QObject):
             self.repositories[repository] = answers[0] if answers else end.sentence
             self.repository_changed.emit(repository)
             if answers and answers[0].variants:
-                self._fit(repository, answers[0].variants[0].name)
+                self._fit(repository)
 
         self._run(["show", "--json", "--", repository], answers.append, done)
 
-    def _fit(self, repository: str, variant: str) -> None:
-        """Whether it fits, into :attr:`fits`; where that cannot be told nothing is said of it. One at a time: the last
-        that was asked for."""
+    def set_loaded(self, credit: int) -> None:
+        """Another model is loaded, which holds ``credit`` bytes: what was planned is out of date."""
+        if credit != self.credit:
+            self.credit = credit
+            self.fits.clear()
+
+    def _fit(self, repository: str) -> None:
+        """Whether its variants fit, into :attr:`fits`; where that cannot be told nothing is said of it. One at a time:
+        the last that was asked for."""
         if repository in self.fits:
             return
         if self._fitting is not None:
@@ -204,12 +214,15 @@ class Library(QObject):
         reports: list[FitReport] = []
 
         def done(end: End) -> None:
-            self._fitting = None
+            self._fitting, self.fitting = None, ""
             if reports:
-                self.fits[repository] = reports[0]
-                self.repository_changed.emit(repository)
+                self.fits[repository] = {report.variant: report for report in reports}
+            self.repository_changed.emit(repository)
 
-        self._fitting = self._run(["fit", "--json", "--", repository, variant], reports.append, done)
+        self.fitting = repository
+        credit = ["--credit", str(self.credit)] if self.credit else []
+        self._fitting = self._run(["fit", "--json", *credit, "--", repository], reports.append, done)
+        self.repository_changed.emit(repository)
 
     def get(self, repository: str, variant: str) -> None:
         """Fetch a variant, when it is its turn; from now on it is in the list of downloads, whatever happens."""

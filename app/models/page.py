@@ -112,10 +112,11 @@ class ModelsPage(QWidget):
         self._theme = theme
         self._fit()
 
-    def set_loaded(self, path: str) -> None:
-        """The path of the model that is loaded, "" for none."""
+    def set_loaded(self, path: str, held: int = 0) -> None:
+        """The path of the model that is loaded, "" for none, and the bytes that it holds."""
         self._loaded = path
         self.disk.set_loaded(path)
+        self._library.set_loaded(held)
         self._show_stored()
 
     def show_view(self, key: str) -> None:
@@ -333,7 +334,8 @@ class ModelsPage(QWidget):
         coming = {each.variant for each in self._library.downloads.values() if each.repository == repository}
         for row in self.hub_rows:
             if row.repository == repository:
-                row.show_inside(answer, here, coming, self._library.fits.get(repository))
+                fits = self._library.fits.get(repository, {})
+                row.show_inside(answer, here, coming, fits, self._library.fitting == repository)
 
     def _show_downloads(self) -> None:
         downloads = {(each.repository, each.variant): each for each in self._library.downloads.values()}

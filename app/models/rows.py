@@ -100,10 +100,10 @@ class HubRow(Row):
         self.buttons.show_buttons((Button("close", "Close"),))
 
     def show_inside(
-        self, answer: HubRepository | str, here: set[str], coming: set[str], report: FitReport | None
+        self, answer: HubRepository | str, here: set[str], coming: set[str], fits: dict[str, FitReport], fitting: bool
     ) -> None:
-        """``here`` and ``coming``: names of variants that are on this machine, and on their way. ``report``: the fit of
-        the smallest; None: not known yet."""
+        """``here`` and ``coming``: names of variants that are on this machine, and on their way. ``fits``: by such
+        names; ``fitting``: they are being planned."""
         self._clear()
         sentence = answer if isinstance(answer, str) else answer.refused
         if sentence:
@@ -118,8 +118,7 @@ class HubRow(Row):
             row.setSpacing(12)
             name = ElidedLabel(title, "mute" if variant.name in here else "")
             name.setToolTip(variant.name)
-            held = QLabel(words.size(variant.bytes))
-            held.setProperty("role", "caption")
+            held = _column(words.size(variant.bytes), "999.9 GB")
             buttons = Buttons(f"models.variant.{variant.name}")
             why = (
                 "It is on this machine."
@@ -131,16 +130,22 @@ class HubRow(Row):
             buttons.show_buttons((Button("get", "Download", why_not=why),))
             buttons.pressed.connect(lambda _, name=variant.name: self.acted.emit(f"get {name}"))
             row.addWidget(name, 1)
-            fitting = None if isinstance(answer, str) else words.fitting(variant, answer.variants[0], report)
-            if fitting is not None:
-                badge = QLabel(fitting.word)
+            report = fits.get(variant.name)
+            if report is not None:
+                badge = QLabel(report.verdict)
                 badge.setObjectName(f"models.fit.{variant.name}")
-                badge.setProperty("badge", fitting.tone)
-                badge.setToolTip(tip(fitting.about))
-                row.addWidget(badge)
+                badge.setProperty("badge", words.TONES[report.verdict])
+                pace = _column(words.speed(report), "≈ 9999 tokens/s")
+                for shown in (badge, pace):
+                    shown.setToolTip(tip(words.fitting(report)))
+                    row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
             row.addWidget(held)
             row.addWidget(buttons)
             self._add(line)
+            if report is not None and report.verdict == "tight":
+                self._add(caption(" ".join(words.advice(report))))
+        if fitting:
+            self._add(caption("Planning whether they fit…"))
 
     def _add(self, widget: QWidget) -> None:
         self._rows.append(widget)
@@ -153,6 +158,15 @@ class HubRow(Row):
             widget.deleteLater()
         self._rows = []
         self.buttons.show_buttons((Button("close", "Close"),))
+
+
+def _column(text: str, widest: str) -> QLabel:
+    """Figures that stand below each other."""
+    label = QLabel(text)
+    label.setProperty("role", "caption")
+    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(widest))
+    return label
 
 
 class DownloadRow(Row):

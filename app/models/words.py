@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from app.gpu.words import Button, duration
 from app.words import size
 from engine.protocol import Download, FitReport, HubModel, HubVariant, ModelDetails, ModelFolder, StoredModel
-
-USUAL, LEAST = 8192, 256
-"""Tokens of a usual chat, and of the least with which a model is loaded (`kvasir models fit` counts the same)."""
+from engine.protocol.library import Verdict
+from engine.sizes import billions
 
 
 def stored(model: StoredModel) -> str:
@@ -51,7 +48,8 @@ def found(model: HubModel) -> str:
     use = f"{count(model.downloads)} downloads" if model.downloads else ""
     licence = model.licence and f"licence {model.licence}"
     formats = ", ".join(_format(each) for each in model.formats)
-    parts = (parameters(model.parameters), formats, licence, use, model.modified and f"changed {model.modified}")
+    number = billions(model.parameters)
+    parts = (number and f"{number} parameters", formats, licence, use, model.modified and f"changed {model.modified}")
     return " · ".join(filter(None, parts))
 
 
@@ -62,45 +60,46 @@ def variant(each: HubVariant) -> str:
     return f"safetensors, {each.quantisation}" if each.quantisation else "safetensors"
 
 
-class Fitting(NamedTuple):
-    """Whether a variant fits: a word for it, its tone, and the figures behind it."""
-
-    word: str
-    tone: str
-    about: str
+TONES: dict[Verdict, str] = {"fits": "good", "tight": "warn", "too large": "bad"}
+"""How the badge of a verdict looks."""
 
 
-def fitting(each: HubVariant, smallest: HubVariant, report: FitReport | None) -> Fitting | None:
-    """Whether a variant fits, told from the report on the repository's ``smallest``: what they differ by is weights."""
-    if report is None:
-        return None
-    if report.fit is None or not report.kinds:
-        return Fitting("too large", "warn", report.sentence)
-    fit = report.fit
-    left = fit.budget - fit.weights - fit.draft_weights - (each.bytes - smallest.bytes) - fit.activations - fit.states
-    usual = min(report.longest, USUAL)
-    tokens = [
-        (kind.kind, int(left / kind.bytes_per_token) if kind.bytes_per_token else report.longest)
-        for kind in report.kinds
-    ]
-    figures = f"{size(max(0, left))} are left for the cache: " + ", ".join(
-        f"{max(0, count):,} tokens in {kind.replace('bit', ' bits')}" for kind, count in tokens
-    )
-    if left <= 0 or max(count for _, count in tokens) < min(usual, LEAST):
-        need = fit.budget - left
-        return Fitting(
-            "too large", "warn", f"It takes {size(need)} and some for its cache; {size(fit.budget)} may be used."
-        )
-    if tokens[0][0] == "16bit" and tokens[0][1] >= usual:
-        return Fitting("fits", "good", figures)
-    return Fitting("tight", "warn", figures)
+def speed(report: FitReport) -> str:
+    """As "24 tokens/s"; "" where it is not known."""
+    return f"≈ {figure(report.decode)} tokens/s" if report.decode else ""
+
+
+def figure(number: float) -> str:
+    """As "0.8", "7.4", "120"."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.1f}"
+
+
+def fitting(report: FitReport) -> str:
+    """What is behind a verdict, a line for each thing: what it takes, how fast it is, what would make it fit."""
+    lines = [report.sentence]
+    if report.fit is not None and report.verdict != "too large":
+        lines.append(f"{size(report.fit.weights)} for weights; {size(report.fit.budget)} may be used.")
+        rooms = ", ".join(f"{each.tokens:,} in {each.kind.replace('bit', ' bits')}" for each in report.kinds)
+        lines.append(f"Tokens that have room: {rooms}.")
+    if report.decode:
+        reading = f", reading {figure(report.prefill)}" if report.prefill else ""
+        lines.append(f"About {figure(report.decode)} tokens/s{reading}, {report.source}.")
+    if report.draft is not None:
+        steps, rate = figure(report.draft.tokens_per_step), figure(report.draft.rate)
+        lines.append(f"With {report.draft.proposer}: {steps} tokens a step, {rate} tokens/s, from your runs of it.")
+    return "\n".join(filter(None, [*lines, *advice(report), report.assumed]))
+
+
+def advice(report: FitReport) -> list[str]:
+    """What would make it fit, or fit better."""
+    return [each.sentence for each in report.suggestions]
 
 
 def facts(model: ModelDetails) -> list[tuple[str, str]]:
     """What the details of a model begin with: names and values."""
     return [
         ("Architecture", model.architecture),
-        ("Parameters", f"{parameters(model.parameters).removesuffix(' parameters')} ({model.parameters:,})"),
+        ("Parameters", f"{billions(model.parameters)} ({model.parameters:,})"),
         ("Weights", model.quantisation),
         ("Layers", f"{model.layers}, {model.width:,} wide"),
         ("Heads", f"{model.heads} of queries, {model.kv_heads} of keys and values, {model.head_dim} wide"),
@@ -122,13 +121,6 @@ def download(each: Download) -> str:
         return " · ".join(filter(None, ("paused" if each.state == "paused" else each.sentence, share)))
     left = f"{duration((each.total - each.done) / each.rate)} left" if each.rate > 0 else ""
     return " · ".join(filter(None, (share, f"{size(each.rate)}/s" if each.rate > 0 else "", left)))
-
-
-def parameters(number: int) -> str:
-    """As "8.2B parameters"; "" where the number is not known."""
-    if not number:
-        return ""
-    return f"{number / 1e9:.3g}B parameters" if number >= 1e9 else f"{number / 1e6:.3g}M parameters"
 
 
 def count(number: int) -> str:

@@ -77,6 +77,7 @@ def _text(theme: Theme) -> str:
     QLabel[badge] {{ font-size: {section}px; padding: 1px 5px; border: 1px solid {t.line}; border-radius: 3px; }}
     QLabel[badge="good"] {{ color: {t.good}; border-color: {theme.tint("good", 0.6, "panel")}; }}
     QLabel[badge="warn"] {{ color: {t.warn}; border-color: {theme.tint("warn", 0.6, "panel")}; }}
+    QLabel[badge="bad"] {{ color: {t.bad}; border-color: {theme.tint("bad", 0.6, "panel")}; }}
     QLabel[badge="mute"] {{ color: {t.mute}; border-color: {t.line}; }}
     QToolTip {{ color: {t.text}; background: {t.raised}; border: 1px solid {t.line}; padding: 4px 8px;
         font-size: {caption}px; }}

@@ -5,55 +5,81 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from engine.cli.arguments import CONTEXT_HELP, DEVICE_HELP, QUANTISE_HELP, device_of, path_or_name_of, quantise_of
 from engine.cli.errors import importing, report_errors
-from engine.cli.library import Json, chosen, lines
+from engine.cli.library import Json, chosen, lines, table
 from engine.sizes import human
 
 if TYPE_CHECKING:
-    from engine.protocol.library import FitReport
+    from engine.protocol.library import FitReport, HubVariant
+
+USUAL = "Q4_K_M"
+"""Of several GGUF files the one whose header is read, where there is one."""
 
 
 def fit(
     model: Annotated[str, typer.Argument(help="A model on this machine, or ORGANISATION/NAME on the hub.")],
-    variant: Annotated[str, typer.Argument(help="Of a repository with several: a name or a kind, as Q4_K_M.")] = "",
+    variant: Annotated[
+        str, typer.Argument(help="Of a repository with several: a name or a kind, as Q4_K_M; all if left out.")
+    ] = "",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    credit: Annotated[int, typer.Option(min=0, help="Bytes that a model which is unloaded first holds.")] = 0,
     called: Annotated[str, typer.Option("--called", hidden=True)] = "",
+    among: Annotated[Path | None, typer.Option("--among", hidden=True)] = None,
     json: Json = False,
 ) -> None:
-    """Whether a model fits this machine: planned from its headers, also of one that is not here."""
+    """Whether a model fits this machine, and how fast it will be: from its headers, also of one that is not here."""
     with report_errors(), contextlib.ExitStack() as kept:
         from engine import paths
 
-        there = path_or_name_of(model)
-        try:
-            if variant and model.count("/") == 1:  # that one, whatever of the repository is here
-                raise paths.ModelNotFound
-            path = Path(paths.find_model(there).path)
-        except paths.ModelNotFound:
-            if model.count("/") != 1 or Path(model).exists():
-                raise
-            path, called = kept.enter_context(_outlined(model, variant))
+        outlines = _outlines(model, variant, Outline(Path(), called or model, among), kept)
         words = ["--context", str(context)] if context is not None else []
-        words += ["--device", device, "--quantise", quantise, "--called", called or model]
-        if str(path) != there and in_pack(["models", "fit", str(path), *words, *(["--json"] if json else [])]):
+        words += ["--device", device, "--quantise", quantise, "--credit", str(credit), *(["--json"] if json else [])]
+        if str(outlines[0].path) != path_or_name_of(model) and in_pack([each.command(words) for each in outlines]):
             return
         with importing():
-            from engine.loading.fit import fit_of
+            from engine.loading.fit import Asked, fit_of, fits_of
             from engine.protocol import LoadOptions
 
         options = LoadOptions(context=context, device=device_of(device), quantise=quantise_of(quantise))
-        report = fit_of(path, paths.resolve(str(path), None)[1], options, called or model)
-        lines([report]) if json else _show_fit(report)
+        for each in outlines:
+            draft = "" if each.among else paths.resolve(str(each.path), None)[1]
+            asked = Asked(each.called, draft, options, credit)
+            header, variants = each.variants()
+            reports = [fit_of(each.path, asked)] if header is None else fits_of(each.path, header, variants, asked)
+            lines(reports) if json else _show(reports)
 
 
-def in_pack(command: list[str]) -> bool:
+class Outline(NamedTuple):
+    """The headers of a model, what it is called, and a file with the variants that they are to be planned for."""
+
+    path: Path
+    called: str
+    among: Path | None = None
+
+    def command(self, words: list[str]) -> list[str]:
+        """What answers for it, in another process."""
+        among = ["--among", str(self.among)] if self.among else []
+        return ["models", "fit", str(self.path), "--called", self.called, *among, *words]
+
+    def variants(self) -> tuple[HubVariant | None, list[HubVariant]]:
+        """The one whose headers they are, and all; None where there is but one model."""
+        import msgspec
+
+        from engine.protocol.library import HubVariant
+
+        if self.among is None:
+            return None, []
+        return msgspec.json.decode(self.among.read_bytes(), type=tuple[HubVariant, list[HubVariant]])
+
+
+def in_pack(commands: list[list[str]]) -> bool:
     """Have the GPU pack that is in use answer; False where there is none. It computes, and has no library for hubs."""
     import subprocess
 
@@ -64,28 +90,78 @@ def in_pack(command: list[str]) -> bool:
         used = installation.pack() is None and start.chosen(folders.packs_place()) is not None
     except start.NotUsed:
         return False
-    if used and (code := subprocess.run([*installation.engine_command(), *command]).returncode):
-        raise typer.Exit(code)
+    for command in commands if used else ():
+        if code := subprocess.run([*installation.engine_command(), *command]).returncode:
+            raise typer.Exit(code)
     return used
 
 
-@contextlib.contextmanager
-def _outlined(repository: str, wanted: str) -> Iterator[tuple[Path, str]]:
-    """The outline of a model on the hub, and what it is called."""
+def _outlines(model: str, variant: str, here: Outline, kept: contextlib.ExitStack) -> list[Outline]:
+    """Of the model at a path or of a name, or of those of a repository; ``here`` with the path where it is one.
+
+    Where the hub cannot be asked a repository that is here is looked at instead.
+    """
+    from engine import paths
+    from engine.fetching.errors import FetchFailed
+
+    def found() -> list[Outline]:
+        return [here._replace(path=Path(paths.find_model(path_or_name_of(model)).path))]
+
+    if model.count("/") != 1 or Path(model).is_absolute() or Path(model).exists():
+        return found()
+    try:
+        return list(_outlined(model, variant, kept))
+    except FetchFailed:
+        if not variant:
+            with contextlib.suppress(paths.ModelNotFound):
+                return found()
+        raise
+
+
+def _outlined(repository: str, wanted: str, kept: contextlib.ExitStack) -> Iterator[Outline]:
+    """Outlines of a repository's models, or of the ``wanted`` one: of GGUF files, which share an architecture, one."""
     import tempfile
+
+    import msgspec
 
     from engine.library import hub
     from engine.library.headers import outline
 
     found = hub.repository(repository)
-    variant = chosen(found, wanted)
-    with tempfile.TemporaryDirectory(prefix="kvasir-fit-") as folder:
-        yield outline(found, variant, Path(folder)), f"{repository} {variant.quantisation}".strip()
+    variants = found.variants if found.variants and not wanted else [chosen(found, wanted)]
+    for format in dict.fromkeys(each.format for each in variants):
+        mine = [each for each in variants if each.format == format]
+        header = next((each for each in mine if each.quantisation == USUAL), mine[0])
+        folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="kvasir-fit-")))
+        among = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="kvasir-fit-"))) / "variants.json"
+        among.write_bytes(msgspec.json.encode((header, mine)))
+        yield Outline(outline(found, header, folder), repository, among)
+
+
+def _show(reports: list[FitReport]) -> None:
+    if len(reports) == 1:
+        _show_fit(reports[0])
+        return
+    rows = [
+        (each.variant, each.verdict, human(each.fit.weights) if each.fit else "", f"{each.context:,}", _speed(each))
+        for each in reports
+    ]
+    table(("variant", "", "weights", "longest text", "tokens/s"), rows)
+    exact = next(each for each in reports if not each.assumed)
+    print(f"Planned from the header of {exact.variant} and the sizes of the others. One of them alone: name it too.")
+
+
+def _speed(report: FitReport) -> str:
+    if report.decode:
+        return f"{report.decode:.3g}"
+    return f"{report.fastest:.3g} at most" if report.fastest else ""
 
 
 def _show_fit(report: FitReport) -> None:
     print(f"{report.name}: {report.verdict}{'. ' + report.sentence if report.sentence else ''}")
-    if report.fit is None:
+    for each in report.suggestions:
+        print(f"  {each.sentence}")
+    if report.fit is None or report.verdict == "too large":
         return
     fit = report.fit
     parts = [
@@ -101,6 +177,14 @@ def _show_fit(report: FitReport) -> None:
     ]
     rows.append(("longest text", f"{report.context:,} of {report.longest:,} tokens"))
     rows.append(("may be used", f"{human(fit.budget)} of the {human(fit.free)} that are free"))
+    if report.decode:
+        reads = f", reading {report.prefill:.3g} tokens/s" if report.prefill else ""
+        rows.append(("speed", f"{report.decode:.3g} tokens/s{reads}, {report.source}"))
+    if report.draft is not None:
+        draft = (
+            f"{report.draft.tokens_per_step:.2g} tokens a step, {report.draft.rate:.3g} tokens/s, from your runs of it"
+        )
+        rows.append((report.draft.proposer, draft))
     if report.fastest:
         reads = f"{human(report.read_bytes)} a token at {report.bandwidth / 1e9:.1f} GB/s measured"
         rows.append(("at most", f"{report.fastest:.3g} tokens/s without speculation: {reads}"))

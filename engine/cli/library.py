@@ -24,7 +24,7 @@ from engine.cli.arguments import (
     quantise_of,
 )
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
-from engine.sizes import human
+from engine.sizes import billions, human
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -92,7 +92,7 @@ def search(
             parameters = hub.parameters(fitting(size, probe.free_bytes(probe.choose_device())))
         found = hub.search(hub.Search(text, author, kind, licence, parameters, sort, limit))
         rows = [
-            (each.repository, hub.billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
+            (each.repository, billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
              each.licence + (", gated" if each.gated else ""), each.modified)
             for each in found
         ]  # fmt: skip
@@ -111,7 +111,7 @@ def show(repository: Repository, revision: Revision = None, json: Json = False) 
             return
         about = found.model
         terms = "gated: its owner wants to be asked first" if about.gated else ""
-        facts = (hub.billions(about.parameters), about.architecture, about.licence, terms)
+        facts = (billions(about.parameters), about.architecture, about.licence, terms)
         print(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
         if found.refused:
             raise CommandFailed(found.refused)
@@ -361,6 +361,7 @@ def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Seq
 
 
 def table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """A table for people."""
     from rich.console import Console
     from rich.table import Table
 

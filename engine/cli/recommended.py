@@ -32,7 +32,7 @@ def recommended(
         raise typer.BadParameter(f"{purpose!r} is none of {', '.join(PURPOSES)}.", param_hint="--for")
     with report_errors():
         words = ["--device", device, *(["--for", purpose] if purpose else []), *(["--json"] if json else [])]
-        if in_pack(["models", "recommended", *words]):
+        if in_pack([["models", "recommended", *words]]):
             return
         with importing():
             from engine import paths

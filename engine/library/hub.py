@@ -100,13 +100,6 @@ def parameters(size: str) -> str:
     return ",".join(f"{name}:{end.upper()}" for name, end in zip(("min", "max"), found.groups(), strict=True) if end)
 
 
-def billions(count: int) -> str:
-    """Parameters for people: "8.2B", "600M"; "" where the number is not known."""
-    if not count:
-        return ""
-    return f"{count / 1e9:.3g}B" if count >= 1e9 else f"{count / 1e6:.3g}M"
-
-
 def token_of_user() -> str:
     """What the user is known by on the hub: Kvasir's own, else that of the hub's other programs; "" without one."""
     return keys.read(host()) or get_token() or ""

@@ -76,6 +76,13 @@ class CheckpointLoader:
     def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
         """See :meth:`Loader.open`."""
         with _as_load_failed():
+            opened = self.unplanned(command, options, resident)
+            opened.size_up()
+            return opened
+
+    def unplanned(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
+        """As :meth:`open`, whether the model fits or not."""
+        with _as_load_failed():
             asked = command.options
             _check(asked)
             device = choose_device(asked.device if asked.device != "auto" else self._device)
@@ -90,7 +97,7 @@ class CheckpointLoader:
                 companions, ignored = companions._replace(draft=draft), ignored or draft_ignored
             # 16 bits, and the reason, where the model cannot have the kind of KV cache that was asked for.
             refused = refuses(target.checkpoint.config, options.kv_kind)
-            opened = OpenedCheckpoint(
+            return OpenedCheckpoint(
                 command=command,
                 device=device,
                 dtype=dtype,
@@ -106,8 +113,6 @@ class CheckpointLoader:
                 options=options,
                 sight=Sight.of(target),
             )
-            opened.size_up()
-            return opened
 
 
 @dataclass
@@ -128,6 +133,8 @@ class OpenedCheckpoint:
     credit: int
     options: EngineOptions
     sight: Sight
+    more_weights: int = 0
+    """Bytes of weights besides those that the headers state: of a variant whose own were not read."""
     times: LoadTimes = field(default_factory=LoadTimes)
     _plan: estimate.MemoryPlan | None = None
 
@@ -352,7 +359,8 @@ class OpenedCheckpoint:
         window = window if window < self.limit else 0
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device)
-            + self.sight.resident_bytes(self.dtype, self.packing, self.device),
+            + self.sight.resident_bytes(self.dtype, self.packing, self.device)
+            + self.more_weights,
             draft_weights=draft_weights,
             kv_bytes=self.target.kv_bytes(self.kv_dtype, self.kind, False if window else None) + draft_kv,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS)

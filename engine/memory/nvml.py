@@ -7,6 +7,7 @@ so that none is made by the engine's own thread.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 import torch
 
 from engine.protocol import GpuReading
@@ -65,6 +67,27 @@ def own_bytes(device: torch.device, process: int) -> int | None:
         return None
     own = [each.usedGpuMemory for each in processes if each.pid == process]
     return int(own[0]) if own and own[0] else None
+
+
+def programs(device: torch.device, process: int) -> list[tuple[str, int]]:
+    """Names of the other programs that hold a GPU's memory, and bytes, the most first; none where NVML says none."""
+    nvml = _library() if device.type == "cuda" else None
+    if nvml is None:
+        return []
+    try:
+        handle = _handle(nvml, device)
+        running = [
+            *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
+            *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
+        ]
+    except Exception:
+        return []
+    held = {each.pid: int(each.usedGpuMemory) for each in running if each.usedGpuMemory and each.pid != process}
+    found = []
+    for pid, size in held.items():
+        with contextlib.suppress(psutil.Error):
+            found.append((psutil.Process(pid).name(), size))
+    return sorted(found, key=lambda each: -each[1])
 
 
 class Meter:

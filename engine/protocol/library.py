@@ -18,6 +18,7 @@ ModelFormat = Literal["safetensors", "gguf"]
 Held = Literal["fetched", "copied", "referred", "found"]
 """How a model came into the library: from the hub, by an import that copied it or named where it lies, or it was found
 where models are looked for."""
+Verdict = Literal["fits", "tight", "too large"]
 DownloadState = Literal["waiting", "running", "paused", "failed", "done"]
 
 
@@ -197,11 +198,30 @@ class KindFit(Part, frozen=True):
     tokens: int
 
 
+class DraftSpeed(Part, frozen=True):
+    """What a proposer brought when this model was used: ``tokens_per_step``, and tokens a second (``rate``)."""
+
+    proposer: str
+    tokens_per_step: float
+    rate: float
+
+
+class Suggestion(Part, frozen=True):
+    """What would make a model fit, or fit better: ``sentence`` for people.
+
+    ``value``: of "kv_kind" the kind, of "context" the tokens, of "variant" its name, of "unload" and "programs" bytes.
+    """
+
+    kind: Literal["kv_kind", "context", "variant", "unload", "programs"]
+    sentence: str
+    value: str
+
+
 class FitReport(Message, frozen=True):
     """Whether a model fits, planned from its headers against what is free now."""
 
     name: str
-    verdict: Literal["fits", "tight", "too large"]
+    verdict: Verdict
     """``tight``: it loads, with less context than is usual or with a smaller cache."""
     sentence: str
     """Why it is no better, and what would help; "" where it fits."""
@@ -221,6 +241,18 @@ class FitReport(Message, frozen=True):
     fastest: float = 0.0
     """Tokens a second that memory allows one chat without speculation: the bound, not what is reached. 0: none, the
     processor's caches hold the model."""
+    decode: float = 0.0
+    """Tokens a second to expect of one chat without speculation; ``prefill``: of reading a prompt. 0: not known."""
+    prefill: float = 0.0
+    source: str = ""
+    """Where these come from: "from your runs of …", "estimated from a measurement of some layers"."""
+    draft: DraftSpeed | None = None
+    """The fastest proposer among this machine's own runs of the model; None: none was used."""
+    suggestions: list[Suggestion] = []
+    variant: str = ""
+    """The name of the repository's variant, where it is one on the hub."""
+    assumed: str = ""
+    """What was not read but assumed, as a sentence; "" where the headers said everything."""
 
 
 LibraryRecord = (

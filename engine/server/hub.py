@@ -35,7 +35,9 @@ from engine.protocol import (
     Telemetry,
     Unloaded,
 )
+from engine.telemetry import runs
 from engine.telemetry.records import StepRecord
+from engine.telemetry.runs import Recorder
 from engine.telemetry.window import TelemetryWindow
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class EngineHub:
         self.engine = make_engine(self._emit)
         self.window = TelemetryWindow()
         self.bandwidth: float | None = None
+        self._recorder: Recorder | None = None
+        """Keeps how fast the loaded model is, for those who ask before they load one."""
         self.long_prompts = ThreadPoolExecutor(1, thread_name_prefix="long-prompts")
         """Where long prompts are tokenised, one after the other."""
         self._died = died
@@ -103,6 +107,7 @@ class EngineHub:
         """The last measurement, and when it was taken."""
         self._measure_lock = asyncio.Lock()
         self._measuring: asyncio.Future[None] | None = None
+        self._keeping: asyncio.Future[None] | None = None
         self._stirred = asyncio.Event()
 
     def start(self) -> None:
@@ -221,7 +226,11 @@ class EngineHub:
     async def _measure_bandwidth(self) -> None:
         """Measure what the model's device can read, once for each, when nobody is waiting for an answer."""
         if not self._running:
-            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth, self.loaded)
+            loaded = self.loaded
+            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth, loaded)
+            if loaded is not None and self.bandwidth:
+                recorder = await asyncio.to_thread(self.probes.recorder, loaded, self.bandwidth)
+                self._recorder = recorder if loaded is self.loaded else None
 
     async def _measured(self) -> _Measured:
         """The last measurement, or a new one, taken in another thread with the pages in use as of now."""
@@ -240,6 +249,11 @@ class EngineHub:
                 if measured.gpu is not None and measured.gpu.joules is not None:
                     self.window.add_energy(time.monotonic(), measured.gpu.joules)
             return self._machine[0]
+
+    def _keep_runs(self) -> None:
+        """Write down how fast the last answers were, once none runs."""
+        if not self._running and self._recorder is not None and (found := self._recorder.take()):
+            self._keeping = asyncio.ensure_future(asyncio.to_thread(runs.add, found))
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 
@@ -282,6 +296,8 @@ class EngineHub:
         match event:
             case StepRecord():
                 self.window.add(event)
+                if self._recorder is not None:
+                    self._recorder.add(event)
                 for watcher in self._watchers:
                     watcher(event)
             case Delta(id=name) | Prefill(id=name):
@@ -300,6 +316,7 @@ class EngineHub:
         if isinstance(event, Loaded | Unloaded):
             self._machine = None
             self.window.model_changed()
+            self._recorder = None
         if isinstance(event, Loaded):
             self._measuring = asyncio.ensure_future(self._measure_bandwidth())
 
@@ -310,4 +327,5 @@ class EngineHub:
         running.left -= 1
         if running.left == 0 or isinstance(event, Error):
             del self._running[name]
+            self._keep_runs()
         running.listener(event)

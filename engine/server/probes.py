@@ -11,6 +11,7 @@ import torch
 
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
+from engine.loading.speed import served
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import OutOfMemory, size
 from engine.memory.nvml import Meter
@@ -18,6 +19,7 @@ from engine.memory.owners import memory_by_owner
 from engine.memory.probe import all_devices, choose_device, described, probe
 from engine.options import EngineOptions
 from engine.protocol import Device, DeviceName, Estimated, GpuReading, LoadOptions, MemoryByOwner, Value
+from engine.telemetry.runs import Recorder
 
 
 class MachineProbes:
@@ -58,6 +60,13 @@ class MachineProbes:
             return measure_bandwidth(self._device if loaded is None else loaded.device)
         except (RuntimeError, MemoryError):
             return None
+
+    @staticmethod
+    def recorder(loaded: LoadedModel, bandwidth: float) -> Recorder | None:
+        """What keeps how fast the model is; None for one of another kind of loader's."""
+        if loaded.checkpoint is None or loaded.model is None:
+            return None
+        return Recorder(served(loaded.checkpoint, loaded.model, loaded.device, loaded.path), bandwidth)
 
     def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner:
         """``used_share`` is the share of the cache's pages in use."""

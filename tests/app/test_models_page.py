@@ -15,7 +15,8 @@ from app.models.library import Library
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
 from engine.paths import bundled_folder
-from engine.protocol import Download, Fit, FitReport, HubModel, HubVariant, KindFit
+from engine.protocol import Download, Fit, FitReport, HubModel, KindFit
+from engine.protocol.library import DraftSpeed, Suggestion
 from tests.hub_server import Hub, Repository, stock
 
 COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
@@ -174,25 +175,39 @@ def test_whether_it_fits_stands_next_to_each(qtbot, page, hub):
     qtbot.waitUntil(lambda: page.findChild(QLabel, "models.fit.safetensors") is not None, timeout=PATIENCE_MS)
     badge = page.findChild(QLabel, "models.fit.safetensors")
     assert badge.text() == "fits"
-    assert "are left for the cache" in badge.toolTip()
+    assert "Tokens that have room" in badge.toolTip()
 
 
-@pytest.mark.parametrize(
-    ("size", "word"), [(10, "fits"), (2 * 10**9, "fits"), (6_600_000_000, "tight"), (7_200_000_000, "too large")]
-)
-def test_what_larger_ones_leave(size, word):
+def test_what_a_fit_says():
     fit = Fit(weights=10**9, draft_weights=0, kv=0, kv_tokens=0, activations=10**8, budget=8 * 10**9, free=10**10)
     kinds = [
-        KindFit(kind="16bit", bytes_per_token=100_000, tokens=0),
-        KindFit(kind="int4", bytes_per_token=30_000, tokens=0),
+        KindFit(kind="16bit", bytes_per_token=100_000, tokens=3000),
+        KindFit(kind="int4", bytes_per_token=30_000, tokens=10_000),
     ]
     report = FitReport(
-        name="x", verdict="fits", sentence="", parameters=1, context=1, longest=32_768, fit=fit, kinds=kinds
+        name="x",
+        verdict="tight",
+        sentence="There is little room.",
+        parameters=1,
+        context=3000,
+        longest=32_768,
+        fit=fit,
+        kinds=kinds,
+        decode=23.7,
+        prefill=180.2,
+        source="from your runs of x",
+        draft=DraftSpeed(proposer="ngram", tokens_per_step=2.31, rate=41.0),
+        suggestions=[Suggestion(kind="kv_kind", sentence="Set KV cache precision to int4.", value="int4")],
     )
-    smallest = HubVariant(name="a", format="gguf", quantisation="", bytes=10)
-    variant = HubVariant(name="b", format="gguf", quantisation="", bytes=size)
-    assert words.fitting(variant, smallest, report).word == word
-    assert words.fitting(variant, smallest, None) is None
+    assert words.fitting(report).split("\n") == [
+        "There is little room.",
+        "1.0 GB for weights; 8.0 GB may be used.",
+        "Tokens that have room: 3,000 in 16 bits, 10,000 in int4.",
+        "About 24 tokens/s, reading 180, from your runs of x.",
+        "With ngram: 2.3 tokens a step, 41 tokens/s, from your runs of it.",
+        "Set KV cache precision to int4.",
+    ]
+    assert words.speed(report) == "≈ 24 tokens/s"
 
 
 def test_words():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,12 +14,13 @@ from engine.checkpoints.gguf.names import NO_PARAMETERS, Names
 from engine.checkpoints.gguf.projector import find_projector
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.gguf.tokenizer import FileText
-from engine.checkpoints.gguf.types import TYPES
+from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import TEXT_ONLY, Checkpoint
 from engine.checkpoints.source import LoadSettings
 from engine.errors import CheckpointError
 from engine.layers.interface import WeightSource
+from engine.layers.linear.ggml_blocks import BLOCKS
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -45,6 +46,27 @@ class GGUFCheckpoint(Checkpoint):
 
     def chat_template(self) -> ChatTemplate:
         return self._text().chat_template()
+
+    def retyped(self, label: str) -> GGUFCheckpoint:
+        """The same model as another file of it has it, as far as its ``label`` tells ("Q4_K_M"): all matrices that are
+        packed here are of that type there, but the head is no smaller. Itself where the label names no type."""
+        names = {kind.name: number for number, kind in TYPES.items() if number in (*BLOCKS, *FLOATING)}
+        label = label.upper().removeprefix("UD-")
+        while label and label not in names:
+            label = label.rpartition("_")[0]
+        if not label:
+            return self
+        number, kind = names[label], TYPES[names[label]]
+        head = "output.weight" if "output.weight" in self.files.entries else "token_embd.weight"
+        entries = dict(self.files.entries)
+        for name, entry in entries.items():
+            size = entry.numel // kind.weights * kind.bytes
+            fits = TYPES[entry.type].weights > 1 and entry.shape[-1] % kind.weights == 0
+            if fits and (name != head or size > entry.size):
+                entries[name] = entry._replace(type=number, size=size)
+        held = sum(entry.size for entry in entries.values())
+        files = GGUFFile(self.files.path, self.files.metadata, entries)
+        return replace(self, files=files, weight_bytes=held)
 
     def has_tensor(self, name: str) -> bool:
         """See :meth:`Checkpoint.has_tensor`."""

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from fit_models import MAKERS, SMALL
 from typer.testing import CliRunner
 
 from engine import paths
 from engine.cli.main import app
-from engine.loading.fit import fit_of
+from engine.loading.fit import Asked, fit_of
 from engine.packs import start
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, decode_library_record
@@ -48,15 +49,15 @@ def test_headers_alone_give_the_fit_of_the_whole(hub: Hub, guide: str) -> None:
 
 
 def test_too_large_and_tight(tmp_path: Path) -> None:
-    large = fit_of(GUIDE, options=LoadOptions(memory=50e6))
+    large = fit_of(GUIDE, Asked(options=LoadOptions(memory=50e6)))
     assert large.verdict == "too large"
     assert large.sentence.startswith("The model does not fit")
     needed = fit_of(GUIDE).fit
     room = needed.weights + needed.activations + needed.kv / needed.kv_tokens * 1000
-    tight = fit_of(GUIDE, options=LoadOptions(memory=room))
+    tight = fit_of(GUIDE, Asked(options=LoadOptions(memory=room)))
     assert tight.verdict == "tight"
     assert tight.context < 1200
-    assert "set KV cache precision to int" in tight.sentence
+    assert [each.kind for each in tight.suggestions] == ["kv_kind", "context"]
     assert {kind.kind: kind.tokens for kind in tight.kinds}["int8"] > tight.context
 
 
@@ -74,6 +75,30 @@ def test_what_is_no_model_is_said(hub: Hub, guide: str, fault: str) -> None:
     assert result.exit_code == 1
     words = {"no header": "is no file of safetensors", "cut": "is no file of safetensors", "gone": "has no model"}
     assert words[fault] in result.stderr
+
+
+@pytest.fixture
+def several(hub: Hub, tmp_path: Path) -> str:
+    files = {f"model-{kind}.gguf": MAKERS[kind](SMALL, tmp_path).read_bytes() for kind in ("Q4_K_M", "Q8_0")}
+    hub.repositories["kvasir/several-GGUF"] = Repository(files, tags=["gguf"])
+    return "kvasir/several-GGUF"
+
+
+def test_all_variants_of_a_repository_are_told_from_one_header(hub: Hub, several: str) -> None:
+    result = CliRunner().invoke(app, ["models", "fit", several, "--json"])
+    assert result.exit_code == 0, result.stderr
+    reports = [decode_library_record(line) for line in result.stdout.splitlines()]
+    assert all(isinstance(each, FitReport) and each.verdict == "fits" for each in reports)
+    assert [each.variant for each in reports] == ["model-Q4_K_M.gguf", "model-Q8_0.gguf"]
+    assert [bool(each.assumed) for each in reports] == [False, True]
+    assert not any("Q8_0" in name for name, sent in hub.sent.items() if sent)
+    shown = CliRunner().invoke(app, ["models", "fit", several]).stdout
+    assert "model-Q8_0.gguf" in shown
+    assert "Planned from the header of model-Q4_K_M.gguf" in shown
+    hub.close()
+    gone = CliRunner().invoke(app, ["models", "fit", several])
+    assert gone.exit_code == 1
+    assert "cannot be reached" in gone.stderr
 
 
 def test_a_pack_computes_what_has_a_path() -> None:

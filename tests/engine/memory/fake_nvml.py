@@ -49,8 +49,8 @@ class FakeNvml:
         assert arguments[0] == "handle"
         if name == "nvmlDeviceGetMemoryInfo":
             return type("Memory", (), {"free": self.figures["free"]})
-        if name == "nvmlDeviceGetComputeRunningProcesses":
-            return []
+        if name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
+            return self.figures.get(name, [])
         if name == "nvmlDeviceGetClockInfo":
             name = {pynvml.NVML_CLOCK_SM: "core", pynvml.NVML_CLOCK_MEM: "memory"}[arguments[1]]
         if self.figures[name] is MISSING:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import os
 
+import psutil
 import pynvml
 import pytest
 import torch
@@ -33,6 +35,20 @@ def test_a_reading_has_the_units_of_its_names(gpu: FakeNvml) -> None:
     assert reading == GpuReading(
         watts=250.0, limit_watts=450.0, celsius=61.0, core_mhz=2520.0, memory_mhz=10501.0, joules=0.0
     )
+
+
+def test_programs_that_hold_memory_are_named(gpu: FakeNvml) -> None:
+    def holding(pid: int, size: int | None) -> object:
+        return type("Process", (), {"pid": pid, "usedGpuMemory": size})
+
+    mine, parent, gone = os.getpid(), os.getppid(), 1 << 30
+    gpu.figures["nvmlDeviceGetComputeRunningProcesses"] = [holding(mine, 5 << 30), holding(gone, 1 << 30)]
+    gpu.figures["nvmlDeviceGetGraphicsRunningProcesses"] = [holding(parent, 2 << 30), holding(mine, None)]
+    assert nvml.programs(CUDA, mine) == [(psutil.Process(parent).name(), 2 << 30)]
+    assert nvml.programs(CUDA, parent) == [(psutil.Process(mine).name(), 5 << 30)]
+    gpu.lost = True
+    assert nvml.programs(CUDA, mine) == []
+    assert nvml.programs(torch.device("cpu"), mine) == []
 
 
 def test_energy_is_the_counter_s_from_the_first_reading_on(gpu: FakeNvml) -> None:

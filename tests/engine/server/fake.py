@@ -329,6 +329,9 @@ class FakeProbes:
     def bandwidth(self, loaded: Any) -> float | None:
         return 1e6
 
+    def recorder(self, loaded: Any, bandwidth: float) -> Any:
+        return None
+
     def gpu(self, loaded: Any) -> GpuReading | None:
         return self.reading
 

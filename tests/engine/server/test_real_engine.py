@@ -29,12 +29,20 @@ from engine.loading import parts as runners
 from engine.server.probes import MachineProbes
 from engine.server.serve import Server, open_socket
 from engine.server.session.compare import CHANCE
+from engine.telemetry import runs
 from tests.engine.server.conftest import TOKEN, Client
 from tests.engine.server.fake import FakeProbes
 
 GREEDY = p.Sampling(temperature=0.0, max_tokens=12, seed=1, ignore_eos=True)
 PROMPT = " ".join(f"w{5 + 7 * i % 400}" for i in range(100))
 NEW = ("prefix_cache", "admission", "preemption", "host_cache", "cascade", "kv_kind", "page_policy")
+
+
+class KeepingProbes(FakeProbes):
+    """Fixed numbers, but for what is kept of runs."""
+
+    def recorder(self, loaded: Any, bandwidth: float) -> Any:
+        return MachineProbes.recorder(loaded, bandwidth)
 
 
 class Serving:
@@ -47,7 +55,7 @@ class Serving:
             self.engine = Engine(emit, "cpu")
             return self.engine
 
-        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, make, FakeProbes())
+        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, make, KeepingProbes())
         self.server.load(str(folder), "", p.LoadOptions(device="cpu", dtype="float32", memory=400e6))
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
@@ -113,6 +121,22 @@ def settled(client: Client, serving: Serving) -> None:
     assert obeyed.wait(300)
     client.send(p.Generate(id="g", prompt="w5 w6", sampling=p.Sampling(max_tokens=1)))
     client.until(p.Finished)
+
+
+def test_what_an_answer_took_is_kept_for_later_fits(client: Client, serving: Serving, folder: Path) -> None:
+    sampling = p.Sampling(max_tokens=40, ignore_eos=True)
+    plain: dict[str, p.Value] = {p.keys.SPECULATION: "off"}
+    for _ in range(20):  # until the machine's bandwidth is known, nothing is kept
+        client.send(p.Generate(id="g", prompt=PROMPT, sampling=sampling, optimisations=plain))
+        client.until(p.Finished)
+        if {"decode", "prefill"} <= {run.what for run in runs.read()}:
+            break
+        time.sleep(0.2)
+    kept = runs.read()
+    assert {run.what for run in kept} == {"decode", "prefill"}
+    assert {(run.model, run.trial) for run in kept} == {(str(folder), False)}
+    assert kept[0].format.startswith("GPTQ 4-bit")
+    assert all(run.value > 0 for run in kept)
 
 
 def test_every_switch_of_the_cache_is_measured_and_put_back(client: Client, serving: Serving) -> None:
