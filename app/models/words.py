@@ -15,7 +15,10 @@ USUAL, LEAST = 8192, 256
 def stored(model: StoredModel) -> str:
     """Size, format and whose it is."""
     whose = "comes with Kvasir" if model.bundled else "" if model.origin == "Kvasir" else f"of {model.origin}"
-    return " · ".join(filter(None, (size(model.bytes), _format(model.format), whose, model.repository)))
+    joint = " " if model.format == "gguf" else ", "
+    packing = joint.join(filter(None, (_format(model.format), model.quantisation)))
+    made = f"made of {model.made_of}" if model.made_of else model.repository
+    return " · ".join(filter(None, (size(model.bytes), packing, whose, made)))
 
 
 def found(model: HubModel) -> str:
@@ -32,6 +35,15 @@ def variant(each: HubVariant) -> str:
     if each.format == "gguf":
         return each.quantisation or each.name
     return f"safetensors, {each.quantisation}" if each.quantisation else "safetensors"
+
+
+class Said(NamedTuple):
+    """What a row of the tray says. ``stopping``: why it cannot be paused; ``cancel``: what gives it up."""
+
+    title: str
+    about: str
+    stopping: str = ""
+    cancel: str = "Cancel"
 
 
 class Fitting(NamedTuple):

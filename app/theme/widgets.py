@@ -1,4 +1,4 @@
-"""Controls that Qt does not have: a toggle and a row of segments; and captions."""
+"""What Qt does not have: a toggle, a row of segments, a bar of a share; and captions."""
 
 from __future__ import annotations
 
@@ -82,6 +82,30 @@ class Toggle(QAbstractButton):
 
     def _knob(self) -> QColor:
         return self._theme.color("on_accent", 1.0 if self.isEnabled() else 0.7)
+
+
+class FillBar(QWidget):
+    """A 6 px bar; ``fraction`` beyond 1 is drawn full."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.fraction = 0.0
+        self.token = "accent"
+        self.setFixedHeight(6)
+        theme.changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        whole = QRectF(self.rect())
+        painter.setBrush(self._theme.color("raised"))
+        painter.drawRoundedRect(whole, 3, 3)
+        if self.fraction > 0:
+            painter.setBrush(self._theme.color(self.token))
+            whole.setWidth(max(6.0, whole.width() * min(1.0, self.fraction)))
+            painter.drawRoundedRect(whole, 3, 3)
 
 
 class Segments(QFrame):
