@@ -71,6 +71,13 @@ class LineCommand(QObject):
         """Give it a line to read, also before it has started."""
         self._process.write(line + b"\n")
 
+    def heard(self, take: Callable[..., object], done: Callable[[End], object]) -> LineCommand:
+        """``take`` gets what each line says, ``done`` the end, after which this is deleted."""
+        self.reported.connect(take)
+        self.ended.connect(done)
+        self.ended.connect(self.deleteLater)
+        return self
+
     def stop(self) -> None:
         """Ask it to stop in a state that it can go on from; insist after a while."""
         if self._process.state() is QProcess.ProcessState.NotRunning:

@@ -52,8 +52,9 @@ log = logging.getLogger(__name__)
 class Program:
     """The window with everything behind it.
 
-    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu`` and ``models`` are those of
-    `kvasir gpu` and `kvasir models`; None is Kvasir's own with its own engine, and none with another.
+    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models`` and ``quantise`` are
+    those of `kvasir gpu`, `kvasir models` and `kvasir quantise`; None is Kvasir's own with its own engine, and none
+    with another.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Program:
         engine: Sequence[str] | None = None,
         gpu: Sequence[str] | None = None,
         models: Sequence[str] | None = None,
+        quantise: Sequence[str] | None = None,
     ) -> None:
         self._closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
@@ -79,7 +81,10 @@ class Program:
         self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
-        self.library = Library(models if models is not None else [*own, "models"] if own else [])
+        self.library = Library(
+            models if models is not None else [*own, "models"] if own else [],
+            quantise if quantise is not None else [*own, "quantise"] if own else [],
+        )
         self.window = MainWindow(
             sidebar=self.sidebar,
             chat=self.chat,

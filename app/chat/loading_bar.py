@@ -8,8 +8,8 @@ from pathlib import Path
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
-from app.chat.context.bar import FillBar
 from app.theme.theme import Theme
+from app.theme.widgets import FillBar
 from engine.protocol import Loading
 
 
@@ -28,6 +28,7 @@ class LoadingBar(QFrame):
         self._label.setObjectName("loading-words")
         self._label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._bar = FillBar(theme, self)
+        self._bar.setFixedWidth(120)
         self._figures = QLabel(self)
         self._figures.setProperty("role", "mute")
         self._cancel = QPushButton("Cancel", self)

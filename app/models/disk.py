@@ -128,7 +128,7 @@ class DiskView(QWidget):
         self._list.addWidget(label)
 
     def _canceller(self, id: str) -> Callable[[str], object]:
-        return lambda _: self._library.cancel(id)
+        return lambda _: self._library.fetching.cancel(id)
 
     def _deleter(self, path: str) -> Callable[[str], object]:
         return lambda _: self._library.delete_leftover(path)

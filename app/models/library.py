@@ -7,12 +7,13 @@ the window or by it, leaves its download where the next one goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
-import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
+from app.models.jobs import Jobs
+from app.models.making import Maker
 from app.words import size
 from engine.protocol import (
     Download,
@@ -37,7 +38,8 @@ AT_ONCE = 2
 
 
 class Library(QObject):
-    """``command`` is how `kvasir models` is started; an empty one means that there is none, and nothing happens."""
+    """``command`` is how `kvasir models` is started, ``quantise`` how `kvasir quantise` is; an empty one means that
+    there is none, and nothing happens."""
 
     stored_changed = Signal()
     found_changed = Signal()
@@ -54,9 +56,11 @@ class Library(QObject):
     failed = Signal(str)
     """Why something that was asked for was not done, as a sentence."""
 
-    def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
+    def __init__(self, command: Sequence[str], quantise: Sequence[str] = (), parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._command = list(command)
+        self.maker = Maker(quantise, self)
+        self.maker.making.done.connect(self.refresh)
         self.stored: list[StoredModel] = []
         self.folders: list[ModelFolder] = []
         self.watched: list[str] = []
@@ -88,11 +92,16 @@ class Library(QObject):
         self.drafts: dict[str, list[DraftOffer] | str] = {}
         """What can draft for the models, by path, or why that cannot be told."""
         self._offering: set[str] = set()
-        self.downloads: dict[str, Download] = {}
-        self._running: dict[str, LineCommand] = {}
+        self.fetching: Jobs[Download] = Jobs(AT_ONCE, self._start, self._discard, self)
+        self.fetching.changed.connect(self.downloads_changed)
+        self.fetching.done.connect(self.refresh)
+        self.fetching.discarded.connect(self._on_changed)
         self._adding: set[tuple[str, str]] = set()
-        self._paused: set[str] = set()
-        self._cancelled: set[str] = set()
+
+    @property
+    def downloads(self) -> dict[Hashable, Download]:
+        """By their IDs."""
+        return self.fetching.jobs
 
     @property
     def searching(self) -> bool:
@@ -127,12 +136,8 @@ class Library(QObject):
         waiting: list[Download] = []
 
         def told(end: End) -> None:
-            if not end.ok:
-                return
-            listed = {download.id: download for download in waiting}
-            kept = {id: each for id, each in self.downloads.items() if id in self._running or each.state == "waiting"}
-            self.downloads = {**{id: each for id, each in listed.items() if id not in kept}, **kept}
-            self.downloads_changed.emit()
+            if end.ok:
+                self.fetching.merge({download.id: download for download in waiting})
 
         self._run(["downloads", "--json"], waiting.append, told)
 
@@ -230,40 +235,14 @@ class Library(QObject):
 
         def done(end: End) -> None:
             self._adding.discard((repository, variant))
-            for download in added:
-                if download.id not in self._running:
-                    self.downloads[download.id] = msgspec.structs.replace(download, state="waiting", sentence="")
             if not end.ok:
                 self.failed.emit(end.sentence)
-            self._next()
+            for download in added:
+                self.fetching.add(download.id, download)
 
         if self._command and (repository, variant) not in self._adding:
             self._adding.add((repository, variant))
             self._run(["get", "--later", "--json", "--", repository, variant], added.append, done)
-
-    def resume(self, id: str) -> None:
-        """Go on with one that was paused or failed."""
-        if id in self.downloads and id not in self._running:
-            self.downloads[id] = msgspec.structs.replace(self.downloads[id], state="waiting", sentence="")
-            self._next()
-
-    def pause(self, id: str) -> None:
-        """Stop one; what it brought is kept."""
-        if id in self._running:
-            self._paused.add(id)
-            self._running[id].stop()
-        elif id in self.downloads:
-            self.downloads[id] = msgspec.structs.replace(self.downloads[id], state="paused")
-            self.downloads_changed.emit()
-
-    def cancel(self, id: str) -> None:
-        """Stop one and delete what it brought."""
-        if id in self._running:
-            self._cancelled.add(id)
-            self._running[id].stop()
-        elif self.downloads.pop(id, None) is not None:
-            self.downloads_changed.emit()
-            self._run(["downloads", "--json", "--cancel", id], lambda _: None, self._on_changed)
 
     def remove(self, path: str) -> None:
         """Delete a model that was fetched or copied; forget one that was imported where it lies."""
@@ -330,7 +309,8 @@ class Library(QObject):
             run.stop()  # all at once: each may take a while
         for run in runs:
             run.drop()
-        self._running.clear()
+        self.fetching.running.clear()
+        self.maker.close_down()
 
     def _on_worked(self, end: End) -> None:
         self.working.emit("")
@@ -341,44 +321,18 @@ class Library(QObject):
             self.failed.emit(end.sentence)
         self.refresh()
 
-    def _next(self) -> None:
-        """Start what waits, as far as its turn has come."""
-        for id, download in list(self.downloads.items()):
-            if len(self._running) < AT_ONCE and download.state == "waiting" and id not in self._running:
-                self._start(id)
-        self.downloads_changed.emit()
+    def _start(self, job: Download, take: Callable[[Download], object], done: Callable[[End], object]) -> LineCommand:
+        return self._run(["resume", "--json", job.id], take, done)
 
-    def _start(self, id: str) -> None:
-        def told(report: Download) -> None:
-            self.downloads[id] = report
-            self.downloads_changed.emit()
-
-        def done(end: End) -> None:
-            self._running.pop(id, None)
-            paused, cancelled = id in self._paused, id in self._cancelled
-            self._paused.discard(id)
-            self._cancelled.discard(id)
-            last = self.downloads[id]
-            if last.state == "done":
-                del self.downloads[id]
-                self.refresh()
-            elif cancelled:
-                self.cancel(id)
-            elif last.state not in ("paused", "failed"):  # it was ended before it could say so itself
-                failed = bool(end.sentence) and not paused
-                sentence = end.sentence if failed else ""
-                state = "failed" if failed else "paused"
-                self.downloads[id] = msgspec.structs.replace(last, state=state, sentence=sentence)
-            self._next()
-
-        self._running[id] = self._run(["resume", "--json", id], told, done)
+    def _discard(self, job: Download, done: Callable[[End], object]) -> None:
+        self._run(["downloads", "--json", "--cancel", job.id], lambda _: None, done)
 
     def _run(
-        self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], None], talking: bool = False
+        self,
+        arguments: Sequence[str],
+        take: Callable[..., object],
+        done: Callable[[End], object],
+        talking: bool = False,
     ) -> LineCommand:
         name = f"kvasir models {arguments[0]}"
-        run = LineCommand(self._command, arguments, decode_library_record, name, self, talking)
-        run.reported.connect(take)
-        run.ended.connect(done)
-        run.ended.connect(run.deleteLater)
-        return run
+        return LineCommand(self._command, arguments, decode_library_record, name, self, talking).heard(take, done)

@@ -25,14 +25,17 @@ from app.models.details import DetailsView
 from app.models.disk import DiskView
 from app.models.drafts import DraftList
 from app.models.filters import Filters
+from app.models.form import MakeForm
 from app.models.library import Library
 from app.models.recommended import RecommendedView
-from app.models.rows import DownloadRow, HubRow, StoredRow
+from app.models.report import ReportPage
+from app.models.rows import HubRow, StoredRow
+from app.models.tray import Tray
 from app.models.watcher import FolderWatcher
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption
-from engine.protocol import HubVariant, StoredModel
+from engine.protocol import HubVariant, MakeReport, StoredModel
 
 _WIDTH = 820
 _HERE, _HUB, _DISK = "here", "hub", "disk"
@@ -92,19 +95,27 @@ class ModelsPage(QWidget):
         self.said = caption(name="models.said")
         self.stored_rows: list[StoredRow] = []
         self.hub_rows: list[HubRow] = []
-        self.download_rows: dict[tuple[str, str], DownloadRow] = {}
-        """By repository and variant: a download gets its name only when it begins."""
+        self.form: MakeForm | None = None
+        """In the row of the model that it is about."""
+        self._report_asked = ""
+        self.report = ReportPage(theme)
+        self.report.load_asked.connect(self.load_asked)
+        self.report.closed.connect(self._close_report)
+        self._tray = Tray(library)
+        self._tray.downloads_changed.connect(lambda: self._show_repository(self._open))
+        self.download_rows = self._tray.downloads
         self._lay_out()
         library.stored_changed.connect(self._show_stored)
         library.found_changed.connect(self._show_found)
         library.repository_changed.connect(self._show_repository)
-        library.downloads_changed.connect(self._show_downloads)
         library.recommended_changed.connect(self._show_recommended)
         library.stored_changed.connect(self._show_recommended)
         library.downloads_changed.connect(self._show_recommended)
         library.drafts_changed.connect(lambda _: self._show_stored())
         library.failed.connect(self._say)
         library.working.connect(lambda sentence: self._say(sentence, "caption"))
+        library.maker.reported.connect(self._show_report)
+        library.maker.failed.connect(self._say)
         self.watcher.changed.connect(self._on_files)
         self.disk.delete_asked.connect(self._ask_removal)
         self.details.closed.connect(lambda: self.show_view(_HERE))
@@ -116,12 +127,14 @@ class ModelsPage(QWidget):
         """The path of the model that is loaded, "" for none, and the bytes that it holds."""
         self._loaded = path
         self.disk.set_loaded(path)
+        self.report.set_loaded(path)
         self._library.set_loaded(held)
         self._show_stored()
 
     def show_view(self, key: str) -> None:
         """ "here", "hub" or "disk"."""
         self.details.close_model()
+        self._report_asked = ""
         self.views.choose(key)
         self._views.setCurrentIndex(_VIEWS.index(key))
         self.add.setVisible(key == _HERE)
@@ -150,6 +163,7 @@ class ModelsPage(QWidget):
         super().showEvent(event)
         self._say("")
         self._library.refresh()
+        self._library.maker.refresh()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -204,16 +218,8 @@ class ModelsPage(QWidget):
         self._views.addWidget(finding)
         for view in (self.disk, self.details):
             self._views.addWidget(_scrolling(view))
+        self._views.addWidget(self.report)
         column.addWidget(self._views, 1)
-        self._tray = QWidget()
-        self._tray.setObjectName("models.downloads")
-        tray = self._downloads = QVBoxLayout(self._tray)
-        tray.setContentsMargins(0, 0, 0, 0)
-        tray.setSpacing(6)
-        on_the_way = QLabel("Downloads")
-        on_the_way.setProperty("role", "section")
-        tray.addWidget(on_the_way)
-        self._tray.hide()
         column.addWidget(self._tray)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -225,37 +231,87 @@ class ModelsPage(QWidget):
         self._body.setMaximumWidth(self._theme.px(_WIDTH) + 48)
 
     def _show_stored(self) -> None:
-        _clear(self._here, self.stored_rows)
-        self.stored_rows = []
+        """Rows of which nothing changed stay, so that none is lost under the mouse, the keyboard or an open form."""
+        old = {(row.model, row.loaded): row for row in self.stored_rows if not row.drafting}
+        before, self.stored_rows = self.stored_rows, []
         if self.isVisible():
             self.watcher.watch(self._library.watched)
-        for model in self._library.stored:
-            row = StoredRow(model, model.path == self._loaded)
-            row.acted.connect(lambda key, model=model: self._act(key, model))
-            if model.path == self._drafting:
-                row.column.addWidget(self._drafts(model))
+        for place, model in enumerate(self._library.stored):
+            drafting = model.path == self._drafting
+            row = None if drafting else old.pop((model, model.path == self._loaded), None)
+            if row is None:
+                row = StoredRow(model, model.path == self._loaded)
+                row.acted.connect(lambda key, model=model: self._act(key, model))
+                if drafting:
+                    row.drafting = True
+                    row.column.addWidget(self._drafts(model))
             self.stored_rows.append(row)
-            self._here.insertWidget(self._here.count() - 1, row)
+            self._here.insertWidget(place, row)
+        gone = [row for row in before if row not in self.stored_rows]
+        if self.form is not None and any(row.isAncestorOf(self.form) for row in gone):
+            self._close_form()
+        _clear(self._here, gone)
         if self._open:
             self._show_repository(self._open)
 
     def _act(self, key: str, model: StoredModel) -> None:
         if key == "load":
             self.load_asked.emit(model.path)
-            return
-        if key == "settings":
+        elif key == "make":
+            self._toggle_form(model)
+        elif key == "report":
+            self._report_asked = model.path
+            self._library.maker.ask(model.path)
+        elif key == "settings":
             self.settings_asked.emit(model.path)
-            return
-        if key == "drafts":
+        elif key == "drafts":
             self._drafting = "" if self._drafting == model.path else model.path
             self._show_stored()
-            return
-        if key == "details":
+        elif key == "details":
             self._views.setCurrentIndex(len(_VIEWS))
             self.add.hide()
             self.details.show_model(model)
+        else:
+            self._ask_removal(model)
+
+    def _toggle_form(self, model: StoredModel) -> None:
+        about = self.form.model if self.form is not None else None
+        self._close_form()
+        if about == model:
             return
-        self._ask_removal(model)
+        row = next(row for row in self.stored_rows if row.model == model)
+        self.form = form = MakeForm(model)
+        form.asked.connect(lambda to, text: self._make(model, to, text))
+        form.closed.connect(lambda: self._toggle_form(model))
+        row.column.addWidget(form)
+        form.setFocus()
+
+    def _close_form(self) -> None:
+        if self.form is None:
+            return
+        button = self.findChild(QPushButton, f"models.stored.{self.form.model.name}.make")
+        if button is not None:
+            button.setFocus()
+        self.form.hide()
+        self.form.setParent(None)
+        self.form.deleteLater()
+        self.form = None
+
+    def _make(self, model: StoredModel, to: str, text: str) -> None:
+        self._say("")
+        self._close_form()
+        self._library.maker.make(model.path, to, text)
+
+    def _show_report(self, path: str, report: MakeReport) -> None:
+        if path == self._report_asked:
+            self._report_asked = ""
+            self.report.show_report(path, report)
+            self._views.setCurrentWidget(self.report)
+            self.report.setFocus()
+
+    def _close_report(self) -> None:
+        self.show_view(_HERE)
+        self.views.setFocus()
 
     def _ask_removal(self, model: StoredModel) -> None:
         title, question, button = words.removing(model)
@@ -336,31 +392,6 @@ class ModelsPage(QWidget):
             if row.repository == repository:
                 fits = self._library.fits.get(repository, {})
                 row.show_inside(answer, here, coming, fits, self._library.fitting == repository)
-
-    def _show_downloads(self) -> None:
-        downloads = {(each.repository, each.variant): each for each in self._library.downloads.values()}
-        gone = [what for what in self.download_rows if what not in downloads]
-        for what in gone:
-            _clear(self._downloads, [self.download_rows.pop(what)])
-        for what, download in downloads.items():
-            row = self.download_rows.get(what)
-            if row is None:
-                row = self.download_rows[what] = DownloadRow(download)
-                row.acted.connect(lambda key, what=what: self._on_download(key, what))
-                self._downloads.addWidget(row)
-                if self._open:
-                    self._show_repository(self._open)
-            else:
-                row.show_download(download)
-        if gone and self._open:
-            self._show_repository(self._open)
-        self._tray.setVisible(bool(downloads))
-
-    def _on_download(self, key: str, what: tuple[str, str]) -> None:
-        library = self._library
-        act = {"pause": library.pause, "resume": library.resume, "cancel": library.cancel}[key]
-        for id in [id for id, each in library.downloads.items() if (each.repository, each.variant) == what]:
-            act(id)
 
     def _say(self, sentence: str, role: str = "bad") -> None:
         self.note.setText(sentence)

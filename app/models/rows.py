@@ -7,10 +7,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
-from app.models import words
+from app.models import make_words, words
 from app.theme.sheet import set_role
 from app.theme.widgets import ElidedLabel, caption, tip
-from engine.protocol import Download, FitReport, HubModel, HubRepository, StoredModel
+from engine.protocol import Download, FitReport, HubModel, HubRepository, MakeProgress, StoredModel
 
 
 class Row(QFrame):
@@ -54,25 +54,34 @@ class Row(QFrame):
 
 
 class StoredRow(Row):
-    """A model of this machine: "load", "settings", "drafts", "details", and "remove" for one that was fetched or
-    imported."""
+    """A model of this machine: "load", "settings", "drafts", "details", "make" a smaller one of it, "report" of one
+    that was made, and "remove" for one that was fetched, imported or made."""
 
     def __init__(self, model: StoredModel, loaded: bool) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
+        self.model, self.loaded = model, loaded
+        self.drafting = False
+        """Whether it shows what can draft for the model."""
         self.setToolTip(model.path)
         why = "It is loaded." if loaded else ""
-        use = (
-            ()
-            if model.missing
-            else (
+        if model.missing:
+            self.buttons.show_buttons(words.removal(model, why))
+            self.show_badge("missing", "warn")
+            return
+        make = (Button("make", "Make smaller…"),) if make_words.can_be_made_smaller(model) else ()
+        report = (Button("report", "Report"),) if model.made_of else ()
+        self.buttons.show_buttons(
+            (
+                *words.removal(model, why),
                 Button("details", "Details"),
                 Button("drafts", "Drafts"),
+                *make,
+                *report,
                 Button("settings", "Load settings…"),
                 Button("load", "Load", why_not=why),
             )
         )
-        self.buttons.show_buttons((*words.removal(model, why), *use))
-        self.show_badge("missing" if model.missing else "loaded" if loaded else "", "warn" if model.missing else "good")
+        self.show_badge("loaded" if loaded else "", "good")
 
 
 class HubRow(Row):
@@ -169,26 +178,24 @@ def _column(text: str, widest: str) -> QLabel:
     return label
 
 
-class DownloadRow(Row):
-    """A download: "pause", "resume", "cancel"."""
+class JobRow(Row):
+    """A download, or a model that is being made: "pause", "resume", "cancel"."""
 
-    def __init__(self, download: Download) -> None:
-        variant = "" if download.variant == "safetensors" else f"  {download.variant}"
-        super().__init__(f"models.download.{download.repository}", f"{download.repository}{variant}", "")
-        self.bar = ProgressBar(f"Progress of {download.repository}")
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "", "")
+        self.bar = ProgressBar("Progress")
         self.column.addWidget(self.bar)
-        self.show_download(download)
 
-    def show_download(self, download: Download) -> None:
+    def show_job(self, job: Download | MakeProgress, said: words.Said) -> None:
         """How far it is now."""
-        self.about.setText(words.download(download))
-        set_role(self.about, "bad" if download.state == "failed" else "caption")
-        self.bar.show_share(download.done / download.total if download.total else 0.0)
-        runs = download.state in ("running", "waiting")
-        go = (
-            Button("pause", "Pause")
-            if runs
-            else Button("resume", "Try again" if download.state == "failed" else "Resume")
-        )
-        over = download.state == "done"
-        self.buttons.show_buttons(() if over else (Button("cancel", "Cancel"), go))
+        self.title.setText(said.title)
+        self.about.setText(said.about)
+        set_role(self.about, "bad" if job.state == "failed" else "caption")
+        self.setAccessibleName(f"{said.title}. {said.about}")
+        self.bar.setAccessibleName(f"Progress of {said.title}")
+        self.bar.show_share(job.done / job.total if job.total else 0.0)
+        again = "Try again" if job.state == "failed" else "Resume"
+        rests = job.state in ("paused", "failed")
+        go = Button("resume", again) if rests else Button("pause", "Pause", why_not=said.stopping)
+        over = job.state == "done"
+        self.buttons.show_buttons(() if over else (Button("cancel", said.cancel), go))

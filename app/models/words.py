@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from app.gpu.words import Button, duration
 from app.words import size
 from engine.protocol import Download, FitReport, HubModel, HubVariant, ModelDetails, ModelFolder, StoredModel
@@ -16,7 +18,10 @@ def stored(model: StoredModel) -> str:
         return f"{model.path} is not there any more"
     if model.held == "referred":
         whose = "imported where it is"
-    return " · ".join(filter(None, (size(model.bytes), _format(model.format), whose, model.repository)))
+    joint = " " if model.format == "gguf" else ", "
+    packing = joint.join(filter(None, (_format(model.format), model.quantisation)))
+    made = f"made of {model.made_of}" if model.made_of else model.repository
+    return " · ".join(filter(None, (size(model.bytes), packing, whose, made)))
 
 
 def removal(model: StoredModel, why_not: str = "") -> tuple[Button, ...]:
@@ -30,7 +35,9 @@ def removing(model: StoredModel) -> tuple[str, str, str]:
     """What is asked before that: a title, a question, and the button that does it."""
     if model.held == "referred":
         return "Forget a model", f"Forget {model.name}? Its files stay where they are, in {model.path}.", "Forget"
-    again = "It can be fetched again." if model.held == "fetched" else "Nothing brings it back."
+    again = "Nothing brings it back."
+    if model.held == "fetched" or model.made_of:
+        again = f"It can be {'made' if model.made_of else 'fetched'} again."
     question = f"Delete {model.name} from this machine? {size(model.bytes)} become free. {again}"
     return "Delete a model", question, "Delete"
 
@@ -58,6 +65,15 @@ def variant(each: HubVariant) -> str:
     if each.format == "gguf":
         return each.quantisation or each.name
     return f"safetensors, {each.quantisation}" if each.quantisation else "safetensors"
+
+
+class Said(NamedTuple):
+    """What a row of the tray says. ``stopping``: why it cannot be paused; ``cancel``: what gives it up."""
+
+    title: str
+    about: str
+    stopping: str = ""
+    cancel: str = "Cancel"
 
 
 TONES: dict[Verdict, str] = {"fits": "good", "tight": "warn", "too large": "bad"}

@@ -186,8 +186,8 @@ def _containers(theme: Theme) -> str:
     handle = theme.tint("mute", 0.4, "panel")
     return f"""
     QScrollArea, QListView, QTreeView, QTableView {{ background: transparent; border: none; outline: none; }}
-    QScrollArea#transcript {{ border: 1px solid transparent; }}
-    QScrollArea#transcript:focus {{ border-color: {t.accent}; }}
+    QScrollArea#transcript, QScrollArea[ring="true"] {{ border: 1px solid transparent; }}
+    QScrollArea#transcript:focus, QScrollArea[ring="true"]:focus {{ border-color: {t.accent}; }}
     QScrollArea > QWidget > QWidget {{ background: transparent; }}
     QListView::item {{ padding: 6px 10px; border-radius: 6px; color: {t.text}; }}
     QListView::item:hover {{ background: {theme.tint("raised", 0.5, "panel")}; }}

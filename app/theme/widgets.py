@@ -1,4 +1,4 @@
-"""Controls that Qt does not have: a toggle and a row of segments; and captions."""
+"""What Qt does not have: a toggle, a row of segments, a bar of a share; and captions."""
 
 from __future__ import annotations
 
@@ -129,6 +129,30 @@ class MenuButton(QPushButton):
         room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(_ARROW)
         shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
         self.setText(shown.replace("&", "&&") + _ARROW)
+
+
+class FillBar(QWidget):
+    """A 6 px bar; ``fraction`` beyond 1 is drawn full."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.fraction = 0.0
+        self.token = "accent"
+        self.setFixedHeight(6)
+        theme.changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        whole = QRectF(self.rect())
+        painter.setBrush(self._theme.color("raised"))
+        painter.drawRoundedRect(whole, 3, 3)
+        if self.fraction > 0:
+            painter.setBrush(self._theme.color(self.token))
+            whole.setWidth(max(6.0, whole.width() * min(1.0, self.fraction)))
+            painter.drawRoundedRect(whole, 3, 3)
 
 
 class Segments(QFrame):

@@ -6,16 +6,25 @@ import contextlib
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from engine.checkpoints.gguf.find import PART, is_gguf
+from engine.errors import CheckpointError
 from engine.fetching import room
+from engine.files import MAX_JSON, read_json, read_small
 from engine.library import others, roots, store
-from engine.protocol import KnownModel
+from engine.library.variants import QUANTISATION
+from engine.protocol import KnownModel, MakeReport
 from engine.protocol.library import Held, ModelFolder, ModelFormat, StoredModel
 
 MOST_WATCHED = 500
 """Folders, and files: systems allow some thousands to all programs together."""
 OTHERS_DEPTH = 3
+
+REPORT = "kvasir-report.json"
+"""What lies with a model that Kvasir made: an `engine.protocol.MakeReport`."""
 
 
 def stored_models(known: Iterable[KnownModel], bundled: Path) -> list[StoredModel]:
@@ -31,6 +40,7 @@ def stored_models(known: Iterable[KnownModel], bundled: Path) -> list[StoredMode
             origin=model.origin,
             repository=model.repository,
             revision=model.revision,
+            **_packing(model.path),
         )
         for model in others.models_of_others()
         if str(model.path) not in paths
@@ -68,11 +78,43 @@ def _of_ours(model: KnownModel, bundled: Path) -> StoredModel:
         revision=revision,
         draft=model.draft,
         held=held,
+        made_of=_made_of(path),
+        **_packing(path),
     )
 
 
 def _format(path: Path) -> ModelFormat:
     return "gguf" if is_gguf(path) or not (path / "config.json").is_file() else "safetensors"
+
+
+def _packing(path: Path) -> dict[str, Any]:
+    """``quantisation`` and ``embedding_bytes``, as the file's name or config.json has them."""
+    if is_gguf(path):
+        label = QUANTISATION.search(path.stem)
+        return {"quantisation": label[1].upper() if label else ""}
+    with contextlib.suppress(CheckpointError, AttributeError, TypeError, ValueError):  # the loader says what is wrong
+        config = read_json(path / "config.json") or {}
+        text = config.get("text_config") or config
+        dtype = next((str(each["dtype"]) for each in (config, text) if each.get("dtype")), "")
+        dtype = dtype or str(config.get("torch_dtype") or text.get("torch_dtype") or "")
+        method = (config.get("quantization_config") or config.get("compression_config") or {}).get("quant_method")
+        if (path / "quantize_config.json").is_file():
+            method = method or "gptq"
+        tables = 2 if config.get("tie_word_embeddings", text.get("tie_word_embeddings")) is False else 1
+        width = 4 if dtype == "float32" else 2
+        size = tables * width * int(text.get("vocab_size", 0)) * int(text.get("hidden_size", 0))
+        return {"quantisation": str(method or dtype), "embedding_bytes": size}
+    return {}
+
+
+def _made_of(path: Path) -> str:
+    """The name of the model that Kvasir made this of; "" where no report says so."""
+    with contextlib.suppress(CheckpointError, msgspec.MsgspecError):
+        folder = path if path.is_dir() else path.parent
+        report = msgspec.json.decode(read_small(folder / REPORT, MAX_JSON) or b"", type=MakeReport)
+        if path.is_dir() or Path(report.path).name == path.name:
+            return report.source
+    return ""
 
 
 def size_of(path: Path) -> int:

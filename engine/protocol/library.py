@@ -49,6 +49,12 @@ class StoredModel(Message, frozen=True):
     held: Held = "found"
     missing: bool = False
     """It was imported from where it lies, and is not there any more."""
+    quantisation: str = ""
+    """As "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
+    embedding_bytes: int = 0
+    """Of safetensors: bytes of the token embeddings and the output head, which quantising leaves as they are."""
+    made_of: str = ""
+    """Name of the model that Kvasir made it of; there is a report then."""
 
 
 class ModelFolder(Message, frozen=True):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from engine.protocol.base import Message, Part
 
-MakeState = Literal["reading", "quantising", "measuring", "paused", "failed", "done"]
+MakeState = Literal["waiting", "reading", "quantising", "measuring", "paused", "failed", "done"]
 
 
 class MakeProgress(Message, frozen=True):
@@ -27,6 +27,8 @@ class MakeProgress(Message, frozen=True):
     """Why it failed, or what is being done."""
     path: str = ""
     """Where the model lies, once it is done."""
+    options: list[str] = []
+    """What the command that goes on with it needs besides MODEL and `--to`, as ["--text", FILE, "--group", "64"]."""
 
 
 class LayerError(Part, frozen=True):

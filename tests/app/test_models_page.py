@@ -108,7 +108,7 @@ def test_from_a_search_to_a_model_and_back(qtbot, page, hub):
 
 
 def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
-    hub.pause = 0.05
+    hub.pause = 0.2
     look(qtbot, page)
     row = open_row(qtbot, page, "some/model")
     press(row, "models.variant.safetensors.get")
@@ -117,10 +117,11 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     def state() -> list[str]:
         return [each.state for each in library.downloads.values()]
 
-    qtbot.waitUntil(lambda: any(each.done > 50_000 for each in library.downloads.values()), timeout=PATIENCE_MS)
+    # More than all but the largest file: so it is paused in the middle of that, whatever the order.
+    qtbot.waitUntil(lambda: any(each.done > 150_000 for each in library.downloads.values()), timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     press(shown, "models.download.some/model.pause")
-    qtbot.waitUntil(lambda: state() == ["paused"] and not library._running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: state() == ["paused"] and not library.fetching.running, timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     assert "paused" in shown.about.text()
     again = Library(COMMAND)  # as the next start of the program finds it
@@ -130,7 +131,7 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     hub.pause = 0.0
     press(shown, "models.download.some/model.resume")
     qtbot.waitUntil(lambda: "some/model" in stored(page), timeout=PATIENCE_MS)
-    assert any(start > 50_000 for _, start in hub.starts)  # it went on
+    assert any(start > 0 for _, start in hub.starts)  # it went on
     hub.pause = 0.05
     row = open_row(qtbot, page, "some/model-GGUF")
     press(row, "models.variant.Q8_0/model-Q8_0.gguf.get")
@@ -138,7 +139,7 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     (shown,) = page.download_rows.values()
     press(shown, "models.download.some/model-GGUF.cancel")
     qtbot.waitUntil(lambda: not library.downloads, timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: not library.findChildren(QWidget) and not library._running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not library.findChildren(QWidget) and not library.fetching.running, timeout=PATIENCE_MS)
 
 
 def test_what_goes_wrong_is_said_where_it_was_asked(qtbot, page, hub):

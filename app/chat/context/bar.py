@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.chat.context.overflow import OVER
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
+from app.theme.widgets import FillBar
 from engine.protocol import Overflow
 
 NEARLY_FULL = 0.9
-
-
-class FillBar(QWidget):
-    """A 6 px bar; ``fraction`` beyond 1 is drawn full."""
-
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._theme = theme
-        self.fraction = 0.0
-        self.token = "accent"
-        self.setFixedSize(QSize(120, 6))
-        theme.changed.connect(self.update)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        whole = QRectF(self.rect())
-        painter.setBrush(self._theme.color("raised"))
-        painter.drawRoundedRect(whole, 3, 3)
-        if self.fraction > 0:
-            painter.setBrush(self._theme.color(self.token))
-            whole.setWidth(max(6.0, whole.width() * min(1.0, self.fraction)))
-            painter.drawRoundedRect(whole, 3, 3)
 
 
 class ContextBar(QWidget):
@@ -51,6 +27,7 @@ class ContextBar(QWidget):
         """What happens where the conversation does not fit."""
         self._label = QLabel(self)
         self._bar = FillBar(theme, self)
+        self._bar.setFixedWidth(120)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(12)

@@ -1,0 +1,150 @@
+"""In a model's row: which smaller model is to be made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QWidget
+
+from app.models import make_words
+from app.models.make_words import FORMATS
+from app.theme.sheet import restyle
+from app.theme.widgets import Segments, caption
+from engine.protocol import StoredModel
+
+_TEXT = "Calibration text"
+_GGUF = [key for key in FORMATS if key.startswith("gguf-")]
+
+
+class MakeForm(QWidget):
+    """``asked`` carries the format and the path of the calibration text, "" for the bundled one."""
+
+    asked = Signal(str, str)
+    closed = Signal()
+
+    def __init__(self, model: StoredModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("models.make")
+        self.model = model
+        self.to = next(iter(FORMATS))
+        plain = {key: each.title for key, each in FORMATS.items() if key not in _GGUF}
+        self.formats = Segments("Format", [*plain, "gguf"], [*plain.values(), "GGUF"], "models.make.format")
+        self.formats.chosen.connect(lambda key: self.choose(_GGUF[0] if key == "gguf" else key))
+        titles = [FORMATS[key].title.removeprefix("GGUF ") for key in _GGUF]
+        self.types = Segments("Type of GGUF", _GGUF, titles, "models.make.type")
+        self.types.chosen.connect(self.choose)
+        self.setFocusProxy(self.formats)
+        self.about = caption(name="models.make.about")
+        self.about.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.about.setMinimumHeight(2 * self.about.fontMetrics().lineSpacing())
+        self.room = QLabel()
+        self.room.setObjectName("models.make.size")
+        self.room.setWordWrap(True)
+        place = QLabel("Kvasir's models, next to those that it fetched; the original stays")
+        place.setObjectName("models.make.place")
+        place.setWordWrap(True)
+        self.text = QLineEdit()
+        self.text.setObjectName("models.make.text")
+        self.text.setPlaceholderText("Kvasir's manual")
+        self.text.setAccessibleName("Calibration text: path of a file")
+        self.text.setClearButtonEnabled(True)
+        self.text.textChanged.connect(lambda: self._say(""))
+        self._browse = QPushButton("Choose…")
+        self._browse.setObjectName("models.make.choose")
+        self._browse.setAccessibleName("Choose a file of calibration text")
+        self._browse.clicked.connect(self._on_browse)
+        self.wrong = caption(name="models.make.wrong")
+        self.wrong.setProperty("role", "bad")
+        self.wrong.hide()
+        cancel = QPushButton("Cancel")
+        cancel.setObjectName("models.make.cancel")
+        cancel.setProperty("kind", "quiet")
+        cancel.clicked.connect(self.closed)
+        self.go = QPushButton("Make")
+        self.go.setObjectName("models.make.go")
+        self.go.setProperty("kind", "primary")
+        self.go.setAccessibleName(f"Make a smaller model of {model.name}")
+        self.go.clicked.connect(self._on_go)
+        self._choice = _label(_TEXT)
+        self._choice.setMinimumWidth(self._choice.sizeHint().width())  # so that no row moves when it says less
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 4, 0, 0)
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(8)
+        grid.setColumnStretch(1, 1)
+        text = QHBoxLayout()
+        text.setSpacing(8)
+        text.addWidget(self.text, 1)
+        text.addWidget(self._browse)
+        text.addWidget(self.types)
+        text.addStretch()
+        last = QHBoxLayout()
+        last.setSpacing(8)
+        last.addWidget(self.wrong, 1)
+        last.addStretch()
+        last.addWidget(cancel)
+        last.addWidget(self.go)
+        grid.addWidget(_label("Format"), 0, 0)
+        grid.addWidget(self.formats, 0, 1, Qt.AlignmentFlag.AlignLeft)
+        grid.addWidget(self.about, 1, 1)
+        grid.addWidget(self._choice, 2, 0)
+        grid.addLayout(text, 2, 1)
+        grid.setRowMinimumHeight(2, self.text.sizeHint().height())
+        grid.addWidget(_label("On the disk"), 3, 0)
+        grid.addWidget(self.room, 3, 1)
+        grid.addWidget(_label("Goes to"), 4, 0)
+        grid.addWidget(place, 4, 1)
+        grid.addLayout(last, 5, 0, 1, 2)
+        self.choose(self.to)
+
+    def choose(self, to: str) -> None:
+        """Show what a format means for this model."""
+        self.to = to
+        gguf = to in _GGUF
+        self.formats.choose("gguf" if gguf else to)
+        self.types.choose(to)
+        self.types.setVisible(gguf)
+        self._choice.setText("Type" if gguf else _TEXT)
+        self.about.setText(FORMATS[to].about)
+        self.room.setText(make_words.expected(self.model, to))
+        for widget in (self.text, self._browse):
+            widget.setVisible(not gguf)
+            widget.setEnabled(FORMATS[to].calibrated)
+        self._say("")
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def _on_browse(self) -> None:
+        if file := QFileDialog.getOpenFileName(self.window(), "Calibration text")[0]:
+            self.text.setText(file)
+
+    def _on_go(self) -> None:
+        text = self.text.text().strip() if FORMATS[self.to].calibrated else ""
+        try:
+            path = str(Path(text).expanduser().absolute()) if text else ""
+            there = not path or Path(path).is_file()
+        except (OSError, RuntimeError, ValueError):
+            there = False
+        if there:
+            self.asked.emit(self.to, path)
+        else:
+            self._say(f"There is no file {text}. Choose another, or leave it empty.")
+            self.text.setFocus()
+
+    def _say(self, sentence: str) -> None:
+        self.wrong.setText(sentence)
+        self.wrong.setVisible(bool(sentence))
+        self.text.setProperty("wrong", "true" if sentence else "")
+        restyle(self.text)
+
+
+def _label(text: str) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("role", "mute")
+    return label

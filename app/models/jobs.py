@@ -1,0 +1,112 @@
+"""Commands that take long and go on where they ended: downloads, and models that are being made. No widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+from PySide6.QtCore import QObject, Signal
+
+from app.command import End, LineCommand
+from engine.protocol import Download, MakeProgress
+
+Job = TypeVar("Job", bound=Download | MakeProgress)
+
+
+class Jobs(QObject, Generic[Job]):
+    """``start`` runs what goes on with a job and hands each of its lines on, ``discard`` what deletes a job; both call
+    their last argument at the command's end. At most ``at_once`` run, others wait for their turn."""
+
+    changed = Signal()
+    done = Signal(object)
+    """The job that is; it is in the list no more."""
+    discarded = Signal(object)
+    """The :class:`End` of the command that deletes a job."""
+
+    def __init__(
+        self,
+        at_once: int,
+        start: Callable[[Job, Callable[[Job], object], Callable[[End], object]], LineCommand],
+        discard: Callable[[Job, Callable[[End], object]], object],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._at_once, self._begin, self._discard = at_once, start, discard
+        self.jobs: dict[Hashable, Job] = {}
+        self.running: dict[Hashable, LineCommand] = {}
+        self._paused: set[Hashable] = set()
+        self._cancelled: set[Hashable] = set()
+
+    def add(self, key: Hashable, job: Job) -> None:
+        """Put one into the list; it starts when it is its turn."""
+        if key not in self.running:
+            self.jobs[key] = _replace(job, "waiting")
+        self.next()
+
+    def merge(self, listed: Mapping[Hashable, Job]) -> None:
+        """What the command says is unfinished; of what runs or waits here the window knows more."""
+        kept = {key: each for key, each in self.jobs.items() if key in self.running or each.state == "waiting"}
+        self.jobs = {**{key: each for key, each in listed.items() if key not in kept}, **kept}
+        self.changed.emit()
+
+    def stopping(self, key: Hashable) -> bool:
+        """Whether it was told to stop and has not yet."""
+        return key in self._paused or key in self._cancelled
+
+    def resume(self, key: Hashable) -> None:
+        """Go on with one that was paused or failed."""
+        if key in self.jobs:
+            self.add(key, self.jobs[key])
+
+    def pause(self, key: Hashable) -> None:
+        """Stop one; what it has is kept."""
+        if key in self.running:
+            self._paused.add(key)
+            self.running[key].stop()
+        elif key in self.jobs:
+            self.jobs[key] = _replace(self.jobs[key], "paused")
+        self.changed.emit()
+
+    def cancel(self, key: Hashable) -> None:
+        """Stop one and delete what it has."""
+        if key in self.running:
+            self._cancelled.add(key)
+            self.running[key].stop()
+        elif key in self.jobs:
+            self._discard(self.jobs.pop(key), self.discarded.emit)
+        self.changed.emit()
+
+    def next(self) -> None:
+        """Start what waits, as far as its turn has come."""
+        for key, job in list(self.jobs.items()):
+            if len(self.running) < self._at_once and job.state == "waiting" and key not in self.running:
+                self._start(key)
+        self.changed.emit()
+
+    def _start(self, key: Hashable) -> None:
+        def told(job: Job) -> None:
+            self.jobs[key] = job
+            self.changed.emit()
+
+        def ended(end: End) -> None:
+            self.running.pop(key, None)
+            paused, cancelled = key in self._paused, key in self._cancelled
+            self._paused.discard(key)
+            self._cancelled.discard(key)
+            last = self.jobs[key]
+            if last.state == "done":
+                del self.jobs[key]
+                self.done.emit(last)
+            elif cancelled:
+                self.cancel(key)
+            elif last.state not in ("paused", "failed"):  # it was ended before it could say so itself
+                failed = bool(end.sentence) and not paused
+                self.jobs[key] = _replace(last, "failed" if failed else "paused", end.sentence if failed else "")
+            self.next()
+
+        self.running[key] = self._begin(self.jobs[key], told, ended)
+
+
+def _replace(job: Job, state: str, sentence: str = "") -> Job:
+    return msgspec.structs.replace(job, state=state, sentence=sentence)

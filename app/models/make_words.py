@@ -1,0 +1,200 @@
+"""What is said of a model that is made smaller, and of one that was: pure functions of records."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from app.gpu.words import duration
+from app.words import size
+from engine.protocol import MakeProgress, MakeReport, StoredModel
+
+WIDTHS = {"bfloat16": 16, "float16": 16, "float32": 32}
+"""Bits of a weight that is not quantised, by its dtype."""
+SHORT_TEXT = 500
+"""Tokens below which a report gives no verdict."""
+_NEAR = 0.05
+"""By which speeds may differ and still be called the same."""
+
+
+class Format(NamedTuple):
+    """``bits``: of a weight, with its share of the scales; ``embedding_bits``: of one of the embeddings and the output
+    head, 0 where they stay as they are."""
+
+    key: str
+    title: str
+    bits: float
+    about: str
+    calibrated: bool = False
+    embedding_bits: float = 0.0
+
+
+_LEVELS = "No calibration: it takes seconds to minutes."
+_CALIBRATED = "Calibrated on a text: it takes minutes to hours."
+_GGUF = "one file that llama.cpp, Ollama and LM Studio load as well"
+FORMATS = {
+    each.key: each
+    for each in (
+        Format(
+            "gptq",
+            "GPTQ",
+            4.16,
+            "4 bits in groups of 128 weights; the weights of a layer that are rounded later make up for the error of "
+            f"those before. {_CALIBRATED}",
+            calibrated=True,
+        ),
+        Format(
+            "awq",
+            "AWQ",
+            4.16,
+            "4 bits in groups of 128 weights; the channels that count most are scaled up before they are rounded. "
+            f"{_CALIBRATED}",
+            calibrated=True,
+        ),
+        Format("nf4", "NF4", 4.5, f"4 bits: 16 levels, spaced as weights usually are (bitsandbytes). {_LEVELS}"),
+        Format(
+            "int8",
+            "int8",
+            8.0,
+            f"8 bits: evenly spaced levels, with a scale for each row (compressed-tensors). {_LEVELS}",
+        ),
+        Format(
+            "gguf-q4_0", "GGUF Q4_0", 4.5, f"4 bits in blocks of 32 weights; {_GGUF}. {_LEVELS}", embedding_bits=8.5
+        ),
+        Format(
+            "gguf-q5_0", "GGUF Q5_0", 5.5, f"5 bits in blocks of 32 weights; {_GGUF}. {_LEVELS}", embedding_bits=8.5
+        ),
+        Format(
+            "gguf-q8_0", "GGUF Q8_0", 8.5, f"8 bits in blocks of 32 weights; {_GGUF}. {_LEVELS}", embedding_bits=8.5
+        ),
+    )
+}
+
+
+def title(to: str) -> str:
+    """How people call a format."""
+    return FORMATS[to].title if to in FORMATS else to.upper().replace("GGUF-", "GGUF ")
+
+
+def can_be_made_smaller(model: StoredModel) -> bool:
+    return model.format == "safetensors" and model.quantisation in WIDTHS
+
+
+def expected_bytes(model: StoredModel, to: str) -> float:
+    """What it would take on the disk, from the bytes that it takes now."""
+    form, width = FORMATS[to], WIDTHS[model.quantisation]
+    tables = min(model.embedding_bytes, model.bytes)
+    return tables * (form.embedding_bits or width) / width + (model.bytes - tables) * form.bits / width
+
+
+def expected(model: StoredModel, to: str) -> str:
+    return f"about {size(expected_bytes(model, to))} (an estimate), now {size(model.bytes)}"
+
+
+def progress(job: MakeProgress, stopping: bool) -> str:
+    """How far it is."""
+    if job.state == "waiting":
+        return "waits for its turn"
+    if job.state == "failed":
+        return job.sentence
+    if job.state == "paused":
+        return _parts("paused", _of(job))
+    if stopping:
+        return "stopping at a point that it can go on from…"
+    if job.state == "done":
+        return "done"
+    doing = {"reading": "reading the model", "quantising": "quantising", "measuring": "measuring what it lost"}
+    left = f"{duration(job.left_s)} left" if job.left_s > 0 else ""
+    return _parts(doing[job.state], "" if job.state == "reading" else _of(job), left)
+
+
+def _of(job: MakeProgress) -> str:
+    unit = {"quantising": " layers", "measuring": " texts"}.get(job.state, "")
+    return f"{job.done} of {job.total}{unit}" if job.total else ""
+
+
+def _parts(*parts: str) -> str:
+    return " · ".join(filter(None, parts))
+
+
+class Figure(NamedTuple):
+    """A line of the report's table. ``tone`` is the role of the change's label."""
+
+    name: str
+    before: str
+    after: str
+    change: str = ""
+    tone: str = "caption"
+
+
+def figures(report: MakeReport) -> list[Figure]:
+    """The table of a report."""
+    before, after = report.before, report.after
+    found = [
+        Figure(
+            "Size",
+            size(before.bytes),
+            size(after.bytes),
+            percent(after.bytes / before.bytes) if before.bytes else "",
+            "good" if after.bytes < before.bytes else "warn",
+        )
+    ]
+    rise = _rise(report)
+    tone = "good" if rise < 0 else "caption" if rise < 1 else "warn"
+    change = f"{rise:+.1f} %" if rise else "the same"
+    found.append(Figure("Perplexity", f"{before.perplexity:.2f}", f"{after.perplexity:.2f}", change, tone))
+    faster = _faster(report)
+    if faster:
+        tone = "good" if faster > 1 + _NEAR else "warn" if faster < 1 - _NEAR else "caption"
+        was, now = (f"{each.tokens_per_second:.1f}" for each in (before, after))
+        found.append(Figure("Tokens a second", was, now, f"{faster:.2g}×", tone))
+    found.append(Figure("KL divergence", "", f"{report.kl:.2g} nats"))
+    found.append(Figure("Same top token", "", f"{100 * report.same_top:.1f} %"))
+    return found
+
+
+def summary(report: MakeReport) -> str:
+    """All of it in a sentence, and whether it may be believed."""
+    share = report.after.bytes / report.before.bytes if report.before.bytes else 1.0
+    won = f"It takes {percent(share)} of the room"
+    faster = _faster(report)
+    if faster > 1 + _NEAR:
+        won += f" and writes {faster:.2g} times as fast"
+    elif faster:
+        won += " and writes as fast" if faster >= 1 - _NEAR else f", writes at {percent(faster)} of the speed"
+    rise = _rise(report)
+    lost = f"{abs(rise):.1f} % {'higher' if rise > 0 else 'lower'}" if rise else "the same"
+    said = (
+        f"{won}; its perplexity is {lost}, and at {percent(1 - report.same_top)} of the places in the text it thinks "
+        "another token the likeliest."
+    )
+    if report.tokens < SHORT_TEXT:
+        said += f" {report.tokens:,} tokens are too few for a verdict."
+    return said
+
+
+def about(report: MakeReport) -> str:
+    """What it is and how it was measured."""
+    took = f"made in {duration(report.seconds)}" if report.seconds else ""
+    return _parts(
+        f"{title(report.to)} of {report.source}", took, f"measured on {report.tokens:,} tokens, none calibrated with"
+    )
+
+
+def percent(share: float) -> str:
+    """Two digits: "0.84 %", "12 %"."""
+    value = 100 * share
+    digits = max(0, 1 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{value:.{digits}f} %"
+
+
+def _rise(report: MakeReport) -> float:
+    """Of the perplexity, in percent, to the digit that is shown."""
+    before, after = report.before.perplexity, report.after.perplexity
+    return round(100 * (after / before - 1), 1) if before > 0 else 0.0
+
+
+def _faster(report: MakeReport) -> float:
+    """How many times as fast it writes; 0 where that was not measured."""
+    rates = report.before.tokens_per_second, report.after.tokens_per_second
+    return rates[1] / rates[0] if min(rates) > 0 else 0.0

@@ -1,0 +1,104 @@
+"""What the window knows of models that are made smaller, and of those that were: all of it is `kvasir quantise …`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QObject, Signal
+
+from app.command import End, LineCommand
+from app.models.jobs import Jobs
+from engine.protocol import MakeProgress, MakeReport, decode_library_record
+
+
+class Maker(QObject):
+    """``command`` is how `kvasir quantise` is started; an empty one means that there is none, and nothing happens.
+
+    The key of a job is all that names it on the command line: the same command goes on where it ended.
+    """
+
+    reported = Signal(str, object)
+    """The path of a model that was asked about, and its :class:`MakeReport`."""
+    failed = Signal(str)
+    """Why something that was asked for was not done, as a sentence."""
+
+    def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._command = list(command)
+        self._asking: set[str] = set()
+        self.making: Jobs[MakeProgress] = Jobs(1, self._start, self._discard, self)  # one takes all of the machine
+        self.making.discarded.connect(self._on_discarded)
+
+    def refresh(self) -> None:
+        """Look again at what was stopped."""
+        unfinished: list[MakeProgress] = []
+
+        def told(end: End) -> None:
+            if end.ok:
+                self.making.merge({key_of(each): each for each in unfinished})
+
+        if self._command:
+            self._run(["--unfinished", "--json"], unfinished.append, told)
+
+    def make(self, model: str, to: str, text: str = "") -> None:
+        """Make one, when it is its turn. ``text``: a file to calibrate with; "" for the bundled text."""
+        job = MakeProgress(id="", model=model, to=to, state="waiting", options=["--text", text] if text else [])
+        if self._command:
+            self.making.add(key_of(job), self.making.jobs.get(key_of(job), job))
+
+    def ask(self, path: str) -> None:
+        """The report of a model that was made."""
+        if not self._command or path in self._asking:
+            return
+        self._asking.add(path)
+        found: list[MakeReport] = []
+
+        def told(end: End) -> None:
+            self._asking.discard(path)
+            if found:
+                self.reported.emit(path, found[0])
+            else:
+                self.failed.emit(end.sentence or f"There is no report of {Path(path).name}.")
+
+        self._run(["--report", path, "--json"], found.append, told)
+
+    def close_down(self) -> None:
+        """Before the program ends: what is being made goes on next time."""
+        self._command = []
+        self.making.running.clear()
+
+    def _start(
+        self, job: MakeProgress, take: Callable[[MakeProgress], object], done: Callable[[End], object]
+    ) -> LineCommand:
+        last = [job]
+
+        def told(record: MakeProgress | MakeReport) -> None:
+            if isinstance(record, MakeReport):  # the last word of one that is done
+                record = msgspec.structs.replace(last[0], state="done", path=record.path)
+            # What names it stays as it was asked for: what goes on with it is the same command.
+            last[0] = msgspec.structs.replace(record, model=job.model, to=job.to, options=job.options)
+            take(last[0])
+
+        return self._run([job.model, "--to", job.to, *job.options, "--json"], told, done)
+
+    def _discard(self, job: MakeProgress, done: Callable[[End], object]) -> None:
+        if job.id:
+            self._run(["--discard", job.id], lambda _: None, done)
+        else:  # it was not begun
+            done(End(True))
+
+    def _on_discarded(self, end: End) -> None:
+        if not end.ok:
+            self.failed.emit(end.sentence)
+        self.refresh()
+
+    def _run(self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], object]) -> LineCommand:
+        run = LineCommand(self._command, arguments, decode_library_record, "kvasir quantise", self)
+        return run.heard(take, done)
+
+
+def key_of(job: MakeProgress) -> tuple[str, ...]:
+    """What names it on the command line."""
+    return (job.model, job.to, *job.options)

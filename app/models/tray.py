@@ -1,0 +1,87 @@
+"""What is on its way to this machine's models: downloads, and models that are being made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from pathlib import PurePath
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from app.models import make_words, words
+from app.models.jobs import Job, Jobs
+from app.models.library import Library
+from app.models.rows import JobRow
+from engine.protocol import Download, MakeProgress
+
+_STOPPING = "It stops at a point that it can go on from."
+
+
+class Tray(QWidget):
+    """Hidden while nothing is."""
+
+    downloads_changed = Signal()
+    """Another download is there, or one less."""
+
+    def __init__(self, library: Library, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("models.downloads")
+        self._library = library
+        self.downloads: dict[Hashable, JobRow] = {}
+        self.makes: dict[Hashable, JobRow] = {}
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(6)
+        head = QLabel("In progress")
+        head.setProperty("role", "section")
+        self._column.addWidget(head)
+        self.hide()
+        library.downloads_changed.connect(self._show_downloads)
+        library.maker.making.changed.connect(self._show_makes)
+        library.stored_changed.connect(self._show_makes)  # which has their names
+
+    def _show_downloads(self) -> None:
+        if self._show(self._library.fetching, self.downloads, self._said_of_download):
+            self.downloads_changed.emit()
+
+    def _show_makes(self) -> None:
+        self._show(self._library.maker.making, self.makes, self._said_of_make)
+
+    def _show(
+        self, jobs: Jobs[Job], rows: dict[Hashable, JobRow], say: Callable[[Job, bool], tuple[str, words.Said]]
+    ) -> bool:
+        """Whether a row came or went."""
+        before = set(rows)
+        for key in before - set(jobs.jobs):
+            row = rows.pop(key)
+            self._column.removeWidget(row)
+            row.hide()
+            row.setObjectName("")  # it lives until the event loop has its turn, and must not be found
+            row.deleteLater()
+        for key, job in jobs.jobs.items():
+            name, said = say(job, jobs.stopping(key))
+            if key not in rows:
+                rows[key] = row = JobRow(name)
+                row.acted.connect(lambda act, key=key: self._act(jobs, act, key))
+                self._column.addWidget(row)
+            rows[key].show_job(job, said)
+        self.setVisible(bool(self.downloads or self.makes))
+        return set(rows) != before
+
+    def _act(self, jobs: Jobs[Job], act: str, key: Hashable) -> None:
+        {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[act](key)
+
+    def _said_of_download(self, job: Download, stopping: bool) -> tuple[str, words.Said]:
+        variant = "" if job.variant == "safetensors" else f"  {job.variant}"
+        said = words.Said(f"{job.repository}{variant}", words.download(job), _STOPPING if stopping else "")
+        return f"models.download.{job.repository}", said
+
+    def _said_of_make(self, job: MakeProgress, stopping: bool) -> tuple[str, words.Said]:
+        name = next((each.name for each in self._library.stored if each.path == job.model), PurePath(job.model).name)
+        said = words.Said(
+            f"{make_words.title(job.to)} of {name}",
+            make_words.progress(job, stopping),
+            _STOPPING if stopping else "",
+            "Discard",
+        )
+        return f"models.make.{name}.{job.to}", said

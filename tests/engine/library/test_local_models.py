@@ -1,0 +1,74 @@
+"""What the list of this machine's models says of how each is packed, and of what it was made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.library.local import REPORT, stored_models
+from engine.protocol import KnownModel, MakeReport, ModelQuality, StoredModel
+
+PLAIN = {"dtype": "bfloat16", "vocab_size": 1000, "hidden_size": 64}
+
+
+def listed(path: Path) -> StoredModel:
+    (found,) = stored_models([KnownModel(name=path.name, path=str(path))], Path("/none"))
+    return found
+
+
+def folder(place: Path, config: Any, **others: Any) -> Path:
+    place.mkdir()
+    for name, value in {"config": config, **others}.items():
+        (place / f"{name}.json").write_text(json.dumps(value))
+    return place
+
+
+@pytest.fixture(autouse=True)
+def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.library.others.models_of_others", list)
+
+
+@pytest.mark.parametrize(
+    ("config", "others", "quantisation", "tables"),
+    [
+        (PLAIN, {}, "bfloat16", 1),
+        ({**PLAIN, "tie_word_embeddings": False}, {}, "bfloat16", 2),
+        ({"torch_dtype": "float16", "text_config": {"vocab_size": 1000, "hidden_size": 64}}, {}, "float16", 1),
+        ({**PLAIN, "dtype": "float32"}, {}, "float32", 2),  # twice as wide
+        ({**PLAIN, "quantization_config": {"quant_method": "awq"}}, {}, "awq", 1),
+        (PLAIN, {"quantize_config": {"bits": 4}}, "gptq", 1),
+        ({}, {}, "", 0),
+        ([], {}, "", 0),
+        ({**PLAIN, "text_config": [1]}, {}, "", 0),
+        ({**PLAIN, "vocab_size": "many"}, {}, "", 0),
+    ],
+)
+def test_how_it_is_packed(tmp_path, config, others, quantisation, tables):
+    model = listed(folder(tmp_path / "model", config, **others))
+    assert (model.quantisation, model.embedding_bytes) == (quantisation, tables * 1000 * 64 * 2)
+
+
+def test_a_gguf_file_says_it_in_its_name(tmp_path):
+    (tmp_path / "model-Q4_K_M.gguf").write_bytes(b"GGUF")
+    assert listed(tmp_path / "model-Q4_K_M.gguf").quantisation == "Q4_K_M"
+
+
+def test_what_it_was_made_of(tmp_path):
+    quality = ModelQuality(bytes=1, perplexity=1.0, tokens_per_second=1.0)
+    report = MakeReport(
+        name="m", path="/elsewhere/m-Q4_0.gguf", source="big", to="gguf-q4_0", before=quality, after=quality, kl=0.0,
+        same_top=1.0, tokens=1,
+    )  # fmt: skip
+    place = folder(tmp_path / "model", PLAIN)
+    assert listed(place).made_of == ""
+    (place / REPORT).write_bytes(b"no report")
+    assert listed(place).made_of == ""
+    (place / REPORT).write_bytes(msgspec.json.encode(report))
+    assert listed(place).made_of == "big"
+    for name, source in (("m-Q4_0.gguf", "big"), ("m-Q8_0.gguf", "")):  # it is about one file of a folder
+        (place / name).write_bytes(b"GGUF")
+        assert listed(place / name).made_of == source
