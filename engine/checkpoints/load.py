@@ -38,7 +38,7 @@ from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
-_LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
+LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
 KEPT_INDEX = 4096
 """Bytes that a layer takes at most where it is kept besides its weights: its modules in the index, and padding."""
 TEXT_ONLY = "{name} also understands pictures; Kvasir serves its text part, because {reason}."
@@ -286,7 +286,7 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _check_layers(files: TensorFiles, config: ModelConfig) -> None:
-    found = {int(match[1]) for name in files.entries if (match := _LAYER.match(name))}
+    found = {int(match[1]) for name in files.entries if (match := LAYER.match(name))}
     # DeepSeek-V3 and its kin number layers of multi-token prediction with the others.
     found -= {layer for layer in found if f"model.layers.{layer}.eh_proj.weight" in files.entries}
     if found and max(found) >= config.num_layers:
