@@ -9,3 +9,6 @@ class RecipeError(Exception):
 
 class Stopped(Exception):  # noqa: N818 - the user asked for it, it is no error
     """The recipe was stopped; what it made so far is kept, and the same command goes on with it."""
+
+
+STOPPED = "It was stopped. The same command goes on where it ended."

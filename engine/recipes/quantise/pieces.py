@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.recipes.errors import RecipeError, Stopped
+from engine.recipes.errors import STOPPED, RecipeError, Stopped
 
 UNFINISHED = ".unfinished"
 """Ends the name of a file that is not whole yet."""
@@ -64,7 +64,7 @@ def _write(stream: BinaryIO, piece: Piece, stopped: Callable[[], bool]) -> None:
     begun = stream.tell()
     for part in piece.make():
         if stopped():
-            raise Stopped("It was stopped. The same command goes on where it ended.")
+            raise Stopped(STOPPED)
         stream.write(part.data)
     assert stream.tell() - begun == piece.size
     if piece.size >= SYNCED:
