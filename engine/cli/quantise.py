@@ -70,21 +70,22 @@ def quantise(
     with report_errors():
         with importing():
             from engine.paths import find_model
-            from engine.recipes.quantise.make import Paused, make, read_report
+            from engine.recipes.errors import Stopped
+            from engine.recipes.quantise.make import make, read_report
             from engine.recipes.quantise.plan import MakePlan
 
         path = Path(find_model(path_or_name_of(model)).path)
         if not report:
             plan = MakePlan(
                 path, to, bits, group_size, act_order, static_groups, symmetric, tuple(text or ()), samples, length,
-                out=out and out.expanduser().resolve(), memory=None if memory is None else round(memory * 1e9), device=kind,
+                out and out.expanduser().resolve(), None if memory is None else round(memory * 1e9), kind,
             )  # fmt: skip
             try:
                 with _stopping() as stopped, _shown(json) as show:
                     path = make(plan, show, stopped)
-            except Paused:
+            except Stopped as stop:
                 if not json:
-                    print("Stopped. The same command goes on from there.")
+                    print(stop)
                 raise typer.Exit(STOPPED) from None
         found = read_report(path)
         if found is None:

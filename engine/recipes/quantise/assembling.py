@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from safetensors import safe_open
 
 from engine import paths
 from engine.checkpoints.load import LAYER, Checkpoint
 from engine.checkpoints.safetensors import TensorFiles, read_header
 from engine.files import read_json
 from engine.protocol.making import LayerError
-from engine.recipes.errors import RecipeError
 from engine.recipes.quantise.calibrated import MadeLayer
-from engine.recipes.quantise.plan import REPORT, WHOLE_ROW, MakePlan, Work, write_whole
+from engine.recipes.quantise.plain import copy_beside
+from engine.recipes.quantise.plan import WHOLE_ROW, MakePlan, Work, write_whole
 from engine.recipes.training import write_tensors
 
 _SHARD = 1 << 30
 """Bytes of a file of tensors that belong to no layer, unless one of them is larger."""
-_COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
-"""Files of the source that go with the model, besides its licence: tokenizer, template, generation settings."""
-_NOT_COPIED = ("config.json", "quantize_config.json", "model.safetensors.index.json", "kvasir.json", REPORT)
 
 
 class Assembly:
@@ -46,17 +42,21 @@ class Assembly:
         for name in self._files.entries:
             if self._layer_of(name) == index and name not in skipped:
                 tensors[name] = self._files.view(name)
-        errors = [msgspec.to_builtins(error) for error in made.errors]
-        write_tensors(self.work.shard(index), tensors, {"errors": errors})
+        write_whole(self.work.errors(index), msgspec.json.encode(made.errors))
+        write_tensors(self.work.shard(index), tensors)
         self._files.close()
 
     def assemble(self) -> list[LayerError]:
         """Make the folder; returns the errors of all layers."""
         files = [self.work.shard(index) for index in range(self.total)]
-        errors = [error for file in files for error in _errors(file)]
+        errors = [
+            error
+            for index in range(self.total)
+            for error in msgspec.json.decode(self.work.errors(index).read_bytes(), type=list[LayerError])
+        ]
         for names in self._of_no_layer():
             files.append(self.work.folder / f"rest-{len(files):05}.safetensors")
-            write_tensors(files[-1], {name: self._files.view(name) for name in names}, {})
+            write_tensors(files[-1], {name: self._files.view(name) for name in names})
         self._files.close()
         table, size = dict[str, str](), 0
         for number, file in enumerate(files, 1):
@@ -67,7 +67,7 @@ class Assembly:
                 size += entry.size
         index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(table.items()))}
         _write_json(self.work.made / "model.safetensors.index.json", index)
-        self._copy_others()
+        copy_beside(self.plan.source, self.work.made)
         values = read_json(self.plan.source / "config.json") or {}
         packing = self._quantization_config({error.name for error in errors})
         _write_json(self.work.made / "config.json", values | {"quantization_config": packing})
@@ -121,24 +121,6 @@ class Assembly:
         if left:  # GPTQModel's way to say that a module is not packed
             config["dynamic"] = {"-:^" + name.replace(".", r"\.") + "$": {} for name in left}
         return config
-
-    def _copy_others(self) -> None:
-        for file in sorted(self.plan.source.iterdir()):
-            known = file.suffix in _COPIED and file.name not in _NOT_COPIED
-            if file.is_file() and (known or file.name.upper().startswith(("LICENSE", "LICENCE", "NOTICE"))):
-                shutil.copyfile(file, self.work.made / file.name)
-
-
-def _errors(shard: Path) -> list[LayerError]:
-    """What :meth:`Assembly.write_layer` noted. Raises :class:`RecipeError` for a file that is damaged."""
-    try:
-        with safe_open(shard, framework="pt") as file:
-            return msgspec.convert(json.loads((file.metadata() or {})["about"])["errors"], list[LayerError])
-    except Exception as error:
-        id = shard.parent.name
-        raise RecipeError(
-            f"{shard} is damaged. Delete what is unfinished with `kvasir quantise --discard {id}`, then start again."
-        ) from error
 
 
 def _link(file: Path, to: Path) -> None:

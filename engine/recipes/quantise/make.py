@@ -7,28 +7,26 @@ it is whole, its report with it.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 import torch
 
 from engine.checkpoints.gguf.find import is_gguf
 from engine.checkpoints.load import LAYER, Checkpoint
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.fp8 import Fp8Files
 from engine.errors import is_out_of_memory
 from engine.fetching.room import MARGIN, room_for
 from engine.library import store
 from engine.memory.probe import NoSuchDevice, choose_device, free_bytes
 from engine.protocol.library import HubFile, HubVariant
-from engine.protocol.making import LayerError, MakeProgress, MakeReport, MakeState, ModelQuality
-from engine.recipes.errors import RecipeError
+from engine.protocol.making import LayerError, MakeProgress, MakeReport, MakeState
+from engine.recipes.errors import STOPPED, RecipeError, Stopped
+from engine.recipes.quantise import plain, quality
 from engine.recipes.quantise.assembling import Assembly
 from engine.recipes.quantise.blocks import Blocks
 from engine.recipes.quantise.calibrated import LayerQuantiser, packs
@@ -53,38 +51,29 @@ from engine.sizes import human
 LEAST_TOKENS = 128
 """Of a text to calibrate with."""
 HELD_OUT, MOST_HELD_OUT = 8, 64
-"""Of this number of pieces one is not calibrated with but measured on, and at most so many."""
+"""Of this number of pieces of a user's text one is not calibrated with but measured on, and at most so many."""
 WORST = 5
 
 Report = Callable[[MakeProgress], None]
-Stopped = Callable[[], bool]
+IsStopped = Callable[[], bool]
 Item = TypeVar("Item")
 
 
-class Quality(NamedTuple):
-    """What `engine.recipes.quantise.quality.compare` finds."""
-
-    before: ModelQuality
-    after: ModelQuality
-    kl: float
-    same_top: float
-    tokens: int
+Compare = Callable[[Path, Path, Sequence[str] | None, Callable[[int, int], None], IsStopped], quality.Quality]
 
 
-Compare = Callable[[Path, Path, Sequence[str] | None, Callable[[int, int], None], Stopped], Quality]
-
-
-class Paused(Exception):  # noqa: N818 - the user asked for it
-    """It was stopped; the same command goes on."""
-
-
-def make(plan: MakePlan, report: Report, stopped: Stopped, compare: Compare | None = None) -> Path:
+def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare = quality.compare) -> Path:
     """Make the model and return where it lies: its folder, or its GGUF file.
 
-    ``compare`` measures it against its source. Raises :class:`Paused` soon after ``stopped()`` says so, and
+    ``compare`` measures it against its source. Raises :class:`Stopped` soon after ``stopped()`` says so, and
     :class:`RecipeError`, :class:`CheckpointError` and :class:`FetchFailed` with a sentence for everything else.
     """
-    return _Maker(plan, report, stopped, compare or _compare).make()
+    maker = _Maker(plan, report, stopped, compare)
+    try:
+        return maker.make()
+    except Stopped:
+        maker.tell("paused", maker.work.done(maker.total))
+        raise
 
 
 def read_report(model: Path) -> MakeReport | None:
@@ -96,18 +85,10 @@ def read_report(model: Path) -> MakeReport | None:
         return None
 
 
-def _compare(
-    source: Path, made: Path, text: Sequence[str] | None, report: Callable[[int, int], None], stopped: Stopped
-) -> Quality:
-    quality = importlib.import_module("engine.recipes.quantise.quality")
-    found: Quality = quality.compare(source, made, text, report, stopped)
-    return found
-
-
 class _Maker:
     """One model that is being made."""
 
-    def __init__(self, plan: MakePlan, report: Report, stopped: Stopped, compare: Compare) -> None:
+    def __init__(self, plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare) -> None:
         """Raises what keeps it from being made, before anything is written."""
         self.plan, self._report, self._stopped, self._compare = plan, report, stopped, compare
         self.checkpoint = _opened(plan)
@@ -122,21 +103,23 @@ class _Maker:
 
     def make(self) -> Path:
         plan, work = self.plan, self.work
-        self._tell("reading")
+        self.tell("reading")
         self._check_room()
         work.begin(WorkNote(self.id, str(plan.source), plan.to, self.total))
         with work.alone():
-            shutil.rmtree(work.made, ignore_errors=True)
-            work.made.mkdir()
-            errors: list[LayerError] = []
-            if self.calibrated:
-                errors = self._quantised()
-            else:
-                self._convert()
+            if self.calibrated:  # what else lies there was half assembled
+                shutil.rmtree(work.made, ignore_errors=True)
+            work.made.mkdir(exist_ok=True)
+            try:
+                errors = self._quantised() if self.calibrated else self._converted()
+            except RecipeError:
+                if work.done(self.total) == 0 and not any(work.made.iterdir()):  # nothing to go on with
+                    shutil.rmtree(work.folder, ignore_errors=True)
+                raise
             self._measure(errors)
             path = self._move()
         shutil.rmtree(work.folder, ignore_errors=True)
-        self._tell("done", self.total, path=str(path))
+        self.tell("done", self.total, path=str(path))
         return path
 
     def _quantised(self) -> list[LayerError]:
@@ -164,7 +147,7 @@ class _Maker:
         blocks = Blocks(self.checkpoint, device, max(map(len, sequences)))
         quantiser = LayerQuantiser(blocks, self.checkpoint, self.plan, self.group)
         size = self.checkpoint.config.hidden_size
-        self._tell("quantising", first)
+        self.tell("quantising", first)
         entering = HiddenStates(work.hidden(first), sequences, size, device)
         if first == 0:
             entering.write(blocks.embedded(tokens) for tokens in self._unless_stopped(sequences))
@@ -180,21 +163,20 @@ class _Maker:
             work.took(time.monotonic() - begun)
             samples.file.unlink(missing_ok=True)
             done = index + 1
-            self._tell("quantising", done, (time.monotonic() - began) / (done - first) * (self.total - done))
+            self.tell("quantising", done, (time.monotonic() - began) / (done - first) * (self.total - done))
 
-    def _convert(self) -> None:
-        """One of the formats that need no text."""
+    def _converted(self) -> list[LayerError]:
+        """One of the formats that need no text, of which no errors are known."""
         began = time.monotonic()
 
         def report(done: int, total: int, what: str) -> None:
             self.total = total
             left = (time.monotonic() - began) / done * (total - done) if done else 0.0
-            self._tell("quantising", done, left, what)
+            self.tell("quantising", done, left, what)
 
-        plain = importlib.import_module("engine.recipes.quantise.plain")
         plain.convert(self.plan.source, self.plan.to, self.work.made, report, self._stopped)
-        self._check_stopped()
         self.work.took(time.monotonic() - began)
+        return []
 
     def _measure(self, errors: list[LayerError]) -> None:
         """Write the report."""
@@ -205,13 +187,12 @@ class _Maker:
 
         report(0, 0)
         made, text = _model_in(self.work.made), self.held_out or None
-        quality = self._compare(plan.source, made, text, report, self._stopped)
-        self._check_stopped()
+        found = self._compare(plan.source, made, text, report, self._stopped)
         path = plan.target if made == self.work.made else plan.target / made.name
         worst = sorted(errors, key=lambda error: -error.error)[:WORST]
         seconds = round(self.work.took(), 1)
-        found = MakeReport(plan.target.name, str(path), plan.source.name, plan.to, *quality, worst, seconds)
-        write_whole(self.work.made / REPORT, msgspec.json.format(msgspec.json.encode(found), indent=1))
+        lost = MakeReport(plan.target.name, str(path), plan.source.name, plan.to, *found, worst, seconds)
+        write_whole(self.work.made / REPORT, msgspec.json.format(msgspec.json.encode(lost), indent=1))
 
     def _move(self) -> Path:
         """To where it is looked for, all of it or nothing; returns the model's path."""
@@ -242,10 +223,9 @@ class _Maker:
 
     def _check_stopped(self) -> None:
         if self._stopped():
-            self._tell("paused", self.work.done(self.total))
-            raise Paused
+            raise Stopped(STOPPED)
 
-    def _tell(self, state: MakeState, done: int = 0, left: float = 0.0, sentence: str = "", path: str = "") -> None:
+    def tell(self, state: MakeState, done: int = 0, left: float = 0.0, sentence: str = "", path: str = "") -> None:
         source, to = str(self.plan.source), self.plan.to
         self._report(MakeProgress(self.id, source, to, state, done, self.total, round(left, 1), sentence, path))
 
@@ -258,15 +238,8 @@ def _opened(plan: MakePlan) -> Checkpoint:
     if plan.to in BITS and plan.bits not in BITS[plan.to]:
         known = " or ".join(map(str, BITS[plan.to]))
         raise RecipeError(f"{plan.to.upper()} has {known} bits here, not {plan.bits}. Give --bits {BITS[plan.to][0]}.")
-    checkpoint = open_checkpoint(plan.source)
-    if type(checkpoint) is not Checkpoint:
-        raise RecipeError(f"{name} is a GGUF file, which is quantised already. Choose the model's 16-bit safetensors.")
+    checkpoint = plain.plain_checkpoint(plan.source)
     config = checkpoint.config
-    if config.quantisation is not None or isinstance(checkpoint.files, Fp8Files):
-        raise RecipeError(
-            f"{name} is quantised already ({checkpoint.quantisation_title}), and would lose more a second time. "
-            "Choose its 16-bit version."
-        )
     if plan.to in CALIBRATED and config.moe is not None:
         raise RecipeError(f"{name} has experts, which {plan.to.upper()} is not made for here yet. Choose --to nf4.")
     if plan.to in CALIBRATED and config.kv_sources:
@@ -308,12 +281,15 @@ def _group(plan: MakePlan, checkpoint: Checkpoint) -> int:
 
 
 def _calibration(plan: MakePlan, checkpoint: Checkpoint, texts: list[Path]) -> tuple[list[list[int]], list[str]]:
-    """Sequences of tokens to calibrate with, and texts that are not among them. Raises :class:`RecipeError`."""
+    """Sequences of tokens to calibrate with, and texts that are not among them; none where all are the program's own,
+    which has others to measure on. Raises :class:`RecipeError`.
+    """
     tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
     words = TextEncoder.of(tokenizer, template, checkpoint.generation_config.bos_id)
     found = passages(texts, words, min(plan.length, checkpoint.config.max_position))
     random.Random(0).shuffle(found)
-    held_out, rest = found[::HELD_OUT], [piece for i, piece in enumerate(found) if i % HELD_OUT]
+    held_out = found[::HELD_OUT] if plan.text else []
+    rest = [piece for i, piece in enumerate(found) if i % HELD_OUT] if plan.text else found
     sequences = [piece.tokens for piece in rest[: plan.samples]]
     tokens = sum(map(len, sequences))
     if tokens < LEAST_TOKENS:

@@ -20,10 +20,11 @@ from engine.library.store import store_folder
 from engine.protocol import DeviceName
 from engine.protocol.making import MakeProgress
 from engine.recipes.errors import RecipeError
+from engine.recipes.quantise.plain import FORMATS as PLAIN
 
 CALIBRATED = ("gptq", "awq")
 """Formats that are made layer by layer with a text."""
-FORMATS = (*CALIBRATED, "nf4", "int8", "gguf-q4_0", "gguf-q4_1", "gguf-q5_0", "gguf-q5_1", "gguf-q8_0")
+FORMATS = (*CALIBRATED, *PLAIN)
 BITS = {"gptq": (4, 8), "awq": (4,)}
 GROUPS = (128, 64, 32)
 WHOLE_ROW = -1
@@ -111,6 +112,10 @@ class Work:
 
     def shard(self, index: int) -> Path:
         return self.folder / f"block-{index:05}.safetensors"
+
+    def errors(self, index: int) -> Path:
+        """The :class:`LayerError` of each of its linear layers."""
+        return self.folder / f"errors-{index:05}.json"
 
     def hidden(self, index: int) -> Path:
         """What enters layer ``index``."""
