@@ -301,8 +301,10 @@ def _calibration(plan: MakePlan, checkpoint: Checkpoint, texts: list[Path]) -> t
 
 
 def _device(plan: MakePlan) -> torch.device:
+    """Where it is computed: not on Apple's GPU, which has neither float64 nor all decompositions."""
     try:
-        return choose_device(plan.device)
+        found = choose_device(plan.device)
+        return torch.device("cpu") if found.type == "mps" else found
     except NoSuchDevice as error:
         raise RecipeError(str(error)) from error
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from recipe_support import write_text
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+from transformers import LlamaForCausalLM
 from typer.testing import CliRunner
 
 from engine import paths
@@ -205,46 +210,72 @@ def test_awq_is_closer_than_rounding_and_loads_as_written(model: Path, text: Pat
     assert_loads_as_written(model, folder, "awq")
 
 
+class Unrounded(GroupedWeights):
+    """Keeps a weight as it is, and writes it so."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self.weight, self.scales = weight, torch.ones(len(weight), 1)
+
+    def dense(self) -> torch.Tensor:
+        return self.weight
+
+    def divide_rows(self, divisor: torch.Tensor) -> None:
+        self.weight = self.weight / divisor[:, None]
+
+    def awq(self) -> dict[str, torch.Tensor]:
+        return {"weight": self.weight}
+
+
+@pytest.mark.parametrize(
+    ("name", "folded"),
+    [
+        ("Llama", {"input_layernorm", "self_attn.v_proj", "post_attention_layernorm", "mlp.up_proj"}),
+        ("Qwen2", {"input_layernorm", "self_attn.v_proj", "post_attention_layernorm", "mlp.up_proj"}),
+        ("Gemma2", {"input_layernorm", "self_attn.v_proj", "pre_feedforward_layernorm", "mlp.up_proj"}),
+        ("Olmo2", {"self_attn.v_proj", "mlp.up_proj"}),
+    ],
+)
 def test_awqs_scales_change_nothing_before_the_rounding(
-    model: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folded: set[str]
 ) -> None:
-    class Unrounded(GroupedWeights):
-        """Keeps a weight as it is, and writes it so."""
-
-        def __init__(self, weight: torch.Tensor) -> None:
-            self.weight = weight
-            self.scales = torch.ones(len(weight), 1)
-
-        def dense(self) -> torch.Tensor:
-            return self.weight
-
-        def divide_rows(self, divisor: torch.Tensor) -> None:
-            self.weight = self.weight / divisor[:, None]
-
-        def awq(self) -> dict[str, torch.Tensor]:
-            return {"weight": self.weight}
-
-    made_layers: dict[str, torch.Tensor] = {}
+    """With biases in Qwen 2, norms that multiply by 1 + w in Gemma 2, and norms after the blocks in OLMo 2."""
+    source, new = tmp_path / name, dict[str, torch.Tensor]()
+    plain = write_family(source, name)
     quantise = LayerQuantiser.quantise
 
     def kept(self: LayerQuantiser, index: int, samples: calibrated.Samples) -> calibrated.MadeLayer:
         layer = quantise(self, index, samples)
-        made_layers.update(layer.tensors)
+        new.update(layer.tensors)
         return layer
 
     monkeypatch.setattr(calibrated, "nearest", lambda weight, *rest: Unrounded(weight))
     monkeypatch.setattr(LayerQuantiser, "quantise", kept)
-    made(planned(model, text, "awq"))
-    plain = LlamaForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
-    scaled = LlamaForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
-    state = scaled.state_dict()
-    changed = [name for name, tensor in made_layers.items() if not torch.allclose(state[name], tensor, rtol=1e-2)]
-    scaled.load_state_dict(state | made_layers)
+    made(planned(source, text, "awq"))
+    tokens, state = torch.tensor([PROMPT]), plain.state_dict()
     with torch.no_grad():
-        before, after = (each(torch.tensor([PROMPT])).logits for each in (plain, scaled))
-    assert sum(name.endswith("layernorm.weight") for name in changed) == 2 * LAYERS
-    assert {f"model.layers.0.{name}_proj.weight" for name in ("self_attn.v", "mlp.up")} <= set(changed)
-    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
+        before = plain(tokens).logits
+        changed = {tensor for tensor in new if not torch.allclose(new[tensor], state[tensor], rtol=1e-2)}
+        plain.load_state_dict(state | new)
+        torch.testing.assert_close(plain(tokens).logits, before, rtol=1e-4, atol=1e-4)
+    assert {f"model.layers.0.{module}.weight" for module in folded} <= changed
+
+
+def write_family(folder: Path, name: str, vocabulary: int = 95) -> transformers.PreTrainedModel:
+    """A tiny random model of a family, whose vectors are random too; returned as transformers has it."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=vocabulary, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=512, eos_token_id=94, bos_token_id=None,
+        pad_token_id=None, initializer_range=0.12,
+    )  # fmt: skip
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for tensor in (tensor for tensor in model.parameters() if tensor.dim() == 1):
+            tensor += 0.3 * torch.randn_like(tensor)
+    write_model(folder, 0.0, 1)  # for its tokenizer
+    model.save_pretrained(folder)
+    found: transformers.PreTrainedModel = model
+    return found
 
 
 def test_gptq_of_inputs_that_have_nothing_in_common_is_rounding() -> None:
@@ -342,6 +373,44 @@ def test_a_kill_while_it_is_measured_loses_no_layer(model: Path, text: Path, mon
     assert (made(planned(model, text)) / "config.json").is_file()
 
 
+@pytest.mark.long
+def test_processes_that_are_killed_at_random_moments(model: Path, text: Path, tmp_path: Path) -> None:
+    whole = made(planned(model, text, out=tmp_path / "whole"))
+    expected = {file.name: file.read_bytes() for file in whole.iterdir() if file.name != "kvasir-report.json"}
+    out, moments = tmp_path / "killed", random.Random(0)
+    command = (
+        *(
+            sys.executable,
+            "-m",
+            "engine.cli.main",
+            "quantise",
+            str(model),
+            "--to",
+            "gptq",
+            "--json",
+            "--text",
+            str(text),
+        ),
+        *("--samples", "12", "--length", "64", "--device", "cpu", "--out", str(out)),
+    )
+    kills = 0
+    while not out.exists():
+        # As many threads as here: sums of other parts have other last bits.
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(moments.choice((1, 2, 2, 3)))]
+        assert all(lines)
+        if kills < 12:
+            time.sleep(moments.uniform(0, 0.3))
+            process.kill()
+            kills += 1
+        process.communicate()
+    assert {f.name: f.read_bytes() for f in out.iterdir() if f.name != "kvasir-report.json"} == expected
+    assert not any(making_folder().iterdir())
+
+
 def test_it_says_how_far_it_is_and_that_it_was_stopped(model: Path, text: Path) -> None:
     told: list[MakeProgress] = []
     with pytest.raises(Stopped, match="The same command goes on"):
@@ -382,6 +451,25 @@ def test_it_is_one_of_the_stores_models_with_its_report(model: Path, text: Path)
         made(planned(model, text))
     store.remove(folder)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("to", ["nf4", "gguf-q8_0"])
+def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Path, to: str) -> None:
+    model = tmp_path / "small"
+    write_family(model, "Llama", 4096)
+    for file in ("tokenizer.json", "tokenizer_config.json"):  # GGUF has no name for the other tokenizer
+        shutil.copy(paths.bundled_folder() / "kvasir-guide" / file, model)
+    path = made(planned(model, text, to))
+    assert path in [path for _, path in store.models()]
+    assert path.is_file() == to.startswith("gguf")
+    report = read_report(path)
+    assert report is not None
+    assert (report.path, report.to, report.worst) == (str(path), to, [])
+    assert bool(torch.isfinite(ours(path)).all())
+    with pytest.raises(RecipeError, match="no model in plain 16 or 32 bits"):
+        made(planned(path, text))
+    with pytest.raises(RecipeError, match="exists already"):
+        made(planned(model, text, to))
 
 
 def test_the_command_line(model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,12 +539,7 @@ def test_a_full_disk_is_found_before_the_first_layer(model: Path, text: Path, mo
 
 
 def test_a_mixture_of_experts_is_refused(tmp_path: Path, text: Path) -> None:
-    config = MixtralConfig(
-        vocab_size=95, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, num_local_experts=2,
-    )  # fmt: skip
-    write_model(tmp_path / "moe", 0.0, 1)
-    MixtralForCausalLM(config).save_pretrained(tmp_path / "moe")
+    write_family(tmp_path / "moe", "Mixtral")
     with pytest.raises(RecipeError, match="has experts"):
         made(planned(tmp_path / "moe", text))
 
