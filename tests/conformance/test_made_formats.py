@@ -236,7 +236,7 @@ def test_gguf_holds_the_model(tmp_path: Path, case: str, to: str) -> None:
     assert ours.greedy(PROMPT, 20) == greedy(reference, PROMPT, 20)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "llama with biases"])
+@pytest.mark.parametrize("case", ["llama", "llama of pieces", "mistral", "qwen2", "gemma2"])
 def test_gguf_keeps_the_tokenizer(tmp_path: Path, case: str) -> None:
     options = dict(CASES[case])
     tokenizer = options.pop("tokenizer")()
@@ -246,7 +246,7 @@ def test_gguf_keeps_the_tokenizer(tmp_path: Path, case: str) -> None:
     (tmp_path / "source" / "generation_config.json").write_text(json.dumps(settings))
     before = open_checkpoint(tmp_path / "source")
     after = open_checkpoint(make(tmp_path / "source", "gguf-q8_0", tmp_path / "made"))
-    for text in texts.texts(200, seed=9):
+    for text in texts.texts(40, seed=9):
         for special in (False, True):
             ids = before.tokenizer().encode(text, special)
             assert after.tokenizer().encode(text, special) == ids, text
@@ -322,6 +322,7 @@ convert(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), report, lambda: False
 """
 
 
+@pytest.mark.long
 def test_one_that_was_killed_goes_on(tmp_path: Path) -> None:
     source(tmp_path / "source")
     make(tmp_path / "source", "gguf-q5_1", tmp_path / "whole")
@@ -360,7 +361,7 @@ def test_families_and_tokenizers_without_words(tmp_path: Path) -> None:
     refused(tmp_path / "olmo", "gguf-q4_0", "Kvasir writes GGUF of Gemma2, .* and this model is Olmo2ForCausalLM")
     assert make(tmp_path / "olmo", "nf4", tmp_path / "made").is_dir()
     source(tmp_path / "window", "Qwen2", use_sliding_window=True, sliding_window=32, max_window_layers=1)
-    refused(tmp_path / "window", "gguf-q4_0", "GGUF has no words for this model: its windows is")
+    refused(tmp_path / "window", "gguf-q4_0", "GGUF has no words for this model's windows")
     odd = texts.byte_level(texts.split(r"\p{L}|[^\p{L}]+"))
     source(tmp_path / "odd", tokenizer=odd)
     refused(tmp_path / "odd", "gguf-q4_0", "cuts text in a way that GGUF has no name for")
