@@ -42,8 +42,8 @@ def convert(
             from engine.recipes.quantise.gguf_file import write_gguf
         except ImportError as error:  # a GPU pack, which writes no such files, goes without the package
             raise RecipeError(
-                f"GGUF cannot be written by this Python ({error}). Start the command with KVASIR_GPU_PACK=off, "
-                "or install the package: pip install gguf."
+                f"GGUF cannot be written by this Python ({error}). Give --device cpu, which leaves a GPU pack out, or "
+                "install the package: pip install gguf."
             ) from error
         write_gguf(checkpoint, to, out, report, stopped)
         return
