@@ -99,7 +99,5 @@ def check(config: ModelConfig, keys: Mapping[str, Any], entries: Mapping[str, tu
     for field in fields(ModelConfig):
         wanted, read = getattr(config, field.name), getattr(found, field.name)
         if field.name not in _NOT_COMPARED and wanted != read:
-            raise RecipeError(
-                f"GGUF has no words for this model: its {field.name} is {wanted!r:.200}, and would be read as "
-                f"{read!r:.200}. Choose another format, such as nf4."
-            )
+            what = field.name.replace("_", " ")
+            raise RecipeError(f"GGUF has no words for this model's {what}. Choose another format, such as nf4.")

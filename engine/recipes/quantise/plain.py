@@ -38,8 +38,13 @@ def convert(
         raise RecipeError(f"{to} is no format that needs no calibration. Choose one of {', '.join(FORMATS)}.")
     checkpoint = plain_checkpoint(source)
     if to in GGUF:
-        from engine.recipes.quantise.gguf_file import write_gguf  # it takes a while to import
-
+        try:
+            from engine.recipes.quantise.gguf_file import write_gguf
+        except ImportError as error:  # a GPU pack, which writes no such files, goes without the package
+            raise RecipeError(
+                f"GGUF cannot be written by this Python ({error}). Give --device cpu, which leaves a GPU pack out, or "
+                "install the package: pip install gguf."
+            ) from error
         write_gguf(checkpoint, to, out, report, stopped)
         return
     if checkpoint.config.moe is not None:
