@@ -98,11 +98,11 @@ class LayerQuantiser:
                 self._divide_rows(rows.module, rows.tied(scales))
             else:
                 scales = self._divide_norm(index, stage.norm, scales)
-        scaled = hessian / scales / scales[:, None]
+        importance = hessian.diagonal() / scales.square()  # of the inputs divided by the scales
         for module in stage.modules:
             weight = self.source.weight(module)
             if module in packed:
-                found = nearest(weight * scales, self.grid, self._group_of(statistics), scaled.diagonal())
+                found = nearest(weight * scales, self.grid, self._group_of(statistics), importance)
                 self._take(module, weight, found, hessian, scales)
             elif stage.norm:
                 self._change(f"{module}.weight", weight * scales)

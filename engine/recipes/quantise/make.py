@@ -311,14 +311,14 @@ def _device(plan: MakePlan) -> torch.device:
 
 def _check_memory(plan: MakePlan, checkpoint: Checkpoint, device: torch.device) -> None:
     """Raises :class:`RecipeError` where the largest layer does not fit: its weights in float32, and of its widest
-    module the Hessian, its inverse's root and two copies that this takes, and three copies of its weights."""
+    module the Hessian, what its inversion takes, and six copies of its weights."""
     layers: dict[str, int] = {}
     widest = 0
     for name, entry in checkpoint.files.entries.items():
         match = LAYER.match(name)
         if match and len(entry.shape) == 2:
             layers[match[1]] = layers.get(match[1], 0) + 4 * entry.numel
-            widest = max(widest, 16 * entry.shape[1] ** 2 + 12 * entry.numel)
+            widest = max(widest, 20 * entry.shape[1] ** 2 + 24 * entry.numel)
     needed, allowed = max(layers.values(), default=0) + widest, free_bytes(device)
     allowed = allowed if plan.memory is None else min(allowed, plan.memory)
     if needed > allowed:
