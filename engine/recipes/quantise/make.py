@@ -19,7 +19,8 @@ import torch
 
 from engine.checkpoints.gguf.find import is_gguf
 from engine.checkpoints.load import LAYER, Checkpoint
-from engine.errors import is_out_of_memory
+from engine.errors import CheckpointError, is_out_of_memory
+from engine.fetching.errors import FetchFailed
 from engine.fetching.room import MARGIN, room_for
 from engine.library import store
 from engine.memory.probe import NoSuchDevice, choose_device, free_bytes
@@ -73,6 +74,9 @@ def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare = 
         return maker.make()
     except Stopped:
         maker.tell("paused", maker.work.done(maker.total))
+        raise
+    except (RecipeError, CheckpointError, FetchFailed) as error:
+        maker.tell("failed", maker.work.done(maker.total), sentence=str(error))
         raise
 
 

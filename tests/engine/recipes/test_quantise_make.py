@@ -533,8 +533,11 @@ def test_what_cannot_be_made_is_refused_in_a_sentence(model: Path, text: Path, t
 
 def test_a_full_disk_is_found_before_the_first_layer(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_bytes", lambda folder: 1000)
+    told: list[MakeProgress] = []
     with pytest.raises(FetchFailed, match="not enough room"):
-        made(planned(model, text))
+        make(planned(model, text), told.append, lambda: False, unmeasured)
+    assert [each.state for each in told] == ["reading", "failed"]
+    assert "not enough room" in told[-1].sentence
     assert not making_folder().exists()
 
 
