@@ -9,7 +9,6 @@ alone, one after the other, were written by people.
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +31,8 @@ from engine.loading.parts import quantises_activations, readers_of
 from engine.models.arenas import new_store, refuses
 from engine.models.base import CausalLM
 from engine.protocol import ChatMessage
+from engine.recipes.errors import RecipeError
+from engine.recipes.text import held_out_text
 from engine.runner.perplexity import Scores, score
 
 EVALUATION = Path(__file__).parents[2] / "assets" / "demo" / "evaluation"
@@ -169,21 +170,16 @@ def _ways(length: int) -> Iterator[_Way]:
 def held_out_texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:
     """What each text is, and its tokens. Raises EngineError where ``folder`` has none."""
     try:
-        answered = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
-        asked = [
-            json.loads(line)["question"]
-            for name in ("distant", "questions", "development")
-            for line in (folder / f"{name}.jsonl").read_text().splitlines()
-        ]
-    except OSError as error:
-        raise EngineError(f"The texts are part of the source tree alone, and {folder} has none.") from error
+        text = held_out_text(folder)
+    except RecipeError as error:
+        raise EngineError(str(error)) from error
     turns = []
-    for entry in answered:
-        turns.append(ChatMessage(role="user", content=entry["question"]))
-        turns.append(ChatMessage(role="assistant", content=entry["answer"]))
+    for question, answer in text.answered:
+        turns.append(ChatMessage(role="user", content=question))
+        turns.append(ChatMessage(role="assistant", content=answer))
     assert loaded.tokenizer is not None
     yield "questions kept out of training, answered by the bundled model itself", loaded.encode_prompt(turns)
-    yield "questions kept out of training, one after the other", loaded.tokenizer.encode("\n".join(asked))
+    yield "questions kept out of training, one after the other", loaded.tokenizer.encode("\n".join(text.asked))
 
 
 def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int], model: CausalLM | None) -> Scores:

@@ -30,6 +30,7 @@ from engine.cli.fit import fit
 from engine.cli.gpu import gpu
 from engine.cli.library import models
 from engine.cli.measure import bench
+from engine.cli.quantise import quantise as make_smaller
 from engine.cli.recommended import recommended
 from engine.cli.streams import prepare_streams
 from engine.memory.environment import bound_spinning
@@ -246,6 +247,7 @@ def train_heads(
 
 
 app.command()(bench)
+app.command("quantise")(make_smaller)
 app.add_typer(desktop, name="desktop")
 app.command()(uninstall)
 

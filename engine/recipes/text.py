@@ -60,6 +60,29 @@ def text_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
+class HeldOutText(NamedTuple):
+    """Text that comes with the program and that nothing in it was trained on: questions with the bundled model's own
+    answers, and more questions."""
+
+    answered: list[tuple[str, str]]
+    asked: list[str]
+
+
+def held_out_text(folder: Path) -> HeldOutText:
+    """Of the folder ``evaluation`` of the bundled models. Raises :class:`RecipeError` where it is not there."""
+    try:
+        entries = {
+            name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
+            for name in ("answers", "distant", "questions", "development")
+        }
+    except OSError as error:
+        raise RecipeError(
+            f"The text to measure on is missing ({folder}). Name another one, or install again."
+        ) from error
+    answered = [(entry["question"], entry["answer"]) for entry in entries.pop("answers")]
+    return HeldOutText(answered, [entry["question"] for some in entries.values() for entry in some])
+
+
 def passages(files: Sequence[Path], words: TextEncoder, length: int) -> list[Passage]:
     """All passages of the files, of at most ``length`` tokens each. Raises :class:`RecipeError`."""
     found: list[Passage] = []
@@ -67,9 +90,11 @@ def passages(files: Sequence[Path], words: TextEncoder, length: int) -> list[Pas
         text = _read(file)
         if file.suffix.lower() == ".jsonl":
             for item in _lines(file, text):
-                found += _plain(item, words, length) if isinstance(item, str) else _chat(file, item, words, length)
+                found += (
+                    plain_passages(item, words, length) if isinstance(item, str) else _chat(file, item, words, length)
+                )
         else:
-            found += _plain(text, words, length)
+            found += plain_passages(text, words, length)
     return found
 
 
@@ -82,7 +107,7 @@ def _read(file: Path) -> str:
         raise RecipeError(f"{file} cannot be read ({error.strerror}). Check the file.") from error
 
 
-def _plain(text: str, words: TextEncoder, length: int) -> Iterator[Passage]:
+def plain_passages(text: str, words: TextEncoder, length: int) -> Iterator[Passage]:
     """Pieces of a text; the model goes on from a quarter of each."""
     ids = [
         token

@@ -172,12 +172,13 @@ class Training:
         return TrainingProgress("training", share, self.step, self.loss, self.accuracy, left)
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any] | None = None) -> None:
     """A safetensors file with ``about`` as JSON in its header, whole or not at all."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, unfinished, metadata={"format": "pt", "about": json.dumps(about)})
+        own = {} if about is None else {"about": json.dumps(about)}
+        save_file(tensors, unfinished, metadata={"format": "pt"} | own)
         unfinished.chmod(0o644)
         unfinished.replace(path)
     except OSError as error:

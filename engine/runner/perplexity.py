@@ -7,7 +7,7 @@ and other work may be done in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,7 +38,8 @@ class Scores(NamedTuple):
     """Of one text: perplexities, and the mean KL(exact || present) of the next-token distributions in nats.
 
     ``tokens`` counts the predictions. ``setting`` names what was measured. ``error`` is the standard error of
-    ln(present / exact), the mean difference of the log-likelihoods, token by token.
+    ln(present / exact), the mean difference of the log-likelihoods, token by token. ``same_top``: the share of
+    predictions whose likeliest token is the same.
     """
 
     tokens: int
@@ -47,6 +48,7 @@ class Scores(NamedTuple):
     divergence: float
     setting: str
     error: float = 0.0
+    same_top: float = 1.0
 
 
 def score(
@@ -60,10 +62,9 @@ def score(
     if len(ids) < LEAST_TOKENS:
         raise ValueError(TOO_SHORT)
     read_exact, read_present = exact(len(ids)), present(len(ids))
-    chunk = max(PAGE_SIZE, min(_LONGEST_CHUNK, _LOGITS // max(1, vocabulary)))
     nll_exact = nll_present = divergence = squares = 0.0
-    for start in range(0, len(ids) - 1, chunk):
-        rows = ids[start : min(start + chunk, len(ids) - 1)]
+    same_top = 0
+    for start, rows in chunks(ids, vocabulary):
         targets = torch.tensor(ids[start + 1 : start + 1 + len(rows)])
         p = torch.log_softmax(read_exact(rows, start).float(), dim=-1)
         yield
@@ -74,11 +75,20 @@ def score(
         nll_present -= float(logprobs_present.sum())
         squares += float((logprobs_exact - logprobs_present).square().sum())
         divergence += float(_divergence(p, q).double().sum())
+        same_top += int((p.argmax(-1) == q.argmax(-1)).sum())
         yield
     count = len(ids) - 1
     nll_exact, nll_present = nll_exact / count, nll_present / count
     error = math.sqrt(max(0.0, squares / count - (nll_present - nll_exact) ** 2) / max(1, count - 1))
-    return Scores(count, _perplexity(nll_exact), _perplexity(nll_present), divergence / count, setting, error)
+    perplexities = _perplexity(nll_exact), _perplexity(nll_present)
+    return Scores(count, *perplexities, divergence / count, setting, error, same_top / count)
+
+
+def chunks(ids: Sequence[int], vocabulary: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """The tokens that predict another one, in the chunks that they are read in, each with the index of its first."""
+    size = max(PAGE_SIZE, min(_LONGEST_CHUNK, _LOGITS // max(1, vocabulary)))
+    for start in range(0, len(ids) - 1, size):
+        yield start, ids[start : min(start + size, len(ids) - 1)]
 
 
 def reader(runner: Runner, policy: PagePolicy | None = None) -> Reader:

@@ -67,7 +67,7 @@ class ChatTemplate:
     def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None, notice: str = "") -> None:
         self.source = source
         self.notice = notice
-        self._special_tokens = dict(special_tokens or {})
+        self.special_tokens = dict(special_tokens or {})
         self._sandbox = Sandbox()
 
     @property
@@ -117,7 +117,7 @@ class ChatTemplate:
         the template refuses the conversation, is broken, or leaves its bounds.
         """
         variables: dict[str, Any] = {
-            **self._special_tokens,
+            **self.special_tokens,
             "messages": [_plain(message) for message in messages],
             "tools": list(tools) if tools is not None else None,
             "documents": None,

@@ -55,8 +55,9 @@ def save(
 
     ``pack(name, weight)`` is asked about every linear module; None leaves it dense. ``stated`` is quantization_config.
     """
-    config = getattr(transformers, f"{family}Config")(**(BASE | (options or {})))
-    model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
+    kind = getattr(transformers, f"{family}ForCausalLM")
+    config = kind.config_class(**(BASE | (options or {})))
+    model = kind(config).eval()
     tensors: dict[str, torch.Tensor] = {}
     for parameter in model.parameters():
         if parameter.dim() == 1:

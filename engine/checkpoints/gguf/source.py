@@ -296,3 +296,10 @@ def half_split(rows: Tensor, heads: int) -> Tensor:
     if not heads:
         return rows
     return rows.view(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+
+
+def neighbours(rows: Tensor, heads: int) -> Tensor:
+    """The other way round than :func:`half_split`."""
+    if not heads:
+        return rows
+    return rows.view(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)

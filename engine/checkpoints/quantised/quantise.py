@@ -44,7 +44,7 @@ NF4 = (
     -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
-_CHUNK = 1 << 18
+CHUNK = 1 << 18
 """Weights in float32 at a time, so that their temporaries are small compared with any model."""
 
 Tensors = dict[str, Tensor]
@@ -123,13 +123,17 @@ class Quantiser:
         for start, stop in _chunks(module):
             self._tick()
             packer.put(weight[start:stop].to(self.device).float(), start, out)
-        # A span that is not finite hides among the codes, and one token's pass need not meet it.
-        if not bool(torch.isfinite(out[packer.scales]).all()):
-            raise CheckpointError(
-                f"{module.name} holds values that are no numbers, or too large for {packer.title}: its weights "
-                "are damaged. Download the model again."
-            )
+        check_finite(module.name, out[packer.scales], packer.title)
         return out
+
+
+def check_finite(name: str, scales: Tensor, title: str) -> None:
+    """Raises :class:`CheckpointError`: a span that is not finite hides among codes, and a token's pass may miss it."""
+    if not bool(torch.isfinite(scales).all()):
+        raise CheckpointError(
+            f"{name} holds values that are no numbers, or too large for {title}: its weights are damaged. "
+            "Download the model again."
+        )
 
 
 def group_size(in_features: int) -> int | None:
@@ -298,7 +302,7 @@ def _inverse(scale: Tensor) -> Tensor:
 
 
 def _chunks(module: Module) -> Iterator[tuple[int, int]]:
-    """Rows of about :data:`_CHUNK` weights; each starts with a whole block, since K is a multiple of 8."""
-    step = max(BLOCK, _CHUNK // module.in_features // BLOCK * BLOCK)
+    """Rows of about :data:`CHUNK` weights; each starts with a whole block, since K is a multiple of 8."""
+    step = max(BLOCK, CHUNK // module.in_features // BLOCK * BLOCK)
     for start in range(0, module.out_features, step):
         yield start, min(start + step, module.out_features)

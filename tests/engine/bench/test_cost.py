@@ -62,5 +62,5 @@ def test_the_texts_are_whole_and_have_the_answers_in_them(client: EngineClient) 
 
 
 def test_without_the_texts_it_says_so(client: EngineClient, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="source tree"):
+    with pytest.raises(EngineError, match="text to measure on is missing"):
         measure_cost(client, tmp_path)

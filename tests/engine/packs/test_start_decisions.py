@@ -61,6 +61,7 @@ def reason_of(*arguments: str) -> str | None:
         (["bench", "--rounds", "1"], True),
         (["models", "check"], True),
         (["train-heads", "x"], True),
+        (["quantise", "x", "--to", "gptq"], True),
         (["chat", "--device", "cuda"], True),
         (["chat", "--device", "cpu"], False),
         (["serve", "--child", "--device=cpu"], False),

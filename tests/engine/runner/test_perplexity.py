@@ -94,7 +94,7 @@ def test_texts_too_short_and_too_long(model) -> None:
 
     scores, _ = finished(score([1] * (MOST_TOKENS + 50), uniform, uniform, 8, ""))
     assert lengths == [MOST_TOKENS, MOST_TOKENS]
-    assert scores == (MOST_TOKENS - 1, pytest.approx(8), pytest.approx(8), 0, "", 0)
+    assert scores == (MOST_TOKENS - 1, pytest.approx(8), pytest.approx(8), 0, "", 0, 1.0)
 
 
 def test_a_token_that_is_ruled_out_adds_nothing() -> None:

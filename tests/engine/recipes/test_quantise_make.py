@@ -1,0 +1,558 @@
+"""Models made by GPTQ and AWQ: their errors, their files by an oracle of its own, going on after a kill, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from recipe_support import write_text
+from safetensors.torch import load_file, save_file
+from transformers import LlamaForCausalLM
+from typer.testing import CliRunner
+
+from engine import paths
+from engine.batch import SequenceRows
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.cli.main import app
+from engine.errors import CheckpointError
+from engine.fetching import room
+from engine.fetching.errors import FetchFailed
+from engine.library import store
+from engine.loading.parts import new_runner
+from engine.protocol.making import LayerError, MakeProgress, MakeReport, ModelQuality
+from engine.recipes.errors import RecipeError, Stopped
+from engine.recipes.quantise import calibrated
+from engine.recipes.quantise import make as make_module
+from engine.recipes.quantise.calibrated import LayerQuantiser
+from engine.recipes.quantise.gptq import GPTQSettings, Solver
+from engine.recipes.quantise.grid import Grid, GroupedWeights, nearest, relative_error
+from engine.recipes.quantise.make import make, read_report
+from engine.recipes.quantise.plan import MakePlan, Work, discard, making_folder, unfinished
+from engine.recipes.quantise.quality import Quality
+from tests.conformance.test_speculation_equality import write_model
+
+HYBRID = paths.bundled_folder() / "kvasir-hybrid"
+LAYERS = 3
+CPU = torch.device("cpu")
+PROMPT = [3, 14, 15, 9, 2, 6, 5, 35, 8, 9, 7, 9]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(make_module, "WORST", 1000)
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama whose layers read inputs that go together: of rank 16, and some of them large."""
+    folder = tmp_path_factory.mktemp("source") / "tiny"
+    write_model(folder, 0.0, LAYERS)
+    tensors = load_file(folder / "model.safetensors")
+    torch.manual_seed(2)
+    table = tensors["model.embed_tokens.weight"]
+    tensors["model.embed_tokens.weight"] = torch.randn(len(table), 16) @ torch.randn(16, table.shape[1]) * 0.3
+    for name, tensor in tensors.items():
+        if name.endswith("layernorm.weight"):
+            tensors[name] = tensor * torch.randn(len(tensor)).exp()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text"))
+
+
+def planned(model: Path, text: Path, to: str = "gptq", **changes: object) -> MakePlan:
+    base = MakePlan(model, to, text=(text,), samples=12, length=64, device="cpu")
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def unmeasured(
+    source: Path,
+    made: Path,
+    text: Sequence[str] | None,
+    report: Callable[[int, int], None],
+    stopped: Callable[[], bool],
+) -> Quality:
+    quality = ModelQuality(1, 2.0, 3.0)
+    return Quality(quality, quality, 0.5, 0.75, 10)
+
+
+def made(plan: MakePlan) -> Path:
+    return make(plan, lambda report: None, lambda: False, unmeasured)
+
+
+def tensors_of(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+
+
+def errors_of(folder: Path) -> list[LayerError]:
+    """Of all layers: the fixture makes the report's list longer."""
+    report = read_report(folder)
+    assert report is not None
+    return report.worst
+
+
+# --- an oracle: the formulas of AutoGPTQ and AutoAWQ, in numpy -------------------------------------------------------
+
+
+def words(values: torch.Tensor) -> np.ndarray:
+    return values.numpy().view(np.uint32)
+
+
+def along_rows(packed: np.ndarray, bits: int) -> np.ndarray:
+    """``[W, n]`` -> ``[W * 32 / bits, n]``, the lowest bits first."""
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    return ((packed[:, None] >> shifts[None, :, None]) & (2**bits - 1)).reshape(-1, packed.shape[1]).astype(np.int64)
+
+
+def gptq_weight(tensors: dict[str, torch.Tensor], module: str, bits: int) -> np.ndarray:
+    """``W [N, K]`` as GPTQModel's dequantize_weight computes it from version 1."""
+    codes = along_rows(words(tensors[f"{module}.qweight"]), bits)
+    zeros = along_rows(words(tensors[f"{module}.qzeros"]).T.copy(), bits).T + 1
+    scales, group_of = tensors[f"{module}.scales"].numpy().astype(np.float32), tensors[f"{module}.g_idx"].numpy()
+    return (scales[group_of] * (codes - zeros[group_of])).T.astype(np.float32)
+
+
+def awq_weight(tensors: dict[str, torch.Tensor], module: str) -> np.ndarray:
+    """As AutoAWQ's dequantize_gemm computes it: nibble i of a word holds column ``[0, 2, 4, 6, 1, 3, 5, 7][i]``."""
+
+    def columns(packed: np.ndarray) -> np.ndarray:
+        out = np.zeros((packed.shape[0], packed.shape[1] * 8), np.int64)
+        for place, column in enumerate((0, 2, 4, 6, 1, 3, 5, 7)):
+            out[:, column::8] = (packed >> np.uint32(4 * place)) & 15
+        return out
+
+    codes, zeros = (columns(words(tensors[f"{module}.{part}"])) for part in ("qweight", "qzeros"))
+    scales = tensors[f"{module}.scales"].numpy().astype(np.float32)
+    size = len(codes) // len(scales)
+    return ((codes - zeros.repeat(size, 0)) * scales.repeat(size, 0)).T.astype(np.float32)
+
+
+def oracle(source: Path, folder: Path, to: str, bits: int = 4) -> LlamaForCausalLM:
+    """transformers' plain model with the weights that the packed ones stand for."""
+    tensors, reference = tensors_of(folder), LlamaForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
+    state = reference.state_dict()
+    for name in list(state):
+        module = name.removesuffix(".weight")
+        if f"{module}.qweight" in tensors:
+            weight = gptq_weight(tensors, module, bits) if to == "gptq" else awq_weight(tensors, module)
+            state[name] = torch.from_numpy(weight)
+        else:
+            state[name] = tensors[name].float()
+    reference.load_state_dict(state)
+    return reference
+
+
+def ours(folder: Path) -> torch.Tensor:
+    checkpoint = open_checkpoint(folder)
+    loaded = load_model(checkpoint, CPU, torch.float32)
+    return new_runner(loaded, 4, CPU).forward([SequenceRows(PROMPT, 0, [1], want_logits=len(PROMPT))]).logits
+
+
+def assert_loads_as_written(source: Path, folder: Path, to: str, bits: int = 4) -> None:
+    with torch.no_grad():
+        expected = oracle(source, folder, to, bits)(torch.tensor([PROMPT])).logits[0]
+    torch.testing.assert_close(ours(folder), expected, rtol=1e-3, atol=1e-3)
+
+
+# --- GPTQ and AWQ ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"static_groups": False},
+        {"act_order": False},
+        {"symmetric": False},
+        {"symmetric": False, "static_groups": False, "group_size": -1},
+        {"bits": 8},
+    ],
+    ids=lambda options: " ".join(f"{key}={value}" for key, value in options.items()) or "usual",
+)
+def test_gptq_is_closer_than_rounding_and_loads_as_written(model: Path, text: Path, options: dict[str, object]) -> None:
+    folder = made(planned(model, text, **options))
+    errors = errors_of(folder)
+    assert len(errors) == 7 * LAYERS
+    assert all(each.error < each.rounded for each in errors), errors
+    config = json.loads((folder / "config.json").read_text())["quantization_config"]
+    order = tensors_of(folder)["model.layers.0.mlp.gate_proj.g_idx"]
+    in_runs = bool((order[1:] >= order[:-1]).all())
+    # Only columns out of order, with groups that follow the order, need one when the model runs.
+    assert config["desc_act"] is not in_runs
+    assert in_runs == (options.get("static_groups", True) or options.get("group_size") == -1)
+    assert_loads_as_written(model, folder, "gptq", int(str(options.get("bits", 4))))
+
+
+def test_awq_is_closer_than_rounding_and_loads_as_written(model: Path, text: Path) -> None:
+    folder = made(planned(model, text, "awq"))
+    errors = errors_of(folder)
+    assert len(errors) == 7 * LAYERS
+    assert sum(each.error for each in errors) < 0.9 * sum(each.rounded for each in errors)
+    assert_loads_as_written(model, folder, "awq")
+
+
+class Unrounded(GroupedWeights):
+    """Keeps a weight as it is, and writes it so."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self.weight, self.scales = weight, torch.ones(len(weight), 1)
+
+    def dense(self) -> torch.Tensor:
+        return self.weight
+
+    def divide_rows(self, divisor: torch.Tensor) -> None:
+        self.weight = self.weight / divisor[:, None]
+
+    def awq(self) -> dict[str, torch.Tensor]:
+        return {"weight": self.weight}
+
+
+@pytest.mark.parametrize(
+    ("name", "folded"),
+    [
+        ("Llama", {"input_layernorm", "self_attn.v_proj", "post_attention_layernorm", "mlp.up_proj"}),
+        ("Qwen2", {"input_layernorm", "self_attn.v_proj", "post_attention_layernorm", "mlp.up_proj"}),
+        ("Gemma2", {"input_layernorm", "self_attn.v_proj", "pre_feedforward_layernorm", "mlp.up_proj"}),
+        ("Olmo2", {"self_attn.v_proj", "mlp.up_proj"}),
+    ],
+)
+def test_awqs_scales_change_nothing_before_the_rounding(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folded: set[str]
+) -> None:
+    """With biases in Qwen 2, norms that multiply by 1 + w in Gemma 2, and norms after the blocks in OLMo 2."""
+    source, new = tmp_path / name, dict[str, torch.Tensor]()
+    plain = write_family(source, name)
+    quantise = LayerQuantiser.quantise
+
+    def kept(self: LayerQuantiser, index: int, samples: calibrated.Samples) -> calibrated.MadeLayer:
+        layer = quantise(self, index, samples)
+        new.update(layer.tensors)
+        return layer
+
+    monkeypatch.setattr(calibrated, "nearest", lambda weight, *rest: Unrounded(weight))
+    monkeypatch.setattr(LayerQuantiser, "quantise", kept)
+    made(planned(source, text, "awq"))
+    tokens, state = torch.tensor([PROMPT]), plain.state_dict()
+    with torch.no_grad():
+        before = plain(tokens).logits
+        changed = {tensor for tensor in new if not torch.allclose(new[tensor], state[tensor], rtol=1e-2)}
+        plain.load_state_dict(state | new)
+        torch.testing.assert_close(plain(tokens).logits, before, rtol=1e-4, atol=1e-4)
+    assert {f"model.layers.0.{module}.weight" for module in folded} <= changed
+
+
+def write_family(folder: Path, name: str, vocabulary: int = 95) -> transformers.PreTrainedModel:
+    """A tiny random model of a family, whose vectors are random too; returned as transformers has it."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=vocabulary, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=512, eos_token_id=94, bos_token_id=None,
+        pad_token_id=None, initializer_range=0.12,
+    )  # fmt: skip
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for tensor in (tensor for tensor in model.parameters() if tensor.dim() == 1):
+            tensor += 0.3 * torch.randn_like(tensor)
+    write_model(folder, 0.0, 1)  # for its tokenizer
+    model.save_pretrained(folder)
+    found: transformers.PreTrainedModel = model
+    return found
+
+
+def test_gptq_of_inputs_that_have_nothing_in_common_is_rounding() -> None:
+    torch.manual_seed(0)
+    weight, grid = torch.randn(8, 64), Grid(4, symmetric=True)
+    found = Solver(torch.eye(64), GPTQSettings(grid, 32)).quantised(weight)
+    assert torch.equal(found.codes, nearest(weight, grid, 32, torch.ones(64)).codes)
+
+
+def test_gptq_of_inputs_that_are_all_the_same_keeps_their_sum() -> None:
+    """The errors of all columns but the last one cancel out."""
+    torch.manual_seed(0)
+    weight, hessian, grid = torch.randn(8, 64), torch.ones(64, 64) + 1e-3 * torch.eye(64), Grid(4, symmetric=True)
+    found = Solver(hessian, GPTQSettings(grid, 32, act_order=False)).quantised(weight)
+    rounded = nearest(weight, grid, 32)
+    assert relative_error(weight, found.dense(), hessian) < 0.05 * relative_error(weight, rounded.dense(), hessian)
+
+
+def test_inputs_that_are_always_0_count_for_nothing() -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(200, 64)
+    inputs[:, 5] = 0
+    found = Solver(inputs.T @ inputs, GPTQSettings(Grid(4, symmetric=True), 32)).quantised(torch.randn(8, 64))
+    assert bool(torch.isfinite(found.dense()).all())
+    assert bool((found.dense()[:, 5] == 0).all())
+
+
+def test_the_hybrid_keeps_its_narrow_layers(text: Path) -> None:
+    """The gates of a delta net have 4 outputs, which no word holds; its multi-token layer is none of the decoder's."""
+    for to in ("gptq", "awq"):
+        folder = made(planned(HYBRID, text, to, samples=6))
+        tensors = tensors_of(folder)
+        errors = errors_of(folder)
+        assert len(errors) == 3 * 6 + 7
+        assert all(each.error < each.rounded for each in errors if to == "gptq")
+        assert "model.layers.0.linear_attn.in_proj_a.weight" in tensors
+        assert "mtp.layers.0.mlp.up_proj.weight" in tensors
+        config = json.loads((folder / "config.json").read_text())["quantization_config"]
+        assert "in_proj_a" in json.dumps(config["dynamic" if to == "gptq" else "modules_to_not_convert"])
+        assert bool(torch.isfinite(ours(folder)).all())
+
+
+# --- going on --------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@pytest.mark.parametrize("to", ["gptq", "awq"])
+def test_it_goes_on_after_a_kill_at_any_moment(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    whole = made(planned(model, text, to, out=tmp_path / "whole"))
+    expected = {file.name: file.read_bytes() for file in whole.iterdir() if file.name != "kvasir-report.json"}
+    quantised: list[int] = []
+    quantise = LayerQuantiser.quantise
+
+    def noted(self: LayerQuantiser, index: int, samples: calibrated.Samples) -> calibrated.MadeLayer:
+        quantised.append(index)
+        return quantise(self, index, samples)
+
+    monkeypatch.setattr(LayerQuantiser, "quantise", noted)
+    plan = planned(model, text, to, out=tmp_path / "killed")
+    for moments in (3, 40, 90, 70):  # each run lives a little longer
+        left = iter(range(moments))
+
+        def stopped(left: object = left) -> bool:
+            if next(left, None) is None:  # type: ignore[call-overload]
+                raise Killed
+            return False
+
+        with pytest.raises(Killed):
+            make(plan, lambda report: None, stopped, unmeasured)
+        assert not plan.target.exists()
+        (found,) = unfinished()
+        assert (found.state, found.total, found.to) == ("paused", LAYERS, to)
+        first = Work.of(found.id).done(LAYERS)
+        assert found.done == first
+    assert 0 < first < LAYERS
+    quantised.clear()
+    folder = made(plan)
+    assert quantised == list(range(first, LAYERS))
+    assert {f.name: f.read_bytes() for f in folder.iterdir() if f.name != "kvasir-report.json"} == expected
+    assert not any(making_folder().iterdir())
+
+
+def test_a_kill_while_it_is_measured_loses_no_layer(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*arguments: object) -> Quality:
+        raise Killed
+
+    with pytest.raises(Killed):
+        make(planned(model, text), lambda report: None, lambda: False, killed)
+    monkeypatch.setattr(LayerQuantiser, "quantise", killed)
+    assert (made(planned(model, text)) / "config.json").is_file()
+
+
+@pytest.mark.long
+def test_processes_that_are_killed_at_random_moments(model: Path, text: Path, tmp_path: Path) -> None:
+    whole = made(planned(model, text, out=tmp_path / "whole"))
+    expected = {file.name: file.read_bytes() for file in whole.iterdir() if file.name != "kvasir-report.json"}
+    out, moments = tmp_path / "killed", random.Random(0)
+    command = (
+        *(
+            sys.executable,
+            "-m",
+            "engine.cli.main",
+            "quantise",
+            str(model),
+            "--to",
+            "gptq",
+            "--json",
+            "--text",
+            str(text),
+        ),
+        *("--samples", "12", "--length", "64", "--device", "cpu", "--out", str(out)),
+    )
+    kills = 0
+    while not out.exists():
+        # As many threads as here: sums of other parts have other last bits.
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(moments.choice((1, 2, 2, 3)))]
+        assert all(lines)
+        if kills < 12:
+            time.sleep(moments.uniform(0, 0.3))
+            process.kill()
+            kills += 1
+        process.communicate()
+    assert {f.name: f.read_bytes() for f in out.iterdir() if f.name != "kvasir-report.json"} == expected
+    assert not any(making_folder().iterdir())
+
+
+def test_it_says_how_far_it_is_and_that_it_was_stopped(model: Path, text: Path) -> None:
+    told: list[MakeProgress] = []
+    with pytest.raises(Stopped, match="The same command goes on"):
+        make(planned(model, text), told.append, lambda: told[-1].done >= 2, unmeasured)
+    assert [each.state for each in told] == ["reading", *["quantising"] * 3, "paused"]
+    assert (told[-1].done, told[-1].total) == (2, LAYERS)
+    discard(told[-1].id)
+    assert not list(unfinished())
+    with pytest.raises(RecipeError, match="Nothing unfinished has the ID"):
+        discard(told[-1].id)
+
+
+def test_other_options_are_another_model(model: Path, text: Path) -> None:
+    ids = set()
+    for options in ({}, {"bits": 8}, {"act_order": False}, {"samples": 11}):
+        told: list[MakeProgress] = []
+        with pytest.raises(Stopped):
+            make(planned(model, text, **options), told.append, lambda: True, unmeasured)
+        ids.add(told[0].id)
+    assert len(ids) == 4
+
+
+# --- where it lies ---------------------------------------------------------------------------------------------------
+
+
+def test_it_is_one_of_the_stores_models_with_its_report(model: Path, text: Path) -> None:
+    folder = made(planned(model, text))
+    assert ("made/tiny-GPTQ-4bit", folder) in store.models()
+    assert any(each.path == str(folder) for each in paths.known_models())
+    report = read_report(folder)
+    assert isinstance(report, MakeReport)
+    assert (report.name, report.path, report.source) == ("tiny-GPTQ-4bit", str(folder), "tiny")
+    assert (report.kl, report.tokens, report.after.perplexity) == (0.5, 10, 2.0)
+    assert [each.error for each in report.worst] == sorted((each.error for each in report.worst), reverse=True)
+    (variant,) = store.read_receipt(folder).variants.values()  # type: ignore[union-attr]
+    assert not store.damaged(folder, variant)
+    with pytest.raises(RecipeError, match="exists already"):
+        made(planned(model, text))
+    store.remove(folder)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("to", ["nf4", "gguf-q8_0"])
+def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Path, to: str) -> None:
+    model = tmp_path / "small"
+    write_family(model, "Llama", 4096)
+    for file in ("tokenizer.json", "tokenizer_config.json"):  # GGUF has no name for the other tokenizer
+        shutil.copy(paths.bundled_folder() / "kvasir-guide" / file, model)
+    path = made(planned(model, text, to))
+    assert path in [path for _, path in store.models()]
+    assert path.is_file() == to.startswith("gguf")
+    report = read_report(path)
+    assert report is not None
+    assert (report.path, report.to, report.worst) == (str(path), to, [])
+    assert bool(torch.isfinite(ours(path)).all())
+    with pytest.raises(RecipeError, match="no model in plain 16 or 32 bits"):
+        made(planned(path, text))
+    with pytest.raises(RecipeError, match="exists already"):
+        made(planned(model, text, to))
+
+
+def test_the_command_line(model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*arguments: str) -> tuple[int, list[str]]:
+        result = CliRunner().invoke(app, ["quantise", *arguments])
+        return result.exit_code, result.stdout.splitlines()
+
+    options = ("--to", "gptq", "--text", str(text), "--samples", "12", "--length", "64", "--device", "cpu")
+    monkeypatch.setattr(LayerQuantiser, "quantise", _interrupted)
+    code, lines = run(str(model), *options, "--json")
+    assert code == 130
+    assert json.loads(lines[-1])["state"] == "paused"
+    monkeypatch.undo()
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    (left,) = (json.loads(line) for line in run("--unfinished", "--json")[1])
+    assert left["state"] == "paused"
+    assert run("--discard", left["id"]) == (0, [])
+    code, lines = run(str(model), *options, "--json")
+    assert code == 0, lines
+    *progress, report = (json.loads(line) for line in lines)
+    assert [each["state"] for each in progress if each["state"] != "measuring"][-1] == "done"
+    assert report["after"]["perplexity"] > 1
+    assert 0 < report["same_top"] <= 1
+    code, lines = run("--report", progress[-1]["path"])
+    assert code == 0
+    assert any("KL divergence" in line for line in lines)
+    assert sum("self_attn" in line or "mlp" in line for line in lines) == 5
+
+
+def _interrupted(self: LayerQuantiser, index: int, samples: calibrated.Samples) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    list(samples())
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_made_is_refused_in_a_sentence(model: Path, text: Path, tmp_path: Path) -> None:
+    short, empty, there = tmp_path / "short.txt", tmp_path / "empty", tmp_path / "there"
+    short.write_text("too short to learn anything from")
+    empty.mkdir()
+    there.mkdir()
+    refused = [
+        (planned(model, tmp_path / "missing.txt"), "There is no text at"),
+        (planned(model, empty), "holds no text"),
+        (planned(model, short), "too short to calibrate with"),
+        (planned(model, text, out=there), "exists already"),
+        (planned(model, text, bits=3), "has 4 or 8 bits here, not 3"),
+        (planned(model, text, "awq", bits=8), "has 4 bits here, not 8"),
+        (planned(model, text, "fp2"), "is no format"),
+        (planned(model, text, group_size=64), "Groups of 64 do not suit"),
+        (planned(model, text, memory=1000), "of memory while it is quantised"),
+        (planned(paths.bundled_folder() / "kvasir-guide", text), "no model in plain 16 or 32 bits"),
+        (planned(tmp_path / "nothing", text), "There is no model at"),
+    ]
+    for plan, sentence in refused:
+        with pytest.raises((RecipeError, CheckpointError), match=sentence):
+            made(plan)
+    assert not list(unfinished())
+
+
+def test_a_full_disk_is_found_before_the_first_layer(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free_bytes", lambda folder: 1000)
+    told: list[MakeProgress] = []
+    with pytest.raises(FetchFailed, match="not enough room"):
+        make(planned(model, text), told.append, lambda: False, unmeasured)
+    assert [each.state for each in told] == ["reading", "failed"]
+    assert "not enough room" in told[-1].sentence
+    assert not making_folder().exists()
+
+
+def test_a_mixture_of_experts_is_refused(tmp_path: Path, text: Path) -> None:
+    write_family(tmp_path / "moe", "Mixtral")
+    with pytest.raises(RecipeError, match="has experts"):
+        made(planned(tmp_path / "moe", text))
+
+
+def test_weights_that_are_no_numbers_are_refused(model: Path, text: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    tensors = load_file(broken / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+    for to in ("gptq", "awq"):
+        with pytest.raises(RecipeError, match="no numbers"):
+            made(planned(broken, text, to))
