@@ -18,7 +18,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from engine_support import Ours
+from engine_support import Ours, relative
 from packed_support import (
     BASE,
     PROMPT,
@@ -143,6 +143,32 @@ def test_transformers_reads_the_same_model(tmp_path: Path, monkeypatch, to: str,
     assert compare(ours, theirs) <= TOLERANCE
     assert ours.greedy(PROMPT, 20) == greedy(theirs, PROMPT, 20)
     assert open_checkpoint(made).chat_template().source == TEMPLATE
+
+
+@pytest.mark.parametrize("to", ["nf4", "int8"])
+def test_a_model_that_sees_keeps_its_tower(tmp_path: Path, monkeypatch, to: str) -> None:
+    from transformers.quantizers import quantizer_bnb_4bit
+
+    monkeypatch.setattr(quantizer_bnb_4bit, "is_accelerate_available", lambda *_: True)
+    inner = byte_level("smollm")
+    own = {"vocab_size": 1024, "sliding_window_pattern": 2, "final_logit_softcapping": None, "head_dim": 32}
+    text = transformers.Gemma3TextConfig(**{**BASE, **own, "tie_word_embeddings": True})
+    vision = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 32, "patch_size": 16}  # fmt: skip
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1)
+    torch.manual_seed(1)
+    transformers.Gemma3ForConditionalGeneration(config).save_pretrained(tmp_path / "source")
+    (tmp_path / "source" / "tokenizer.json").write_text(inner.to_str())
+    made = make(tmp_path / "source", to, tmp_path / "made")
+    plain = load_file(tmp_path / "source" / "model.safetensors")
+    tower = {name: tensor for name, tensor in plain.items() if "vision" in name}
+    found = load_file(made / "model.safetensors")
+    assert tower
+    assert all(torch.equal(found[name], tensor) for name, tensor in tower.items())
+    theirs = transformers.AutoModelForImageTextToText.from_pretrained(made, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        expected = theirs(input_ids=torch.tensor([PROMPT])).logits[0]
+    assert relative(Ours(made).logits([PROMPT])[0], expected) < (0.02 if to == "nf4" else TOLERANCE)
 
 
 def test_int8_is_near_and_its_scales_are_rounded_first(tmp_path: Path) -> None:

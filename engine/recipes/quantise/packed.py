@@ -9,6 +9,7 @@ logits there than here, while this layout says the same to Kvasir, transformers 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -243,6 +244,8 @@ def _nf4_config(checkpoint: Checkpoint, others: list[str]) -> dict[str, Any]:
 
 
 def _int8_config(checkpoint: Checkpoint, others: list[str]) -> dict[str, Any]:
+    # In the program some modules have a prefix that they have not in the file (those of a vision tower).
+    ignored = [f"re:(.*[.])?{re.escape(name)}$" for name in others]
     weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}
     group = {"targets": ["Linear"], "weights": weights, "input_activations": None, "output_activations": None}
     return {
@@ -250,7 +253,7 @@ def _int8_config(checkpoint: Checkpoint, others: list[str]) -> dict[str, Any]:
         "format": "pack-quantized",
         "quantization_status": "compressed",
         "config_groups": {"group_0": group},
-        "ignore": others,
+        "ignore": ignored,
     }
 
 

@@ -49,6 +49,8 @@ def write_file(
                 wrote(index)
             _sync(stream)
         unfinished.replace(file)
+    except BrokenPipeError:
+        raise  # who was told has gone
     except OSError as error:
         raise cannot_write(file, error) from error
 

@@ -72,6 +72,8 @@ def compare(
             after, scores = _read_made(made, pieces, logits, report, stopped)
             release_memory()
             del logits
+    except BrokenPipeError:
+        raise  # who was told has gone
     except OSError as error:
         raise RecipeError(f"{folder} cannot be written to ({error.strerror}). Make room there.") from error
     tokens = sum(scored.tokens for scored in scores)
