@@ -69,15 +69,17 @@ def quantise(
     kind = device_of(device)
     with report_errors():
         with importing():
+            from engine.library.local import report_of
             from engine.paths import find_model
             from engine.recipes.errors import Stopped
-            from engine.recipes.quantise.make import make, read_report
+            from engine.recipes.quantise.make import make
             from engine.recipes.quantise.plan import MakePlan
 
         path = Path(find_model(path_or_name_of(model)).path)
         if not report:
+            texts = tuple(file.expanduser().resolve() for file in text or ())
             plan = MakePlan(
-                path, to, bits, group_size, act_order, static_groups, symmetric, tuple(text or ()), samples, length,
+                path, to, bits, group_size, act_order, static_groups, symmetric, texts, samples, length,
                 out and out.expanduser().resolve(), None if memory is None else round(memory * 1e9), kind,
             )  # fmt: skip
             try:
@@ -87,7 +89,7 @@ def quantise(
                 if not json:
                     print(stop)
                 raise typer.Exit(STOPPED) from None
-        found = read_report(path)
+        found = report_of(path)
         if found is None:
             raise CommandFailed(f"{path} has no report: it was not made by `kvasir quantise`.")
         if json:

@@ -78,7 +78,7 @@ def _of_ours(model: KnownModel, bundled: Path) -> StoredModel:
         revision=revision,
         draft=model.draft,
         held=held,
-        made_of=_made_of(path),
+        made_of=report.source if (report := report_of(path)) is not None else "",
         **_packing(path),
     )
 
@@ -107,14 +107,14 @@ def _packing(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _made_of(path: Path) -> str:
-    """The name of the model that Kvasir made this of; "" where no report says so."""
+def report_of(path: Path) -> MakeReport | None:
+    """The report of a model that Kvasir made; None for any other."""
     with contextlib.suppress(CheckpointError, msgspec.MsgspecError):
         folder = path if path.is_dir() else path.parent
         report = msgspec.json.decode(read_small(folder / REPORT, MAX_JSON) or b"", type=MakeReport)
         if path.is_dir() or Path(report.path).name == path.name:
-            return report.source
-    return ""
+            return report
+    return None
 
 
 def size_of(path: Path) -> int:

@@ -28,7 +28,7 @@ class MakeProgress(Message, frozen=True):
     path: str = ""
     """Where the model lies, once it is done."""
     options: list[str] = []
-    """What the command that goes on with it needs besides MODEL and `--to`, as ["--text", FILE, "--group", "64"]."""
+    """What the command that goes on with it has besides MODEL and `--to`, as ["--text", FILE, "--group-size", "64"]."""
 
 
 class LayerError(Part, frozen=True):

@@ -23,6 +23,7 @@ from engine.errors import CheckpointError, is_out_of_memory
 from engine.fetching.errors import FetchFailed
 from engine.fetching.room import MARGIN, room_for
 from engine.library import store
+from engine.library.local import REPORT
 from engine.memory.probe import NoSuchDevice, choose_device, free_bytes
 from engine.protocol.library import HubFile, HubVariant
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, MakeState
@@ -38,7 +39,6 @@ from engine.recipes.quantise.plan import (
     FORMATS,
     GROUPS,
     ORGANISATION,
-    REPORT,
     WHOLE_ROW,
     MakePlan,
     Work,
@@ -80,15 +80,6 @@ def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare = 
         raise
 
 
-def read_report(model: Path) -> MakeReport | None:
-    """The report of a model that was made here; None for any other."""
-    folder = model if model.is_dir() else model.parent
-    try:
-        return msgspec.json.decode((folder / REPORT).read_bytes(), type=MakeReport)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
 class _Maker:
     """One model that is being made."""
 
@@ -109,7 +100,7 @@ class _Maker:
         plan, work = self.plan, self.work
         self.tell("reading")
         self._check_room()
-        work.begin(WorkNote(self.id, str(plan.source), plan.to, self.total))
+        work.begin(WorkNote(self.id, str(plan.source), plan.to, self.total, plan.options))
         with work.alone():
             if self.calibrated:  # what else lies there was half assembled
                 shutil.rmtree(work.made, ignore_errors=True)
@@ -231,7 +222,8 @@ class _Maker:
 
     def tell(self, state: MakeState, done: int = 0, left: float = 0.0, sentence: str = "", path: str = "") -> None:
         source, to = str(self.plan.source), self.plan.to
-        self._report(MakeProgress(self.id, source, to, state, done, self.total, round(left, 1), sentence, path))
+        progress = (state, done, self.total, round(left, 1), sentence, path)
+        self._report(MakeProgress(self.id, source, to, *progress, self.plan.options))
 
 
 def _opened(plan: MakePlan) -> Checkpoint:

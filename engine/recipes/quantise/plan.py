@@ -28,7 +28,6 @@ FORMATS = (*CALIBRATED, *PLAIN)
 BITS = {"gptq": (4, 8), "awq": (4,)}
 GROUPS = (128, 64, 32)
 WHOLE_ROW = -1
-REPORT = "kvasir-report.json"
 ORGANISATION = "made"
 """In the store, models that were made here lie as if it had published them."""
 
@@ -65,6 +64,30 @@ class MakePlan:
         return f"{self.source.name}-{self.to.removeprefix('gguf-').upper()}{bits}"
 
     @property
+    def options(self) -> list[str]:
+        """What the command line has besides the model and the format."""
+        chosen = {
+            "--bits": self.bits,
+            "--group-size": self.group_size,
+            "--samples": self.samples,
+            "--length": self.length,
+            "--out": self.out,
+            "--memory": None if self.memory is None else self.memory / 1e9,
+            "--device": self.device,
+        }
+        usual = {"--bits": 4, "--samples": 128, "--length": 512, "--device": "auto"}
+        words = [
+            word
+            for name, value in chosen.items()
+            if value is not None and value != usual.get(name)
+            for word in (name, str(value))
+        ]
+        words += [] if self.act_order else ["--no-act-order"]
+        words += [] if self.static_groups else ["--no-static-groups"]
+        words += [] if self.symmetric else ["--asymmetric"]
+        return words + [word for file in self.text for word in ("--text", str(file))]
+
+    @property
     def target(self) -> Path:
         return self.out if self.out is not None else store_folder() / ORGANISATION / self.name
 
@@ -83,6 +106,8 @@ class WorkNote(msgspec.Struct, frozen=True):
     model: str
     to: str
     total: int
+    options: list[str] = []
+    """As of :class:`MakeProgress`."""
 
 
 class Work:
@@ -155,7 +180,7 @@ def unfinished() -> Iterator[MakeProgress]:
         note = work.note()
         if note is not None:
             done = work.done(note.total)
-            yield MakeProgress(note.id, note.model, note.to, "paused", done, note.total)
+            yield MakeProgress(note.id, note.model, note.to, "paused", done, note.total, options=note.options)
 
 
 def discard(id: str) -> None:

@@ -24,11 +24,12 @@ from torch import Tensor
 from engine import paths
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
+from engine.library.local import report_of
 from engine.protocol.making import MakeReport, ModelQuality
 from engine.recipes.quantise import calibrated, quality
 from engine.recipes.quantise.gptq import GPTQSettings
 from engine.recipes.quantise.grid import GroupedWeights, nearest
-from engine.recipes.quantise.make import make, read_report
+from engine.recipes.quantise.make import make
 from engine.recipes.quantise.plan import MakePlan
 
 TEXT = paths.bundled_folder() / "knowledge"
@@ -95,7 +96,7 @@ def measured(source: Path, way: str, out: Path) -> MakeReport:
         calibrated.Solver = Rounding  # type: ignore[assignment,misc]
     try:
         plan = MakePlan(source, to, text=(TEXT,), samples=48, length=256, out=out, device="cpu", **options)  # type: ignore[arg-type]
-        report = read_report(make(plan, lambda told: None, lambda: False, own_text))
+        report = report_of(make(plan, lambda told: None, lambda: False, own_text))
         assert report is not None
         return report
     finally:

@@ -32,6 +32,7 @@ from engine.errors import CheckpointError
 from engine.fetching import room
 from engine.fetching.errors import FetchFailed
 from engine.library import store
+from engine.library.local import report_of
 from engine.loading.parts import new_runner
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, ModelQuality
 from engine.recipes.errors import RecipeError, Stopped
@@ -40,7 +41,7 @@ from engine.recipes.quantise import make as make_module
 from engine.recipes.quantise.calibrated import LayerQuantiser
 from engine.recipes.quantise.gptq import GPTQSettings, Solver
 from engine.recipes.quantise.grid import Grid, GroupedWeights, nearest, relative_error
-from engine.recipes.quantise.make import make, read_report
+from engine.recipes.quantise.make import make
 from engine.recipes.quantise.plan import MakePlan, Work, discard, making_folder, unfinished
 from engine.recipes.quantise.quality import Quality
 from tests.conformance.test_speculation_equality import write_model
@@ -105,7 +106,7 @@ def tensors_of(folder: Path) -> dict[str, torch.Tensor]:
 
 def errors_of(folder: Path) -> list[LayerError]:
     """Of all layers: the fixture makes the report's list longer."""
-    report = read_report(folder)
+    report = report_of(folder)
     assert report is not None
     return report.worst
 
@@ -355,6 +356,7 @@ def test_it_goes_on_after_a_kill_at_any_moment(
         assert (found.state, found.total, found.to) == ("paused", LAYERS, to)
         first = Work.of(found.id).done(LAYERS)
         assert found.done == first
+        assert found.options == plan.options
     assert 0 < first < LAYERS
     quantised.clear()
     folder = made(plan)
@@ -440,7 +442,7 @@ def test_it_is_one_of_the_stores_models_with_its_report(model: Path, text: Path)
     folder = made(planned(model, text))
     assert ("made/tiny-GPTQ-4bit", folder) in store.models()
     assert any(each.path == str(folder) for each in paths.known_models())
-    report = read_report(folder)
+    report = report_of(folder)
     assert isinstance(report, MakeReport)
     assert (report.name, report.path, report.source) == ("tiny-GPTQ-4bit", str(folder), "tiny")
     assert (report.kl, report.tokens, report.after.perplexity) == (0.5, 10, 2.0)
@@ -462,7 +464,7 @@ def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Pat
     path = made(planned(model, text, to))
     assert path in [path for _, path in store.models()]
     assert path.is_file() == to.startswith("gguf")
-    report = read_report(path)
+    report = report_of(path)
     assert report is not None
     assert (report.path, report.to, report.worst) == (str(path), to, [])
     assert bool(torch.isfinite(ours(path)).all())
@@ -529,6 +531,25 @@ def test_what_cannot_be_made_is_refused_in_a_sentence(model: Path, text: Path, t
         with pytest.raises((RecipeError, CheckpointError), match=sentence):
             made(plan)
     assert not list(unfinished())
+
+
+def test_what_is_unfinished_tells_the_command_that_goes_on_with_it(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[MakePlan] = []
+
+    def stopped(plan: MakePlan, report: object, stop: object) -> Path:
+        plans.append(plan)
+        raise Stopped("stopped")
+
+    monkeypatch.setattr("engine.recipes.quantise.make.make", stopped)
+    others = planned(
+        model, text, bits=8, group_size=32, act_order=False, static_groups=False, symmetric=False, memory=10**9,
+        out=(tmp_path / "out").resolve(),
+    )  # fmt: skip
+    for plan in (MakePlan(model, "gptq"), planned(model, text), others):
+        CliRunner().invoke(app, ["quantise", str(model), "--to", plan.to, *plan.options, "--json"])
+        assert plans[-1] == replace(plan, source=plans[-1].source)
 
 
 def test_a_full_disk_is_found_before_the_first_layer(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
