@@ -8,6 +8,7 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
+    QMenu,
     QProgressBar,
     QPushButton,
     QSizePolicy,
@@ -17,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.gpu.words import Button, CardContent
 from app.theme.sheet import restyle
-from app.theme.widgets import caption
+from app.theme.widgets import ARROW, caption
 
 _STEPS = 1000
 
@@ -33,15 +34,16 @@ class Buttons(QWidget):
     def __init__(self, prefix: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._prefix = prefix
-        self._shown: tuple[Button, ...] = ()
+        self._shown: tuple[tuple[Button, ...], ...] = ()
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.setSpacing(8)
 
-    def show_buttons(self, buttons: tuple[Button, ...]) -> None:
-        if buttons == self._shown:
+    def show_buttons(self, buttons: tuple[Button, ...], more: tuple[Button, ...] = ()) -> None:
+        """``more``: those in a menu behind the first of them."""
+        if self._shown == (buttons, more):
             return
-        self._shown = buttons
+        self._shown = (buttons, more)
         focus = QApplication.focusWidget()
         focused = focus is not None and self.isAncestorOf(focus)
         while (item := self._row.takeAt(0)) is not None:
@@ -50,14 +52,30 @@ class Buttons(QWidget):
             old.hide()
             old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
             old.deleteLater()
-        made = [self._make(button) for button in buttons]
+        made = [*([self._menu(more)] if more else []), *(self._make(button) for button in buttons)]
         for one in made:
             self._row.addWidget(one)
-        self.setVisible(bool(buttons))
+        self.setVisible(bool(made))
         if focused and made:
             last = made[-1]
             last.show()  # nothing that is hidden takes the focus
             last.setFocus()
+
+    def _menu(self, buttons: tuple[Button, ...]) -> QPushButton:
+        made = QPushButton(f"More{ARROW}", self)
+        made.setObjectName(f"{self._prefix}.more")
+        made.setAccessibleName("More")
+        made.setProperty("kind", "quiet")
+        menu = QMenu(made)
+        menu.setToolTipsVisible(True)
+        for button in buttons:
+            action = menu.addAction(button.title)
+            action.setObjectName(f"{self._prefix}.{button.key}")
+            action.setEnabled(not button.why_not)
+            action.setToolTip(button.why_not)
+            action.triggered.connect(lambda _=False, key=button.key: self.pressed.emit(key))
+        made.setMenu(menu)
+        return made
 
     def _make(self, button: Button) -> QPushButton:
         made = QPushButton(button.title, self)

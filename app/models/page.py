@@ -289,7 +289,7 @@ class ModelsPage(QWidget):
     def _close_form(self) -> None:
         if self.form is None:
             return
-        button = self.findChild(QPushButton, f"models.stored.{self.form.model.name}.make")
+        button = self.findChild(QPushButton, f"models.stored.{self.form.model.name}.more")
         if button is not None:
             button.setFocus()
         self.form.hide()

@@ -68,19 +68,10 @@ class StoredRow(Row):
             self.buttons.show_buttons(words.removal(model, why))
             self.show_badge("missing", "warn")
             return
-        make = (Button("make", "Make smaller…"),) if make_words.can_be_made_smaller(model) else ()
         report = (Button("report", "Report"),) if model.made_of else ()
-        self.buttons.show_buttons(
-            (
-                *words.removal(model, why),
-                Button("details", "Details"),
-                Button("drafts", "Drafts"),
-                *make,
-                *report,
-                Button("settings", "Load settings…"),
-                Button("load", "Load", why_not=why),
-            )
-        )
+        make = (Button("make", "Make smaller…"),) if make_words.can_be_made_smaller(model) else ()
+        more = (Button("details", "Details"), Button("drafts", "Drafts"), Button("settings", "Load settings…"), *make)
+        self.buttons.show_buttons((*report, Button("load", "Load", why_not=why)), (*more, *words.removal(model, why)))
         self.show_badge("loaded" if loaded else "", "good")
 
 

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from app.theme.theme import Theme
 
 _TIP_LETTERS = 72
-_ARROW = " ▾"
+ARROW = " ▾"
 _EDGES_PX = 24
 
 
@@ -126,9 +126,9 @@ class MenuButton(QPushButton):
         return QSize(0, super().minimumSizeHint().height())
 
     def _fit(self) -> None:
-        room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(_ARROW)
+        room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(ARROW)
         shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
-        self.setText(shown.replace("&", "&&") + _ARROW)
+        self.setText(shown.replace("&", "&&") + ARROW)
 
 
 class FillBar(QWidget):

@@ -13,6 +13,7 @@ from app.models.load_settings import Choice, LoadSettings
 from app.program import Program
 from app.settings.store import ModelSettings, Preset, Settings
 from engine.protocol import Load, LoadOptions, Message, Set, StoredModel
+from tests.app import pressing
 
 OWN = ModelSettings(context=512, quantise="nf4", device="cpu", draft="", kv_kind="int8", preset="terse")
 
@@ -126,7 +127,7 @@ def test_cancel_keeps_nothing(start: Callable[..., Program], qtbot) -> None:
     program = start()
     program.library.stored = [StoredModel(name="mine", path="/models/mine", format="gguf", bytes=1)]
     program.library.stored_changed.emit()
-    program.window.findChild(QPushButton, "models.stored.mine.settings").click()
+    pressing.press(program.window, "models.stored.mine.settings")
     dialog = program.window.findChild(LoadSettings)
     assert dialog.windowTitle() == "Load settings of mine"
     dialog.show_own(OWN)

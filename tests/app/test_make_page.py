@@ -20,6 +20,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import FillBar
 from engine.protocol import LayerError, MakeProgress, MakeReport, ModelQuality, StoredModel
 from tests.app.fake_quantise import LAYERS, editing
+from tests.app.pressing import button_of, press
 from tests.app.test_window import nameless
 
 FAKE = Path(__file__).with_name("fake_quantise.py")
@@ -73,13 +74,6 @@ def page(start) -> ModelsPage:
     return start()
 
 
-def press(page: ModelsPage, name: str) -> None:
-    button = page.findChild(QPushButton, name)
-    assert button is not None, [child.objectName() for child in page.findChildren(QPushButton)]
-    assert button.isEnabled(), button.toolTip()
-    button.click()
-
-
 def make(page: ModelsPage, *choices: str) -> None:
     press(page, "models.stored.Qwen3-0.6B.make")
     for choice in choices:
@@ -101,7 +95,7 @@ def begun(qtbot, page: ModelsPage) -> None:
 
 
 def test_from_the_form_to_the_report(qtbot, page):
-    assert page.findChild(QPushButton, "models.stored.a-Q4_0.gguf.make") is None
+    assert button_of(page, "models.stored.a-Q4_0.gguf.make") is None
     make(page)
     assert page.form is None
     (row,) = rows(page)
@@ -235,9 +229,9 @@ def test_the_form(qtbot, page, monkeypatch, tmp_path):
 
 def test_the_keyboards_way(qtbot, qapp, page):
     page.activateWindow()
-    button = page.findChild(QPushButton, "models.stored.Qwen3-0.6B.make")
+    button = page.findChild(QPushButton, "models.stored.Qwen3-0.6B.more")
     button.setFocus()
-    qtbot.keyClick(button, Qt.Key.Key_Space)
+    press(page, "models.stored.Qwen3-0.6B.make")
     assert QApplication.focusWidget().objectName() == "models.make.format.gptq"
     page._library.refresh()  # the row stays, and the form in it
     with qtbot.waitSignal(page._library.stored_changed):
@@ -258,7 +252,7 @@ def test_a_report_that_is_gone_is_said(qtbot, start, state):
 
 
 def test_a_model_that_was_made_can_be_deleted(qtbot, start, state):
-    change(state, stored=[SMALL, {**BIG, "made_of": "another", "repository": "made/a"}])
+    change(state, stored=[SMALL, {**BIG, "made_of": "another", "repository": "made/a", "held": "copied"}])
     page = start()
     press(page, "models.stored.Qwen3-0.6B.remove")
     box = page.findChild(QMessageBox, "models.remove")

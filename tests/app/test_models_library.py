@@ -20,6 +20,7 @@ from app.theme.theme import Theme
 from engine.library import roots
 from engine.paths import bundled_folder
 from engine.protocol import ModelFolder, StoredModel
+from tests.app.pressing import press
 
 COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
 PATIENCE_MS = 60_000
@@ -58,13 +59,6 @@ def drop(page: ModelsPage, *paths: Path) -> bool:
 
 def stored(page: ModelsPage) -> list[str]:
     return [row.title.text() for row in page.stored_rows]
-
-
-def press(page: ModelsPage, name: str) -> None:
-    button = page.findChild(QPushButton, name)
-    assert button is not None, [child.objectName() for child in page.findChildren(QPushButton)]
-    assert button.isEnabled()
-    button.click()
 
 
 def confirm(page: ModelsPage, text: str) -> str:

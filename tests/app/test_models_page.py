@@ -17,6 +17,7 @@ from app.theme.theme import Theme
 from engine.paths import bundled_folder
 from engine.protocol import Download, Fit, FitReport, HubModel, KindFit
 from engine.protocol.library import DraftSpeed, Suggestion
+from tests.app.pressing import button_of, press
 from tests.hub_server import Hub, Repository, stock
 
 COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
@@ -45,13 +46,6 @@ def page(qtbot, qapp, hub: Hub) -> Iterator[ModelsPage]:
     library.close_down()
 
 
-def press(within: QWidget, name: str) -> None:
-    button = within.findChild(QPushButton, name)
-    assert button is not None, [child.objectName() for child in within.findChildren(QPushButton)]
-    assert button.isEnabled()
-    button.click()
-
-
 def stored(page: ModelsPage) -> list[str]:
     return [row.title.text() for row in page.stored_rows]
 
@@ -75,7 +69,7 @@ def test_what_is_here_and_what_can_be_done_with_it(qtbot, page):
     assert "kvasir-guide" in stored(page)
     row = next(row for row in page.stored_rows if row.title.text() == "kvasir-guide")
     assert "comes with Kvasir" in row.about.text()
-    assert row.findChild(QPushButton, "models.stored.kvasir-guide.remove") is None
+    assert button_of(row, "models.stored.kvasir-guide.remove") is None
     with qtbot.waitSignal(page.load_asked) as asked:
         press(row, "models.stored.kvasir-guide.load")
     page.set_loaded(asked.args[0])

@@ -16,6 +16,7 @@ from app.models.page import ModelsPage
 from app.models.recommended import FIRST, RecommendedView
 from app.theme.theme import Theme
 from engine.protocol import CuratedDraft, CuratedModel, Download, DraftOffer, Recommendation, StoredModel
+from tests.app.pressing import press
 from tests.hub_server import Hub, stock
 
 COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
@@ -35,13 +36,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 @pytest.fixture
 def theme(qapp) -> Theme:
     return Theme("dark", 1.0, True)
-
-
-def press(within: QWidget, name: str) -> None:
-    button = within.findChild(QPushButton, name)
-    assert button is not None, [child.objectName() for child in within.findChildren(QPushButton)]
-    assert button.isEnabled()
-    button.click()
 
 
 def entry(name: str, verdict: str = "fits", draft: str = "", purpose: str = "chat") -> Recommendation:
