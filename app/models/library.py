@@ -92,6 +92,8 @@ class Library(QObject):
         self.drafts: dict[str, list[DraftOffer] | str] = {}
         """What can draft for the models, by path, or why that cannot be told."""
         self._offering: set[str] = set()
+        self.limit: Callable[[], int] = int
+        """MB a second that each download may take; 0: no limit."""
         self.fetching: Jobs[Download] = Jobs(AT_ONCE, self._start, self._discard, self)
         self.fetching.changed.connect(self.downloads_changed)
         self.fetching.done.connect(self.refresh)
@@ -322,7 +324,8 @@ class Library(QObject):
         self.refresh()
 
     def _start(self, job: Download, take: Callable[[Download], object], done: Callable[[End], object]) -> LineCommand:
-        return self._run(["resume", "--json", job.id], take, done)
+        limit = ["--limit", str(self.limit())] if self.limit() else []
+        return self._run(["resume", "--json", *limit, job.id], take, done)
 
     def _discard(self, job: Download, done: Callable[[End], object]) -> None:
         self._run(["downloads", "--json", "--cancel", job.id], lambda _: None, done)

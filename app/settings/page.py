@@ -133,14 +133,7 @@ class SettingsPage(QWidget):
         settings = self._store.settings
         self._section("Engine")
         self._memory_rows(settings.memory)
-        context = QSpinBox()
-        context.setRange(0, 1_048_576)
-        context.setSingleStep(1024)
-        context.setAlignment(Qt.AlignmentFlag.AlignRight)
-        context.setSpecialValueText(MODEL_MAXIMUM)
-        context.setGroupSeparatorShown(True)
-        context.setKeyboardTracking(False)
-        context.setValue(settings.context or 0)
+        context = _number(settings.context or 0, 1_048_576, 1024, MODEL_MAXIMUM)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
         self._row(
             "Longest context, tokens",
@@ -169,18 +162,17 @@ class SettingsPage(QWidget):
         draft.setChecked(settings.draft)
         draft.clicked.connect(lambda on: self._set(draft=on))
         self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
-        idle = QSpinBox()
+        idle = _number(settings.unload_after, 1440, 5, "Never", " min")
         idle.setObjectName("settings.unload_after")
-        idle.setRange(0, 1440)
-        idle.setSingleStep(5)
-        idle.setSuffix(" min")
-        idle.setAlignment(Qt.AlignmentFlag.AlignRight)
-        idle.setSpecialValueText("Never")
-        idle.setKeyboardTracking(False)
-        idle.setValue(settings.unload_after)
         idle.valueChanged.connect(lambda value: self._set(unload_after=value))
         about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
         self._row("Unload the model when idle", about, idle)
+        limit = _number(settings.download_limit, 100_000, 1, "No limit", " MB/s")
+        limit.setObjectName("settings.download_limit")
+        limit.valueChanged.connect(lambda value: self._set(download_limit=value))
+        self._row(
+            "Fastest download of a model", "Of each; what is being fetched heeds it from its next start on.", limit
+        )
         reload = QPushButton("Reload model")
         reload.setObjectName("settings.reload")
         reload.setAccessibleName("Reload model")
@@ -287,3 +279,17 @@ def device_key(device: Device, among: Sequence[Device]) -> str:
     """The setting that takes a GPU: its kind, or its number where there are several."""
     several = sum(other.kind == device.kind for other in among) > 1
     return f"{device.kind}:{device.index}" if several else device.kind
+
+
+def _number(value: int, most: int, step: int, none: str, unit: str = "") -> QSpinBox:
+    """A field for 0 to ``most``; ``none`` is shown for 0."""
+    field = QSpinBox()
+    field.setRange(0, most)
+    field.setSingleStep(step)
+    field.setSuffix(unit)
+    field.setAlignment(Qt.AlignmentFlag.AlignRight)
+    field.setSpecialValueText(none)
+    field.setGroupSeparatorShown(True)
+    field.setKeyboardTracking(False)
+    field.setValue(value)
+    return field

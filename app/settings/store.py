@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     draft: bool = True
     unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
     """Minutes without a request after which the model is unloaded; 0: never."""
+    download_limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    """MB a second of each download of a model at most; 0: no limit."""
     model: Annotated[str, Meta(max_length=4096)] = ""
     """The model loaded last, by name or path; empty: the first one the engine knows."""
     options: dict[str, Any] = {}

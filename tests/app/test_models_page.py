@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QSpinBox, QWidget
 
 from app.models import words
 from app.models.library import Library
@@ -211,3 +211,18 @@ def test_words():
     running = Download(id="x", repository="a/b", variant="v", state="running", done=10**9, total=4 * 10**9, rate=1e8)
     assert words.download(running) == "1.0 GB of 4.0 GB · 100 MB/s · 30 s left"
     assert [words.count(number) for number in (870, 34_100, 340_000, 5_600_000)] == ["870", "34k", "340k", "5.6M"]
+
+
+def test_a_download_keeps_the_pace_that_the_settings_want(qtbot, start, tmp_path: Path) -> None:
+    program = start()
+    program.window.settings_page.findChild(QSpinBox, "settings.download_limit").setValue(3)
+    said = tmp_path / "said"
+    script = f"import sys; open({str(said)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')"
+    library = program.library
+    library._command = [sys.executable, "-S", "-c", script]
+    for limit, words_said in ((3, "resume --json --limit 3 x"), (0, "resume --json x")):
+        program.store.update(download_limit=limit)
+        library.fetching.merge({"x": Download(id="x", repository="a/b", variant="c", state="paused")})
+        library.fetching.resume("x")
+        qtbot.waitUntil(lambda: not library.fetching.running, timeout=PATIENCE_MS)
+        assert said.read_text().splitlines()[-1] == words_said
