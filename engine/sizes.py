@@ -17,3 +17,8 @@ def billions(parameters: int) -> str:
     if not parameters:
         return ""
     return f"{parameters / 1e9:.3g}B" if parameters >= 1e9 else f"{parameters / 1e6:.3g}M"
+
+
+def figure(number: float) -> str:
+    """As "0.8", "7.4", "1,320"."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"

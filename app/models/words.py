@@ -8,7 +8,7 @@ from app.gpu.words import Button, duration
 from app.words import size
 from engine.protocol import Download, FitReport, HubModel, HubVariant, ModelDetails, ModelFolder, StoredModel
 from engine.protocol.library import Verdict
-from engine.sizes import billions
+from engine.sizes import billions, figure
 
 
 def stored(model: StoredModel) -> str:
@@ -83,11 +83,6 @@ TONES: dict[Verdict, str] = {"fits": "good", "tight": "warn", "too large": "bad"
 def speed(report: FitReport) -> str:
     """As "24 tokens/s"; "" where it is not known."""
     return f"≈ {figure(report.decode)} tokens/s" if report.decode else ""
-
-
-def figure(number: float) -> str:
-    """As "0.8", "7.4", "120"."""
-    return f"{number:.0f}" if number >= 10 else f"{number:.1f}"
 
 
 def fitting(report: FitReport) -> str:

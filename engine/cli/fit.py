@@ -12,7 +12,7 @@ import typer
 from engine.cli.arguments import CONTEXT_HELP, DEVICE_HELP, QUANTISE_HELP, device_of, path_or_name_of, quantise_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, chosen, lines, table
-from engine.sizes import human
+from engine.sizes import figure, human
 
 if TYPE_CHECKING:
     from engine.protocol.library import FitReport, HubVariant
@@ -153,8 +153,8 @@ def _show(reports: list[FitReport]) -> None:
 
 def _speed(report: FitReport) -> str:
     if report.decode:
-        return f"{report.decode:.3g}"
-    return f"{report.fastest:.3g} at most" if report.fastest else ""
+        return figure(report.decode)
+    return f"{figure(report.fastest)} at most" if report.fastest else ""
 
 
 def _show_fit(report: FitReport) -> None:
@@ -178,15 +178,13 @@ def _show_fit(report: FitReport) -> None:
     rows.append(("longest text", f"{report.context:,} of {report.longest:,} tokens"))
     rows.append(("may be used", f"{human(fit.budget)} of the {human(fit.free)} that are free"))
     if report.decode:
-        reads = f", reading {report.prefill:.3g} tokens/s" if report.prefill else ""
-        rows.append(("speed", f"{report.decode:.3g} tokens/s{reads}, {report.source}"))
+        reads = f", reading {figure(report.prefill)} tokens/s" if report.prefill else ""
+        rows.append(("speed", f"{figure(report.decode)} tokens/s{reads}, {report.source}"))
     if report.draft is not None:
-        draft = (
-            f"{report.draft.tokens_per_step:.2g} tokens a step, {report.draft.rate:.3g} tokens/s, from your runs of it"
-        )
-        rows.append((report.draft.proposer, draft))
+        steps, rate = figure(report.draft.tokens_per_step), figure(report.draft.rate)
+        rows.append((report.draft.proposer, f"{steps} tokens a step, {rate} tokens/s, from your runs of it"))
     if report.fastest:
         reads = f"{human(report.read_bytes)} a token at {report.bandwidth / 1e9:.1f} GB/s measured"
-        rows.append(("at most", f"{report.fastest:.3g} tokens/s without speculation: {reads}"))
+        rows.append(("at most", f"{figure(report.fastest)} tokens/s without speculation: {reads}"))
     for row in rows:
         print(f"  {row[0]:<14} {row[1]}")

@@ -123,7 +123,8 @@ def disk(
         print(f"\n{human(total)} together.")
         for folder in found:
             free = f"{human(folder.free)} of {human(folder.total)} free" if folder.there else "not there"
-            print(f"{folder.path}: {folder.models} models, {human(folder.bytes)}; {free}.")
+            count = "1 model" if folder.models == 1 else f"{folder.models} models"
+            print(f"{folder.path}: {count}, {human(folder.bytes)}; {free}.")
 
 
 def details(model: Model, json: Json = False) -> None:
