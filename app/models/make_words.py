@@ -139,6 +139,8 @@ def figures(report: MakeReport) -> list[Figure]:
             "good" if after.bytes < before.bytes else "warn",
         )
     ]
+    if not report.tokens:
+        return found
     rise = _rise(report)
     tone = "good" if rise < 0 else "caption" if rise < 1 else "warn"
     change = f"{rise:+.1f} %" if rise else "the same"
@@ -157,6 +159,8 @@ def summary(report: MakeReport) -> str:
     """All of it in a sentence, and whether it may be believed."""
     share = report.after.bytes / report.before.bytes if report.before.bytes else 1.0
     won = f"It takes {percent(share)} of the room"
+    if not report.tokens:
+        return f"{won}; what it lost was not measured. {report.unmeasured}".rstrip()
     faster = _faster(report)
     if faster > 1 + _NEAR:
         won += f" and writes {faster:.2g} times as fast"
@@ -177,7 +181,9 @@ def about(report: MakeReport) -> str:
     """What it is and how it was measured."""
     took = f"made in {duration(report.seconds)}" if report.seconds else ""
     return _parts(
-        f"{title(report.to)} of {report.source}", took, f"measured on {report.tokens:,} tokens, none calibrated with"
+        f"{title(report.to)} of {report.source}",
+        took,
+        f"measured on {report.tokens:,} tokens, none calibrated with" if report.tokens else "",
     )
 
 

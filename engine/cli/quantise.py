@@ -166,13 +166,18 @@ def _tell(found: MakeReport) -> None:
         table.add_column(name, justify="right" if name else "left")
     both = (found.before, found.after)
     table.add_row("size", *(human(each.bytes) for each in both))
-    table.add_row("perplexity", *(f"{each.perplexity:.3f}" for each in both))
-    table.add_row("tokens per second", *(f"{each.tokens_per_second:.1f}" for each in both))
+    made = f"Made in {found.seconds:.0f} s."
+    if found.tokens:
+        table.add_row("perplexity", *(f"{each.perplexity:.3f}" for each in both))
+        table.add_row("tokens per second", *(f"{each.tokens_per_second:.1f}" for each in both))
+        made = (
+            f"KL divergence {found.kl:.4f} nats; the same likeliest token at {found.same_top:.1%} of "
+            f"{found.tokens:,} positions. {made}"
+        )
     console.print(table)
-    console.print(
-        f"KL divergence {found.kl:.4f} nats; the same likeliest token at {found.same_top:.1%} of {found.tokens:,} "
-        f"positions. Made in {found.seconds:.0f} s."
-    )
+    console.print(made)
+    if found.unmeasured:
+        console.print(f"What it lost was not measured. {found.unmeasured}")
     if found.worst:
         console.print("Layers with the largest error (share of their outputs' energy), and of plain rounding:")
         worst = Table(box=None, pad_edge=False)

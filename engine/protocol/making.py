@@ -47,8 +47,9 @@ class ModelQuality(Part, frozen=True):
     """What a model takes and gives, measured on the report's text. ``tokens_per_second``: of one chat, greedy."""
 
     bytes: int
-    perplexity: float
-    tokens_per_second: float
+    perplexity: float = 0.0
+    """0: not measured, as for the speed."""
+    tokens_per_second: float = 0.0
 
 
 class MakeReport(Message, frozen=True):
@@ -66,8 +67,10 @@ class MakeReport(Message, frozen=True):
     same_top: float
     """Share of positions at which both think the same token the likeliest."""
     tokens: int
-    """Of the text that it was measured on, none of which was calibrated with."""
+    """Of the text that it was measured on, none of which was calibrated with; 0: only the sizes are known."""
     worst: list[LayerError] = []
     """The layers with the largest error, the worst first; empty where nothing was calibrated."""
     seconds: float = 0.0
     """That making it took."""
+    unmeasured: str = ""
+    """Why nothing was measured, as a sentence."""

@@ -282,6 +282,10 @@ def test_the_sentence_that_sums_up():
     assert "writes" not in make_words.summary(report(after=unmeasured))
     names = [line.name for line in make_words.figures(report(after=unmeasured))]
     assert names == ["Size", "Perplexity", "KL divergence", "Same top token"]
+    unknown = report(after=ModelQuality(bytes=300), tokens=0, unmeasured="It does not fit.")
+    assert make_words.summary(unknown) == "It takes 30 % of the room; what it lost was not measured. It does not fit."
+    assert [line.name for line in make_words.figures(unknown)] == ["Size"]
+    assert "measured" not in make_words.about(unknown)
 
 
 def test_a_report_without_calibration_has_no_bars(qtbot, page):

@@ -6,11 +6,13 @@ it is whole, its report with it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,11 +21,14 @@ import torch
 
 from engine.checkpoints.gguf.find import is_gguf
 from engine.checkpoints.load import LAYER, Checkpoint
+from engine.devices import traits
 from engine.errors import CheckpointError, is_out_of_memory
 from engine.fetching.errors import FetchFailed
-from engine.fetching.room import MARGIN, room_for
-from engine.library import store
+from engine.fetching.lock import lock
+from engine.fetching.room import MARGIN, disk_errors, room_for, same_disk
+from engine.library import importing, store
 from engine.library.local import REPORT
+from engine.library.variants import is_safe
 from engine.memory.probe import NoSuchDevice, choose_device, free_bytes
 from engine.protocol.library import HubFile, HubVariant
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, MakeState
@@ -33,6 +38,7 @@ from engine.recipes.quantise.assembling import Assembly
 from engine.recipes.quantise.blocks import Blocks
 from engine.recipes.quantise.calibrated import LayerQuantiser, packs
 from engine.recipes.quantise.hidden import HiddenStates
+from engine.recipes.quantise.pieces import cannot_write
 from engine.recipes.quantise.plan import (
     BITS,
     CALIBRATED,
@@ -63,20 +69,26 @@ Item = TypeVar("Item")
 Compare = Callable[[Path, Path, Sequence[str] | None, Callable[[int, int], None], IsStopped], quality.Quality]
 
 
-def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare = quality.compare) -> Path:
+def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare | None = None) -> Path:
     """Make the model and return where it lies: its folder, or its GGUF file.
 
-    ``compare`` measures it against its source. Raises :class:`Stopped` soon after ``stopped()`` says so, and
-    :class:`RecipeError`, :class:`CheckpointError` and :class:`FetchFailed` with a sentence for everything else.
+    ``compare`` measures it against its source (None: :func:`quality.compare`); where it cannot be measured the report
+    says why. Raises :class:`Stopped` soon after ``stopped()`` says so, and :class:`RecipeError`,
+    :class:`CheckpointError` and :class:`FetchFailed` with a sentence for everything else.
     """
-    maker = _Maker(plan, report, stopped, compare)
+    maker = _Maker(plan, report, stopped, compare or partial(quality.compare, device=plan.device))
     try:
-        return maker.make()
+        try:
+            return maker.make()
+        except BrokenPipeError:
+            raise  # who was told has gone
+        except OSError as error:
+            raise cannot_write(maker.work.folder, error) from error
     except Stopped:
-        maker.tell("paused", maker.work.done(maker.total))
+        maker.tell("paused", maker.done)
         raise
     except (RecipeError, CheckpointError, FetchFailed) as error:
-        maker.tell("failed", maker.work.done(maker.total), sentence=str(error))
+        maker.tell("failed", maker.done, sentence=str(error))
         raise
 
 
@@ -95,6 +107,8 @@ class _Maker:
         self.sequences, self.held_out = _calibration(plan, self.checkpoint, texts) if self.calibrated else ([], [])
         self.id = plan.id(self.checkpoint, self.group, texts)
         self.work = Work.of(self.id)
+        self.done = self.work.done(self.total)
+        """Of ``total``, as was told last."""
 
     def make(self) -> Path:
         plan, work = self.plan, self.work
@@ -108,7 +122,7 @@ class _Maker:
             try:
                 errors = self._quantised() if self.calibrated else self._converted()
             except RecipeError:
-                if work.done(self.total) == 0 and not any(work.made.iterdir()):  # nothing to go on with
+                if self.done == 0 and not any(work.made.iterdir()):  # nothing to go on with
                     shutil.rmtree(work.folder, ignore_errors=True)
                 raise
             self._measure(errors)
@@ -182,11 +196,15 @@ class _Maker:
 
         report(0, 0)
         made, text = _model_in(self.work.made), self.held_out or None
-        found = self._compare(plan.source, made, text, report, self._stopped)
+        sentence = ""
+        try:
+            found = self._compare(plan.source, made, text, report, self._stopped)
+        except RecipeError as error:  # one of them does not fit, say: the model is whole all the same
+            sentence, found = str(error), quality.unmeasured(plan.source, made)
         path = plan.target if made == self.work.made else plan.target / made.name
         worst = sorted(errors, key=lambda error: -error.error)[:WORST]
         seconds = round(self.work.took(), 1)
-        lost = MakeReport(plan.target.name, str(path), plan.source.name, plan.to, *found, worst, seconds)
+        lost = MakeReport(plan.target.name, str(path), plan.source.name, plan.to, *found, worst, seconds, sentence)
         write_whole(self.work.made / REPORT, msgspec.json.format(msgspec.json.encode(lost), indent=1))
 
     def _move(self) -> Path:
@@ -194,8 +212,9 @@ class _Maker:
         files, out = self.work.made, self.plan.out
         if out is None:
             variant = _variant(self.plan, files)
-            with store.changing():
-                return store.move_in(f"{ORGANISATION}/{self.plan.name}", variant, "", files)
+            with self._on_disk_of_store() as there, store.changing():
+                _check_target(self.plan)  # hours may have passed
+                return store.move_in(f"{ORGANISATION}/{self.plan.name}", variant, "", there)
         out.parent.mkdir(parents=True, exist_ok=True)
         beside = out.with_name(f".{out.name}.unfinished")
         shutil.rmtree(beside, ignore_errors=True)
@@ -203,13 +222,35 @@ class _Maker:
         beside.rename(out)
         return _model_in(out)
 
+    @contextlib.contextmanager
+    def _on_disk_of_store(self) -> Iterator[Path]:
+        """What was made; a copy for as long as this lasts, where the store is on another disk."""
+        store.need_store()
+        root, files = store.store_folder(), self.work.made
+        if same_disk(files, root):
+            yield files
+            return
+        beside = root / store.UNFINISHED / f"{importing.PREFIX}{self.id}"
+        with store.changing():
+            beside.mkdir(parents=True, exist_ok=True)
+        busy = RecipeError("Another Kvasir is moving this model to its place. Wait for it.")
+        with lock(beside / "lock", busy), disk_errors(root):
+            try:
+                store.clear(beside / "files")  # of a copy that was broken off
+                yield Path(shutil.copytree(files, beside / "files"))
+            finally:
+                store.clear(beside)
+
     def _check_room(self) -> None:
         """Raises :class:`FetchFailed` where the disk is too small for the model, were it as large as its source, and
-        for what enters and leaves a layer."""
+        for what enters and leaves a layer; or that of its place for the model."""
         rows = sum(map(len, self.sequences))
         needed = self.checkpoint.weight_bytes + 2 * 4 * rows * self.checkpoint.config.hidden_size + MARGIN
-        there = sum(file.stat().st_size for file in self.work.folder.glob("*") if file.is_file())
-        room_for(self.work.folder, max(0, needed - there), f"quantising {self.plan.source.name}")
+        there = sum(file.stat().st_size for file in self.work.folder.rglob("*") if file.is_file())
+        what = f"quantising {self.plan.source.name}"
+        room_for(self.work.folder, max(0, needed - there), what)
+        if not same_disk(self.work.folder, self.plan.target):
+            room_for(self.plan.target, self.checkpoint.weight_bytes + MARGIN, what)
 
     def _unless_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
@@ -221,6 +262,7 @@ class _Maker:
             raise Stopped(STOPPED)
 
     def tell(self, state: MakeState, done: int = 0, left: float = 0.0, sentence: str = "", path: str = "") -> None:
+        self.done = done
         source, to = str(self.plan.source), self.plan.to
         progress = (state, done, self.total, round(left, 1), sentence, path)
         self._report(MakeProgress(self.id, source, to, *progress, self.plan.options))
@@ -246,7 +288,9 @@ def _opened(plan: MakePlan) -> Checkpoint:
 
 
 def _check_target(plan: MakePlan) -> None:
-    """Raises :class:`RecipeError` where there is something already."""
+    """Raises :class:`RecipeError` where there is something already, and for a name that the store does not keep."""
+    if plan.out is None and not is_safe(plan.name):
+        raise RecipeError(f"{plan.name!r} is no name for a model here. Name a folder for it with --out.")
     there = plan.target.exists()
     if plan.out is None and there:  # what was broken off while it moved in is no model
         there = any(plan.target in (path, path.parent) for _, path in store.models())
@@ -300,7 +344,7 @@ def _device(plan: MakePlan) -> torch.device:
     """Where it is computed: not on Apple's GPU, which has neither float64 nor all decompositions."""
     try:
         found = choose_device(plan.device)
-        return torch.device("cpu") if found.type == "mps" else found
+        return found if traits(found).float64 else torch.device("cpu")
     except NoSuchDevice as error:
         raise RecipeError(str(error)) from error
 

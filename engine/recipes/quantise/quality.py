@@ -17,13 +17,15 @@ import torch
 from torch import Tensor
 
 from engine.cache.policies import KeepAll
+from engine.checkpoints.open import open_checkpoint
 from engine.errors import LoadCancelled
 from engine.fetching.room import free_bytes
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, release_memory
+from engine.memory.probe import choose_device
 from engine.options import EngineOptions
 from engine.paths import bundled_folder
-from engine.protocol import ChatMessage, LoadOptions, ModelQuality
+from engine.protocol import ChatMessage, DeviceName, LoadOptions, ModelQuality
 from engine.recipes.errors import STOPPED, RecipeError, Stopped
 from engine.recipes.quantise.pieces import as_bytes
 from engine.recipes.text import TextEncoder, held_out_text, plain_passages
@@ -57,19 +59,43 @@ def compare(
     text: Sequence[str] | None,
     report: Callable[[int, int], None],
     stopped: Callable[[], bool],
+    device: DeviceName = "auto",
 ) -> Quality:
     """The quality of the models at ``source`` and at ``made``, which was made of it.
 
-    ``text`` None is the program's own. ``report(done, total)`` counts pieces of text, of both models. Raises
-    :class:`RecipeError` with a sentence, and :class:`Stopped` soon after ``stopped()``.
+    ``text`` None is the program's own. ``report(done, total)`` counts pieces of text, of both models. Both compute on
+    the processor where one of them does not fit the device. Raises :class:`RecipeError` with a sentence, and
+    :class:`Stopped` soon after ``stopped()``.
     """
+    try:
+        return _compared(source, made, text, report, stopped, device)
+    except _RoomError:
+        if choose_device(device).type == "cpu":
+            raise
+    return _compared(source, made, text, report, stopped, "cpu")
+
+
+class _RoomError(RecipeError):
+    """A model does not fit the memory of the device."""
+
+
+def _compared(
+    source: Path,
+    made: Path,
+    text: Sequence[str] | None,
+    report: Callable[[int, int], None],
+    stopped: Callable[[], bool],
+    device: DeviceName,
+) -> Quality:
     folder = made if made.is_dir() else made.parent
     try:
         with tempfile.TemporaryFile(dir=folder) as file, torch.inference_mode():
-            before, pieces, vocabulary = _read_source(source, text, file, folder, report, stopped)
+            loaded = _load(source, stopped, device)
+            before, pieces, vocabulary = _read_source(loaded, text, file, folder, report, stopped)
+            del loaded
             release_memory()
             logits = torch.from_numpy(np.memmap(file, np.float32, "c").reshape(-1, vocabulary))
-            after, scores = _read_made(made, pieces, logits, report, stopped)
+            after, scores = _read_made(_load(made, stopped, device), pieces, logits, report, stopped)
             release_memory()
             del logits
     except BrokenPipeError:
@@ -96,6 +122,12 @@ def compare(
     )
 
 
+def unmeasured(source: Path, made: Path) -> Quality:
+    """All that is known without loading them. Raises :class:`CheckpointError`."""
+    before, after = (open_checkpoint(path, need_tokenizer=False).weight_bytes for path in (source, made))
+    return Quality(ModelQuality(before), ModelQuality(after), 0.0, 0.0, 0)
+
+
 class _Size(NamedTuple):
     """What is known of a model without a text."""
 
@@ -109,7 +141,7 @@ class _Size(NamedTuple):
 
 
 def _read_source(
-    source: Path,
+    loaded: LoadedModel,
     text: Sequence[str] | None,
     file: IO[bytes],
     folder: Path,
@@ -117,7 +149,6 @@ def _read_source(
     stopped: Callable[[], bool],
 ) -> tuple[_Size, list[list[int]], int]:
     """Writes its logits; gives the pieces of the text, too, and the width of the logits."""
-    loaded = _load(source, stopped)
     vocabulary = loaded.card.vocabulary
     room = min(MOST_BYTES, free_bytes(folder) // 4) // (4 * vocabulary)
     pieces = _pieces(loaded, _bundled() if text is None else text, min(MOST_TOKENS, room))
@@ -132,15 +163,15 @@ def _read_source(
 
 
 def _read_made(
-    made: Path,
+    loaded: LoadedModel,
     pieces: Sequence[Sequence[int]],
     logits: Tensor,
     report: Callable[[int, int], None],
     stopped: Callable[[], bool],
 ) -> tuple[_Size, list[Scores]]:
-    loaded = _load(made, stopped)
     if loaded.card.vocabulary != logits.shape[1]:
-        raise RecipeError(f"{made.name} is made of another model: the vocabularies differ in size. Make it again.")
+        name = loaded.card.name
+        raise RecipeError(f"{name} is made of another model: the vocabularies differ in size. Make it again.")
     scores, at = [], 0
     for number, piece in enumerate(pieces, 1 + len(pieces)):
         kept = logits[at : at + len(piece) - 1]
@@ -181,15 +212,15 @@ def tokens_per_second(loaded: LoadedModel) -> float:
     return _COUNTED / (time.perf_counter() - begun)
 
 
-def _load(path: Path, stopped: Callable[[], bool]) -> LoadedModel:
+def _load(path: Path, stopped: Callable[[], bool], device: DeviceName) -> LoadedModel:
     """With room for one text. Keys and values are not rounded on their way into the cache."""
     command = LoadModel(str(path), "", LoadOptions(context=_CONTEXT))
     try:
-        opened = CheckpointLoader().open(command, EngineOptions(), None)
+        opened = CheckpointLoader(device).open(command, EngineOptions(), None)
         opened.kv_dtype = opened.dtype
         return opened.assemble(opened.read(lambda stage, done: None, stopped), lambda stage, done: None)
     except LoadFailed as error:
-        raise RecipeError(str(error)) from error
+        raise (_RoomError if error.code == "out_of_memory" else RecipeError)(str(error)) from error
     except LoadCancelled as error:
         raise Stopped(STOPPED) from error
 

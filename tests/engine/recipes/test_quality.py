@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from engine.loading.model import LoadedModel
 from engine.paths import bundled_folder
-from engine.protocol import LoadOptions
+from engine.protocol import DeviceName, LoadOptions
 from engine.recipes.errors import RecipeError, Stopped
 from engine.recipes.quantise import quality
 from engine.recipes.quantise.plain import convert
@@ -134,3 +135,23 @@ def test_stopped_and_refused(source: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="has no config"):
         compared(source, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_models_without_room_on_a_gpu_are_compared_on_the_processor(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tried = quality._load, []
+
+    def load(path: Path, stopped: Callable[[], bool], device: DeviceName) -> LoadedModel:
+        tried.append(device)
+        if device != "cpu":
+            raise quality._RoomError("It does not fit.")
+        return real(path, stopped, device)
+
+    monkeypatch.setattr(quality, "_load", load)
+    monkeypatch.setattr(quality, "choose_device", lambda name: torch.device("meta"))
+    assert compared(source, source).kl == 0.0
+    assert tried == ["auto", "cpu", "cpu"]
+    monkeypatch.setattr(quality, "choose_device", lambda name: torch.device("cpu"))
+    with pytest.raises(RecipeError, match="does not fit"):
+        compared(source, source)

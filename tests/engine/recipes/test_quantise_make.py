@@ -577,3 +577,67 @@ def test_weights_that_are_no_numbers_are_refused(model: Path, text: Path, tmp_pa
     for to in ("gptq", "awq"):
         with pytest.raises(RecipeError, match="no numbers"):
             made(planned(broken, text, to))
+
+
+def test_a_model_that_cannot_be_measured_is_whole_all_the_same(model: Path, text: Path) -> None:
+    def compare(*_: object) -> Quality:
+        raise RecipeError("It does not fit.")
+
+    plan = planned(model, text)
+    path = make(plan, lambda report: None, lambda: False, compare)
+    report = report_of(path)
+    assert report is not None
+    assert (report.unmeasured, report.tokens, report.kl) == ("It does not fit.", 0, 0.0)
+    assert 0 < report.after.bytes < report.before.bytes
+    assert report.worst
+
+
+def test_the_store_may_be_on_another_disk(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which the files are copied first: none is renamed from one disk to another."""
+    real = os.replace
+
+    def one_disk(source: Path, target: Path) -> None:
+        assert (making_folder() in Path(source).parents) == (making_folder() in Path(target).parents)
+        real(source, target)
+
+    plan = planned(model, text)
+    monkeypatch.setattr("engine.recipes.quantise.make.same_disk", lambda one, other: False)
+    monkeypatch.setattr(os, "replace", one_disk)
+    monkeypatch.setattr(Path, "replace", one_disk)
+    path = made(plan)
+    assert path == plan.target
+    assert (path / "config.json").is_file()
+    assert not list(store.store_folder().glob(f"{store.UNFINISHED}/import-*"))
+    assert not list(unfinished())
+
+
+def test_another_model_that_came_meanwhile_is_not_replaced(model: Path, text: Path) -> None:
+    plan = planned(model, text)
+
+    def compare(*_: object) -> Quality:
+        made(replace(plan, samples=11))  # of the same name
+        return unmeasured(*_)  # type: ignore[arg-type]
+
+    with pytest.raises(RecipeError, match="exists already"):
+        make(plan, lambda report: None, lambda: False, compare)
+    assert len(list(unfinished())) == 1
+
+
+def test_a_name_that_the_store_does_not_keep_is_refused_at_once(
+    model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = shutil.copytree(model, tmp_path / ".hidden")
+    with pytest.raises(RecipeError, match="no name for a model here"):
+        made(planned(odd, text))
+    assert made(planned(odd, text, out=tmp_path / "shown")) == tmp_path / "shown"
+
+
+def test_a_disk_that_cannot_be_written_to_is_told(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "move_in", full)
+    told: list[MakeProgress] = []
+    with pytest.raises(RecipeError, match="cannot be written"):
+        make(planned(model, text), told.append, lambda: False, unmeasured)
+    assert (told[-1].state, told[-1].done) == ("failed", LAYERS)
