@@ -40,6 +40,7 @@ def quantise(
         bool, typer.Option("--static-groups/--no-static-groups", help="GPTQ: groups are neighbours in spite of that.")
     ] = True,
     symmetric: Annotated[bool, typer.Option("--symmetric/--asymmetric", help="GPTQ: without zero-points.")] = True,
+    rotate: Annotated[bool, typer.Option("--rotate", help="Spread outliers over all channels first.")] = False,
     text: Annotated[list[Path] | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
     samples: Annotated[int, typer.Option(min=1, help="Pieces of text to calibrate with, at most.")] = 128,
     length: Annotated[int, typer.Option(min=32, help="Tokens of a piece, at most.")] = 512,
@@ -80,7 +81,7 @@ def quantise(
             texts = tuple(file.expanduser().resolve() for file in text or ())
             plan = MakePlan(
                 path, to, bits, group_size, act_order, static_groups, symmetric, texts, samples, length,
-                out and out.expanduser().resolve(), None if memory is None else round(memory * 1e9), kind,
+                out and out.expanduser().resolve(), None if memory is None else round(memory * 1e9), kind, rotate,
             )  # fmt: skip
             try:
                 with _stopping() as stopped, _shown(json) as show:

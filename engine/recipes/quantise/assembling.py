@@ -29,9 +29,9 @@ class Assembly:
     """Writes the layers of one model that is being made, and its folder out of them."""
 
     def __init__(self, plan: MakePlan, checkpoint: Checkpoint, work: Work, group: int) -> None:
-        self.plan, self.work, self.group = plan, work, group
+        self.plan, self.source, self.work, self.group = plan, checkpoint.path, work, group
         self.total = checkpoint.config.num_layers
-        self._files = TensorFiles.open(plan.source)  # by the names in the files, the vision tower's among them
+        self._files = TensorFiles.open(checkpoint.path)  # by the names in the files, the vision tower's among them
         self._named = {entry.name: name for name, entry in checkpoint.files.entries.items()}
         self._entries = checkpoint.files.entries
 
@@ -67,8 +67,8 @@ class Assembly:
                 size += entry.size
         index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(table.items()))}
         _write_json(self.work.made / "model.safetensors.index.json", index)
-        copy_beside(self.plan.source, self.work.made)
-        values = read_json(self.plan.source / "config.json") or {}
+        copy_beside(self.source, self.work.made)
+        values = read_json(self.source / "config.json") or {}
         packing = self._quantization_config({error.name for error in errors})
         _write_json(self.work.made / "config.json", values | {"quantization_config": packing})
         return errors

@@ -33,7 +33,7 @@ from engine.memory.probe import NoSuchDevice, choose_device, free_bytes
 from engine.protocol.library import HubFile, HubVariant
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, MakeState
 from engine.recipes.errors import STOPPED, RecipeError, Stopped
-from engine.recipes.quantise import plain, quality
+from engine.recipes.quantise import plain, quality, rotation
 from engine.recipes.quantise.assembling import Assembly
 from engine.recipes.quantise.blocks import Blocks
 from engine.recipes.quantise.calibrated import LayerQuantiser, packs
@@ -116,6 +116,8 @@ class _Maker:
         self._check_room()
         work.begin(WorkNote(self.id, str(plan.source), plan.to, self.total, plan.options))
         with work.alone():
+            if plan.rotate:
+                self._rotate()
             if self.calibrated:  # what else lies there was half assembled
                 shutil.rmtree(work.made, ignore_errors=True)
             work.made.mkdir(exist_ok=True)
@@ -127,9 +129,21 @@ class _Maker:
                 raise
             self._measure(errors)
             path = self._move()
+        self.checkpoint.files.close()
         shutil.rmtree(work.folder, ignore_errors=True)
         self.tell("done", self.total, path=str(path))
         return path
+
+    def _rotate(self) -> None:
+        """From here on the rotated model is read in the source's place."""
+
+        def report(done: int, total: int, what: str) -> None:
+            self._report(MakeProgress(self.id, str(self.plan.source), self.plan.to, "reading", done, total, 0.0, what))
+
+        began = time.monotonic()
+        out = self.work.rotated(self.plan.source.name)
+        self.checkpoint = rotation.rotated(self.checkpoint, out, report, self._stopped)
+        self.work.took(time.monotonic() - began)
 
     def _quantised(self) -> list[LayerError]:
         """Make the layers that are missing, and the model's folder; returns the errors of all layers."""
@@ -183,7 +197,7 @@ class _Maker:
             left = (time.monotonic() - began) / done * (total - done) if done else 0.0
             self.tell("quantising", done, left, what)
 
-        plain.convert(self.plan.source, self.plan.to, self.work.made, report, self._stopped)
+        plain.convert(self.checkpoint.path, self.plan.to, self.work.made, report, self._stopped)
         self.work.took(time.monotonic() - began)
         return []
 
@@ -242,10 +256,11 @@ class _Maker:
                 store.clear(beside)
 
     def _check_room(self) -> None:
-        """Raises :class:`FetchFailed` where the disk is too small for the model, were it as large as its source, and
-        for what enters and leaves a layer; or that of its place for the model."""
+        """Raises :class:`FetchFailed` where the disk is too small for the model, were it as large as its source, for
+        what enters and leaves a layer, and for the rotated source; or that of its place for the model."""
         rows = sum(map(len, self.sequences))
-        needed = self.checkpoint.weight_bytes + 2 * 4 * rows * self.checkpoint.config.hidden_size + MARGIN
+        weights = 2 * rotation.rotated_bytes(self.checkpoint) if self.plan.rotate else self.checkpoint.weight_bytes
+        needed = weights + 2 * 4 * rows * self.checkpoint.config.hidden_size + MARGIN
         there = sum(file.stat().st_size for file in self.work.folder.rglob("*") if file.is_file())
         what = f"quantising {self.plan.source.name}"
         room_for(self.work.folder, max(0, needed - there), what)
@@ -284,6 +299,8 @@ def _opened(plan: MakePlan) -> Checkpoint:
         raise RecipeError(
             f"{name} has layers that read each other's keys, so it cannot be quantised layer by layer. Choose --to nf4."
         )
+    if plan.rotate:
+        rotation.check(checkpoint)
     return checkpoint
 
 

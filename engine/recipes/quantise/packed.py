@@ -34,7 +34,9 @@ _TITLES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "
 Report = Callable[[int, int, str], None]
 
 
-class _Tensor(NamedTuple):
+class StoredTensor(NamedTuple):
+    """A tensor of a file that is to be written."""
+
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -44,13 +46,13 @@ class _Tensor(NamedTuple):
         return self.dtype.itemsize * torch.Size(self.shape).numel()
 
 
-class _Item(NamedTuple):
+class Item(NamedTuple):
     """Tensors that are made together; ``make`` gives parts of them in this order. ``module``: the one packed in it.
 
     ``place``: items of a file are in its order, so that all numbers lie where they can be viewed.
     """
 
-    tensors: tuple[_Tensor, ...]
+    tensors: tuple[StoredTensor, ...]
     make: Callable[[], Iterable[Tensor]]
     module: str = ""
     place: int = 1
@@ -65,26 +67,26 @@ def write_packed(checkpoint: Checkpoint, to: str, out: Path, report: Report, sto
     files = TensorFiles.open(checkpoint.path)
     modules = linear_modules(checkpoint)
     plain = {entry.name: name.removesuffix(".weight") for name, entry in checkpoint.files.entries.items()}
-    packed: list[_Item] = []
+    packed: list[Item] = []
     others = {HEAD}
     for entry in sorted(files.entries.values(), key=lambda entry: (entry.file.name, entry.start)):
         module = modules.get(plain.get(entry.name, ""))
         if module is not None:
             packed += _PACKERS[to](entry, module)
             continue
-        packed.append(_copied(files, entry))
+        packed.append(copied(files, entry))
         if len(entry.shape) == 2 and entry.name.endswith(".weight"):
             others.add(entry.name.removesuffix(".weight"))
     done = 0
 
-    def wrote(item: _Item) -> None:
+    def wrote(item: Item) -> None:
         nonlocal done
         if item.module:
             done += 1
             report(done, len(modules), item.module)
 
     try:
-        _write_shards(packed, out, wrote, stopped)
+        write_shards(packed, out, wrote, stopped)
     finally:
         files.close()
         checkpoint.files.close()
@@ -127,14 +129,16 @@ def write_json(file: Path, values: dict[str, Any]) -> None:
 # --- modules ---------------------------------------------------------------------------------------------------------
 
 
-def _copied(files: TensorFiles, entry: TensorInfo) -> _Item:
+def copied(files: TensorFiles, entry: TensorInfo) -> Item:
+    """A tensor as it is."""
+
     def make() -> Iterator[Tensor]:
         yield from files.view(entry.name).flatten().split(CHUNK)
 
-    return _Item((_Tensor(entry.name, entry.dtype, entry.shape),), make)
+    return Item((StoredTensor(entry.name, entry.dtype, entry.shape),), make)
 
 
-def _nf4(entry: TensorInfo, module: Module) -> Iterator[_Item]:
+def _nf4(entry: TensorInfo, module: Module) -> Iterator[Item]:
     weights = module.out_features * module.in_features
     state = {"quant_type": "nf4", "blocksize": BLOCK, "dtype": _TITLES[entry.dtype], "shape": list(entry.shape)}
     raw = torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
@@ -146,18 +150,20 @@ def _nf4(entry: TensorInfo, module: Module) -> Iterator[_Item]:
         yield from (part.absmax, torch.tensor(NF4), part.packed)
 
     tensors = (
-        _Tensor(f"{entry.name}.absmax", torch.float32, (-(-weights // BLOCK),)),
-        _Tensor(f"{entry.name}.quant_map", torch.float32, (len(NF4),)),
-        _Tensor(entry.name, torch.uint8, (weights // 2, 1)),
+        StoredTensor(f"{entry.name}.absmax", torch.float32, (-(-weights // BLOCK),)),
+        StoredTensor(f"{entry.name}.quant_map", torch.float32, (len(NF4),)),
+        StoredTensor(entry.name, torch.uint8, (weights // 2, 1)),
     )
-    yield _Item(tensors, make, module.name)
+    yield Item(tensors, make, module.name)
     name = f"{entry.name}.quant_state.bitsandbytes__nf4"
-    yield _Item((_Tensor(name, torch.uint8, (len(raw),)),), lambda: [raw], place=2)
+    yield Item((StoredTensor(name, torch.uint8, (len(raw),)),), lambda: [raw], place=2)
 
 
-def _int8(entry: TensorInfo, module: Module) -> Iterator[_Item]:
+def _int8(entry: TensorInfo, module: Module) -> Iterator[Item]:
     rows, columns = module.out_features, module.in_features
-    yield _Item((_Tensor(f"{entry.name}_shape", torch.int64, (2,)),), lambda: [torch.tensor([rows, columns])], place=0)
+    yield Item(
+        (StoredTensor(f"{entry.name}_shape", torch.int64, (2,)),), lambda: [torch.tensor([rows, columns])], place=0
+    )
 
     def make() -> Iterator[Tensor]:
         scales = []
@@ -169,10 +175,10 @@ def _int8(entry: TensorInfo, module: Module) -> Iterator[_Item]:
         yield torch.cat(scales)
 
     tensors = (
-        _Tensor(f"{entry.name}_packed", torch.int32, (rows, columns // 4)),
-        _Tensor(f"{entry.name}_scale", entry.dtype, (rows, 1)),
+        StoredTensor(f"{entry.name}_packed", torch.int32, (rows, columns // 4)),
+        StoredTensor(f"{entry.name}_scale", entry.dtype, (rows, 1)),
     )
-    yield _Item(tensors, make, module.name)
+    yield Item(tensors, make, module.name)
 
 
 def to_int8(rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -185,15 +191,17 @@ def to_int8(rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return (rows * factor[:, None]).round_().clamp_(-127, 127).to(torch.int8), scales
 
 
-_PACKERS: dict[str, Callable[[TensorInfo, Module], Iterator[_Item]]] = {"nf4": _nf4, "int8": _int8}
+_PACKERS: dict[str, Callable[[TensorInfo, Module], Iterator[Item]]] = {"nf4": _nf4, "int8": _int8}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _write_shards(
-    items: Sequence[_Item], out: Path, wrote: Callable[[_Item], None], stopped: Callable[[], bool]
-) -> None:
+def write_shards(items: Sequence[Item], out: Path, wrote: Callable[[Item], None], stopped: Callable[[], bool]) -> None:
+    """``items`` in files of about :data:`SHARD` bytes in the folder ``out``, with an index where they are several.
+
+    ``wrote`` is called after each, and what an earlier run left in ``out`` is kept (:func:`pieces.write_file`).
+    """
     ends, total = [], 0
     for item in items:
         ends.append(total // SHARD)
@@ -212,7 +220,7 @@ def _write_shards(
         write_json(out / "model.safetensors.index.json", about)
 
 
-def _head(shard: Iterable[_Item]) -> bytes:
+def _head(shard: Iterable[Item]) -> bytes:
     """What a safetensors file begins with (engine/checkpoints/safetensors.py)."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0

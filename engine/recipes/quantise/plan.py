@@ -34,7 +34,7 @@ ORGANISATION = "made"
 
 @dataclass(frozen=True)
 class MakePlan:
-    """``source`` is a model's folder. The rest but ``to`` concerns the formats that are made with a text."""
+    """``source`` is a model's folder. All but ``to``, ``out`` and ``rotate`` concerns the formats made with a text."""
 
     source: Path
     to: str
@@ -56,12 +56,15 @@ class MakePlan:
     memory: int | None = None
     """Bytes that it may take; None: what is free."""
     device: DeviceName = "auto"
+    rotate: bool = False
+    """Rotate the residual stream first (engine/recipes/quantise/rotation.py)."""
 
     @property
     def name(self) -> str:
         """Of the model that is made: "Qwen3-8B-GPTQ-4bit"."""
         bits = f"-{self.bits}bit" if self.to in CALIBRATED else ""
-        return f"{self.source.name}-{self.to.removeprefix('gguf-').upper()}{bits}"
+        rotated = "-rotated" if self.rotate else ""
+        return f"{self.source.name}-{self.to.removeprefix('gguf-').upper()}{bits}{rotated}"
 
     @property
     def options(self) -> list[str]:
@@ -85,6 +88,7 @@ class MakePlan:
         words += [] if self.act_order else ["--no-act-order"]
         words += [] if self.static_groups else ["--no-static-groups"]
         words += [] if self.symmetric else ["--asymmetric"]
+        words += ["--rotate"] if self.rotate else []
         return words + [word for file in self.text for word in ("--text", str(file))]
 
     @property
@@ -93,7 +97,7 @@ class MakePlan:
 
     def id(self, checkpoint: Checkpoint, group: int, texts: list[Path]) -> str:
         """The same for the same model, text, format and options."""
-        options = (self.to, self.bits, group, self.act_order, self.static_groups, self.symmetric)
+        options = (self.to, self.bits, group, self.act_order, self.static_groups, self.symmetric, self.rotate)
         words = [str(value) for value in (*options, self.samples, self.length, self.source.resolve())]
         words += [hashlib.sha256(file.read_bytes()).hexdigest() for file in texts]
         return hashlib.sha256("\0".join([fingerprint(checkpoint), *words]).encode()).hexdigest()[:12]
@@ -152,6 +156,10 @@ class Work:
         total = seconds + (float(file.read_text()) if file.is_file() else 0.0)
         write_whole(file, str(total).encode())
         return total
+
+    def rotated(self, name: str) -> Path:
+        """The rotated model of that name, which is what is then quantised."""
+        return self.folder / "rotated" / name
 
     @property
     def made(self) -> Path:

@@ -40,6 +40,10 @@ WAYS = {
     "AWQ, 4 bits": ("awq", {}),
     "NF4": ("nf4", {}),
 }
+ROTATED = {
+    f"{way}, rotated": (to, options | {"rotate": True}) for way, (to, options) in WAYS.items() if "AWQ" not in way
+}
+"""Of the bundled model alone: hybrids are not rotated."""
 
 
 class Rounding:
@@ -90,7 +94,7 @@ def own_text(
 
 
 def measured(source: Path, way: str, out: Path) -> MakeReport:
-    to, options = WAYS[way]
+    to, options = (WAYS | ROTATED)[way]
     solver = calibrated.Solver
     if way.startswith("RTN"):
         calibrated.Solver = Rounding  # type: ignore[assignment,misc]
@@ -113,7 +117,7 @@ def main() -> None:
         os.environ["KVASIR_HOME"] = f"{name}/home"
         guide = dense(paths.bundled_folder() / "kvasir-guide", Path(name) / "kvasir-guide")
         for source in (guide, paths.bundled_folder() / "kvasir-hybrid"):
-            for number, way in enumerate(WAYS):
+            for number, way in enumerate(WAYS | ROTATED if source is guide else WAYS):
                 found = measured(source, way, Path(name) / f"{source.name}-{number}")
                 if number == 0:
                     _row(source.name, "16 bits", found.before)

@@ -36,12 +36,13 @@ from engine.library.local import report_of
 from engine.loading.parts import new_runner
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, ModelQuality
 from engine.recipes.errors import RecipeError, Stopped
-from engine.recipes.quantise import calibrated
+from engine.recipes.quantise import calibrated, rotation
 from engine.recipes.quantise import make as make_module
 from engine.recipes.quantise.calibrated import LayerQuantiser
 from engine.recipes.quantise.gptq import GPTQSettings, Solver
 from engine.recipes.quantise.grid import Grid, GroupedWeights, nearest, relative_error
 from engine.recipes.quantise.make import make
+from engine.recipes.quantise.plain import plain_checkpoint
 from engine.recipes.quantise.plan import MakePlan, Work, discard, making_folder, unfinished
 from engine.recipes.quantise.quality import Quality
 from tests.conformance.test_speculation_equality import write_model
@@ -261,15 +262,16 @@ def test_awqs_scales_change_nothing_before_the_rounding(
     assert {f"model.layers.0.{module}.weight" for module in folded} <= changed
 
 
-def write_family(folder: Path, name: str, vocabulary: int = 95) -> transformers.PreTrainedModel:
+def write_family(folder: Path, name: str, vocabulary: int = 95, **options: object) -> transformers.PreTrainedModel:
     """A tiny random model of a family, whose vectors are random too; returned as transformers has it."""
     torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=vocabulary, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=512, eos_token_id=94, bos_token_id=None,
-        pad_token_id=None, initializer_range=0.12,
-    )  # fmt: skip
-    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    sizes = {
+        "vocab_size": vocabulary, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512,
+        "eos_token_id": 94, "bos_token_id": None, "pad_token_id": None, "initializer_range": 0.12,
+    }  # fmt: skip
+    kind = getattr(transformers, f"{name}ForCausalLM")
+    model = kind(kind.config_class(**sizes | options)).eval()
     with torch.no_grad():
         for tensor in (tensor for tensor in model.parameters() if tensor.dim() == 1):
             tensor += 0.3 * torch.randn_like(tensor)
@@ -277,6 +279,12 @@ def write_family(folder: Path, name: str, vocabulary: int = 95) -> transformers.
     model.save_pretrained(folder)
     found: transformers.PreTrainedModel = model
     return found
+
+
+def write_chat_tokenizer(folder: Path) -> None:
+    """Of 4,096 tokens: GGUF has no name for the other one."""
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(paths.bundled_folder() / "kvasir-guide" / file, folder)
 
 
 def test_gptq_of_inputs_that_have_nothing_in_common_is_rounding() -> None:
@@ -427,12 +435,141 @@ def test_it_says_how_far_it_is_and_that_it_was_stopped(model: Path, text: Path) 
 
 def test_other_options_are_another_model(model: Path, text: Path) -> None:
     ids = set()
-    for options in ({}, {"bits": 8}, {"act_order": False}, {"samples": 11}):
+    for options in ({}, {"bits": 8}, {"act_order": False}, {"samples": 11}, {"rotate": True}):
         told: list[MakeProgress] = []
         with pytest.raises(Stopped):
             make(planned(model, text, **options), told.append, lambda: True, unmeasured)
         ids.add(told[0].id)
-    assert len(ids) == 4
+    assert len(ids) == 5
+
+
+# --- rotated first ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Llama", {}),
+        ("Llama", {"tie_word_embeddings": True}),
+        ("Llama", {"hidden_size": 96, "attention_bias": True, "mlp_bias": True}),  # no power of two
+        ("Llama", {"hidden_size": 256}),  # more than one factor of the Hadamard matrix
+        ("Qwen2", {}),
+        ("Qwen2", {"tie_word_embeddings": True}),
+        ("Qwen3", {"tie_word_embeddings": True}),
+        ("SmolLM3", {"tie_word_embeddings": True}),
+        ("Phi3", {}),  # modules side by side in one tensor
+        # Norms that multiply by 1 + w.
+        ("Qwen3_5", {"layer_types": ["full_attention"] * 2}),
+    ],
+)
+def test_a_rotated_model_computes_what_it_did(tmp_path: Path, name: str, options: dict[str, object]) -> None:
+    source, out, tokens = tmp_path / "source", tmp_path / "out", torch.tensor([PROMPT])
+    plain = write_family(source, name, **options)
+    checkpoint = plain_checkpoint(source)
+    rotation.check(checkpoint)
+    told: list[tuple[int, int]] = []
+    found = rotation.rotated(checkpoint, out, lambda done, total, what: told.append((done, total)), lambda: False)
+    assert told[-1] == (len(found.files.entries),) * 2
+    assert found.weight_bytes == rotation.rotated_bytes(checkpoint)
+    before, after = tensors_of(source), tensors_of(out)
+    down, norm = "model.layers.1.mlp.down_proj.weight", "model.layers.1.input_layernorm.weight"
+    assert torch.equal(after[norm], torch.full_like(before[norm], name != "Qwen3_5"))
+    torch.testing.assert_close(after[down].norm(dim=0), before[down].norm(dim=0))  # it is a rotation
+    assert not torch.allclose(after[down], before[down], atol=0.1)
+    with torch.no_grad():
+        expected = plain(tokens).logits[0]
+        theirs = type(plain).from_pretrained(out, dtype=torch.float32).eval()(tokens).logits[0]
+    torch.testing.assert_close(theirs, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours(out), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_each_channel_is_spread_over_all_of_them() -> None:
+    for width, block in ((64, 64), (256, 256), (96, 32), (640, 128)):
+        matrix = rotation.Rotation(width)(torch.eye(width))
+        torch.testing.assert_close(matrix @ matrix.T, torch.eye(width), rtol=0, atol=1e-5)
+        blocks = matrix.unflatten(0, (-1, block)).unflatten(-1, (-1, block))
+        for place in range(width // block):
+            torch.testing.assert_close(blocks[place, :, place].abs(), torch.full((block, block), block**-0.5))
+
+
+def test_what_is_rotated_first_goes_on_after_a_kill_at_any_moment(model: Path, text: Path, tmp_path: Path) -> None:
+    whole = made(planned(model, text, out=tmp_path / "whole", rotate=True))
+    plan = planned(model, text, out=tmp_path / "killed", rotate=True)
+    states = set()
+    for moments in (2, 9, 60, 90):
+        left, told = iter(range(moments)), list[MakeProgress]()
+        with pytest.raises(Stopped):
+            make(plan, told.append, lambda left=left: next(left, None) is None, unmeasured)  # type: ignore[misc]
+        states.add(told[-2].state)
+        (found,) = unfinished()
+        assert "--rotate" in found.options
+    assert states == {"reading", "quantising"}
+    folder = made(plan)
+    assert tensors_of(folder).keys() == tensors_of(whole).keys()
+    assert all(torch.equal(tensor, tensors_of(whole)[name]) for name, tensor in tensors_of(folder).items())
+    assert_loads_as_written(model, folder, "gptq")
+    report = report_of(folder)
+    assert report is not None
+    assert report.source == model.name
+    assert not any(making_folder().iterdir())
+
+
+@pytest.mark.parametrize("to", ["awq", "nf4", "int8", "gguf-q8_0"])
+def test_every_format_can_be_rotated_first(text: Path, tmp_path: Path, to: str) -> None:
+    source = tmp_path / "small"
+    write_family(source, "Qwen3", 4096, tie_word_embeddings=True)
+    write_chat_tokenizer(source)
+    path = made(planned(source, text, to, rotate=True))
+    assert "-rotated" in (path.parent.name if path.is_file() else path.name)
+    assert path.suffix != ".gguf" or path.name.startswith("small-")
+    before, after = (found.log_softmax(-1) for found in (ours(source), ours(path)))
+    divergence = float((before.exp() * (before - after)).sum(-1).mean())
+    assert divergence < (0.5 if to in ("awq", "nf4") else 0.01)
+
+
+class Rounding(Solver):
+    """In the place of GPTQ's."""
+
+    def quantised(self, weight: torch.Tensor) -> GroupedWeights:
+        return nearest(weight, self.settings.grid, self.settings.group)
+
+
+def what_the_mlp_reads_with(folder: Path) -> torch.Tensor:
+    """The first layer's gate and up, and the norm's weight in them, ``[2 * 96, 64]``."""
+    layer = load_model(open_checkpoint(folder), CPU, torch.float32).layers[0]
+    weight: torch.Tensor = layer.mlp.gate_up.dequantised(torch.float32) * layer.mlp_norm.weight  # type: ignore[attr-defined]
+    return weight
+
+
+@pytest.mark.parametrize("to", ["gptq", "nf4"])
+def test_channels_that_stand_out_cost_the_others_less_when_they_are_rotated(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    source = tmp_path / "outliers"
+    write_family(source, "Llama")
+    tensors = load_file(source / "model.safetensors")
+    for name, tensor in tensors.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight")):
+            tensor[:, [3, 17, 40]] *= 20
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    monkeypatch.setattr(calibrated, "Solver", Rounding)
+    weight, errors = what_the_mlp_reads_with(source), []
+    for rotate, expected in ((False, weight), (True, rotation.Rotation(64)(weight))):
+        found = what_the_mlp_reads_with(made(planned(source, text, to, rotate=rotate)))
+        errors.append(float((found - expected).square().sum() / expected.square().sum()))
+    assert errors[1] < 0.5 * errors[0], errors
+    assert errors[1] < 0.02
+
+
+@pytest.mark.parametrize("name", ["Gemma2", "Olmo2", "Mixtral", "hybrid"])
+def test_what_is_built_otherwise_is_not_rotated(text: Path, tmp_path: Path, name: str) -> None:
+    """Norms after the blocks, experts, layers with states."""
+    source = HYBRID if name == "hybrid" else tmp_path / name
+    if name != "hybrid":
+        write_family(source, name)
+    with pytest.raises(RecipeError, match=r"cannot be rotated: .* Leave --rotate out"):
+        made(planned(source, text, "nf4", rotate=True))
+    assert not list(unfinished())
 
 
 # --- where it lies ---------------------------------------------------------------------------------------------------
@@ -459,8 +596,7 @@ def test_it_is_one_of_the_stores_models_with_its_report(model: Path, text: Path)
 def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Path, to: str) -> None:
     model = tmp_path / "small"
     write_family(model, "Llama", 4096)
-    for file in ("tokenizer.json", "tokenizer_config.json"):  # GGUF has no name for the other tokenizer
-        shutil.copy(paths.bundled_folder() / "kvasir-guide" / file, model)
+    write_chat_tokenizer(model)
     path = made(planned(model, text, to))
     assert path in [path for _, path in store.models()]
     assert path.is_file() == to.startswith("gguf")
@@ -545,7 +681,7 @@ def test_what_is_unfinished_tells_the_command_that_goes_on_with_it(
     monkeypatch.setattr("engine.recipes.quantise.make.make", stopped)
     others = planned(
         model, text, bits=8, group_size=32, act_order=False, static_groups=False, symmetric=False, memory=10**9,
-        out=(tmp_path / "out").resolve(),
+        out=(tmp_path / "out").resolve(), rotate=True,
     )  # fmt: skip
     for plan in (MakePlan(model, "gptq"), planned(model, text), others):
         CliRunner().invoke(app, ["quantise", str(model), "--to", plan.to, *plan.options, "--json"])
@@ -560,6 +696,14 @@ def test_a_full_disk_is_found_before_the_first_layer(model: Path, text: Path, mo
     assert [each.state for each in told] == ["reading", "failed"]
     assert "not enough room" in told[-1].sentence
     assert not making_folder().exists()
+
+
+def test_the_rotated_model_needs_room_too(model: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enough = room.MARGIN + plain_checkpoint(model).weight_bytes
+    monkeypatch.setattr(room, "free_bytes", lambda folder: enough)
+    with pytest.raises(FetchFailed, match="not enough room"):
+        made(planned(model, text, "nf4", rotate=True))
+    assert made(planned(model, text, "nf4")).is_dir()
 
 
 def test_a_mixture_of_experts_is_refused(tmp_path: Path, text: Path) -> None:
