@@ -118,21 +118,21 @@ def _refer(name: str, found: Path, taken: Sequence[tuple[str, str]]) -> tuple[st
 
 def _copy(found: Path, variant: HubVariant, name: str, move: bool, progress: Progress) -> Path:
     """Copy the files of a variant into the store as ``name``; ``move`` deletes the originals once all is in there."""
-    store.need_store()
     source = found if variant.format == "safetensors" else found.parent
-    target = store.own_folder(name, [file.name for file in variant.files])
-    unfinished = store.store_folder() / store.UNFINISHED
-    working = unfinished / f"{PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    linked = move and room.same_disk(source, unfinished.parent)
-    if not linked:
-        room.room_for(unfinished, variant.bytes + room.MARGIN, name)
-    with store.changing():
-        working.mkdir(parents=True, exist_ok=True)
     busy = LibraryFailed(f"Another Kvasir is importing {name}. Wait for it.")
-    with lock(working / "lock", busy), room.disk_errors(working):
+    with contextlib.ExitStack() as held:
+        with store.changing():  # not while the store is moved, whose move sees from now on that this runs
+            target = store.own_folder(name, [file.name for file in variant.files])
+            unfinished = store.store_folder() / store.UNFINISHED
+            linked = move and room.same_disk(source, unfinished.parent)
+            if not linked:
+                room.room_for(unfinished, variant.bytes + room.MARGIN, name)
+            _refuse_known(target, name, variant)
+            working = unfinished / f"{PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+            working.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock(working / "lock", busy))
+        held.enter_context(room.disk_errors(working))
         try:
-            with store.changing():
-                _refuse_known(target, name, variant)
             files = working / "files"
             store.clear(files)  # of a copy that was broken off
             done, copied = 0, []
