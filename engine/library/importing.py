@@ -25,6 +25,7 @@ from engine.fetching import room
 from engine.fetching.download import CHUNK
 from engine.fetching.lock import lock
 from engine.library import roots, store
+from engine.library.local import REPORT, report_of
 from engine.library.roots import LibraryFailed, Reference
 from engine.library.variants import is_safe, variants_of
 from engine.protocol.library import HubFile, HubVariant
@@ -81,15 +82,20 @@ def _examined(path: Path) -> tuple[Path, HubVariant]:
     folder = found if gguf is None else found.parent
     files = [HubFile(name=file.name, bytes=file.stat().st_size) for file in _inside(folder, gguf is None)]
     variants, _ = variants_of(files, checkpoint.quantisation_title if gguf is None else "")
+    reports = [HubFile(name=REPORT, bytes=(folder / REPORT).stat().st_size)] if report_of(found) is not None else []
     for variant in variants:
-        names = {file.name for file in variant.files}
+        names = {file.name for file in (*variant.files, *reports)}
         if (found.name in names) if gguf is not None else variant.format == "safetensors":
             for name in names - ({path.name} if path.is_file() else set()):  # a link that was named itself is meant
                 if folder.resolve() not in (folder / name).resolve().parents:
                     raise LibraryFailed(
                         f"{folder / name} is a link that leads out of the model's folder. Put the file itself there."
                     )
-            return found, variant
+            return found, msgspec.structs.replace(
+                variant,
+                bytes=variant.bytes + sum(file.bytes for file in reports),
+                files=[*variant.files, *reports],  # behind what is loaded
+            )
     raise LibraryFailed(
         f"{found} has a name that Kvasir cannot keep. Rename it, with letters, digits, - _ and . alone."
     )
