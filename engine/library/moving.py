@@ -68,15 +68,15 @@ def fetch_to(path: Path) -> None:
         _folder(path)
     if path == (former := roots.store_folder()):
         raise LibraryFailed(f"Models are fetched to {path} already.")
-    if waiting := downloads.queue():
-        raise LibraryFailed(
-            f"{len(waiting)} downloads are not finished, and would stay in {former}. Finish or cancel them first: "
-            "kvasir models downloads."
-        )
     _finish()
     with store.changing() if roots.store_is_there() else contextlib.nullcontext():
         if roots.store_folder() != former:
             raise LibraryFailed(f"Models are fetched to {roots.store_folder()} since a moment ago. Try again.")
+        if waiting := downloads.queue():
+            raise LibraryFailed(
+                f"{len(waiting)} downloads are not finished, and would stay in {former}. Finish or cancel them first: "
+                "kvasir models downloads."
+            )
         _refuse_while_busy(former)
         _make_store(path)
         holds = not roots.store_is_there() or any(child.name != UNFINISHED for child in _children(former))
@@ -89,8 +89,8 @@ def fetch_to(path: Path) -> None:
 
 
 def move_store(target: Path, progress: Progress = lambda done, total: None) -> int:
-    """Move all that the store holds to ``target``, which becomes the store; returns the bytes that were deleted. Raises
-    :class:`LibraryFailed`, :class:`FetchFailed`, OSError."""
+    """Move all that Kvasir keeps in the store to ``target``, which becomes the store; returns the bytes that were
+    deleted. Raises :class:`LibraryFailed`, :class:`FetchFailed`, OSError."""
     target = Path(os.path.abspath(target.expanduser()))
     freed = _finish()
     with store.changing(), room.disk_errors(target):
@@ -130,11 +130,12 @@ def move_store(target: Path, progress: Progress = lambda done, total: None) -> i
 
 def _finish() -> int:
     """Delete what a store that was moved left behind; returns its bytes. Raises OSError."""
-    now = roots.read()
-    if not now.leaving or not roots.store_is_there():
+    if not roots.read().leaving or not roots.store_is_there():
         return 0
     with store.changing():
-        source, target, freed = Path(now.leaving), roots.store_folder(), 0
+        if not (leaving := roots.read().leaving):  # another Kvasir did it meanwhile
+            return 0
+        source, target, freed = Path(leaving), roots.store_folder(), 0
         (target / BEGUN).unlink(missing_ok=True)
         if source.is_dir() and not _overlap(source, target):
             owned = _owned(source)
