@@ -81,7 +81,7 @@ class DiskView(QWidget):
         if library.leftovers:
             self._section("Kept for the next load, and broken off")
         for left in library.leftovers:
-            about = "weights quantised by a load" if left.cached else "a copy that was broken off"
+            about = "weights quantised by a load" if left.cached else "it was broken off, and is not finished"
             self._row(
                 f"leftover.{Path(left.path).name}",
                 left.name,

@@ -33,6 +33,9 @@ def uninstall(
     settings: Annotated[bool, typer.Option("--purge-settings", help="Delete the settings.")] = False,
     chats: Annotated[bool, typer.Option("--purge-chats", help="Delete all chats.")] = False,
     models: Annotated[bool, typer.Option("--purge-models", help="Delete the models in Kvasir's folder.")] = False,
+    making: Annotated[
+        bool, typer.Option("--purge-making", help="Delete unfinished models of kvasir quantise, and measured times.")
+    ] = False,
     heads: Annotated[bool, typer.Option("--purge-heads", help="Delete heads that were trained.")] = False,
     gpu: Annotated[bool, typer.Option("--purge-gpu", help="Delete the GPU packs.")] = False,
     caches: Annotated[bool, typer.Option("--purge-caches", help="Delete quantised weights and saved chats.")] = False,
@@ -51,6 +54,6 @@ def uninstall(
     with report_errors():
         from engine.cli.installation.uninstall import KEYS, run_uninstall
 
-        named = (settings, chats, models, heads, gpu, caches, logs, program)
+        named = (settings, chats, models, making, heads, gpu, caches, logs, program)
         purge = {key for key, chosen in zip(KEYS, named, strict=True) if chosen or everything}
         raise typer.Exit(run_uninstall(purge, yes, as_json, dry_run))

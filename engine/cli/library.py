@@ -208,10 +208,11 @@ def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or 
             raise CommandFailed(f"{path} was not fetched by Kvasir, so nothing says what it should hold.")
         for repository, variant in variants:
             if wrong := store.damaged(path, variant):
-                again = f"kvasir models get {repository} {variant.name}"
-                raise CommandFailed(
-                    f"{', '.join(wrong)} of {repository} are missing or damaged. Fetch them again: {again}"
-                )
+                receipt = store.receipt_of(path)
+                again = f"Fetch them again: kvasir models get {repository} {variant.name}"
+                if receipt is None or not receipt.revisions.get(variant.name):  # the hub knows nothing of it
+                    again = f"Delete it (kvasir models rm {path}), and make or import it again."
+                raise CommandFailed(f"{', '.join(wrong)} of {repository} are missing or damaged. {again}")
         print("Every file is as it was fetched.")
 
 

@@ -193,22 +193,31 @@ def _leftovers() -> list[Leftover]:
         from engine.library import importing as imports
         from engine.library.local import size_below
         from engine.protocol.library import Leftover
+        from engine.recipes.quantise import plan
 
     kept = repacked.kept_files(paths.quantised_folder())
     cached = [
         Leftover(name=repacked.title_of(each), path=str(each.path), bytes=each.size, cached=True) for each in kept
     ]
     broken = [Leftover(name="import", path=str(path), bytes=size_below(path)) for path in imports.leftovers()]
-    return [*reversed(cached), *broken]
+    making = [
+        Leftover(name=f"{Path(each.model).name} as {each.to}", path=str(folder), bytes=size_below(folder))
+        for each in plan.unfinished()
+        if not plan.Work(folder := plan.making_folder() / each.id).is_busy()
+    ]
+    return [*reversed(cached), *broken, *making]
 
 
 def _deleted(left: Leftover, wanted: str) -> bool:
     from engine.library.store import clear
+    from engine.recipes.quantise import plan
 
     if left.path != wanted:
         return False
     if left.cached:
         Path(left.path).unlink(missing_ok=True)
+    elif Path(left.path).parent == plan.making_folder():
+        plan.discard(Path(left.path).name)
     else:
         clear(Path(left.path))
     return True

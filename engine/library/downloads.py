@@ -176,12 +176,13 @@ class Downloads:
     def _fetched(self, job: Job, stop: threading.Event) -> Download:
         """Fetch it, check it and move it into the store."""
         hub.asked_at_all()
-        folder = _folder(job.id)
-        files = folder / "files"
         progress = _Progress(job, self._report, self.pace, stop)
-        with _alone(folder, job), room.disk_errors(folder):
-            with store.changing():  # waits for a store that is being moved, whose move sees by now that this runs
-                pass
+        with contextlib.ExitStack() as held:
+            with store.changing():  # not while the store is moved, whose move sees from now on that this runs
+                folder = _folder(job.id)
+                held.enter_context(_alone(folder, job))
+            held.enter_context(room.disk_errors(folder))
+            files = folder / "files"
             target = store.own_folder(job.repository, [file.name for file in job.variant.files])
             missing = [file for file in job.variant.files if not store.has(target, file, progress)]
             token = hub.token_of_user() if job.endpoint == hub.endpoint() else ""
@@ -245,10 +246,10 @@ class _Progress:
 
 def cancel(job: Job) -> None:
     """Delete a download that nobody works on. Raises :class:`FetchFailed` where another Kvasir does, and OSError."""
-    folder = _folder(job.id)
-    gone = folder.with_name(f"{job.id}.gone-{os.getpid()}")
     # Whoever adds or starts the same one meanwhile has it anew, in a folder of its own.
     with store.changing():
+        folder = _folder(job.id)
+        gone = folder.with_name(f"{job.id}.gone-{os.getpid()}")
         if sys.platform == "win32":  # a folder in which a file is open cannot be renamed there: not ours, nor another's
             with _alone(folder, job):
                 pass

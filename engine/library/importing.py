@@ -25,6 +25,7 @@ from engine.fetching import room
 from engine.fetching.download import CHUNK
 from engine.fetching.lock import lock
 from engine.library import roots, store
+from engine.library.local import REPORT, report_of
 from engine.library.roots import LibraryFailed, Reference
 from engine.library.variants import is_safe, variants_of
 from engine.protocol.library import HubFile, HubVariant
@@ -81,15 +82,20 @@ def _examined(path: Path) -> tuple[Path, HubVariant]:
     folder = found if gguf is None else found.parent
     files = [HubFile(name=file.name, bytes=file.stat().st_size) for file in _inside(folder, gguf is None)]
     variants, _ = variants_of(files, checkpoint.quantisation_title if gguf is None else "")
+    reports = [HubFile(name=REPORT, bytes=(folder / REPORT).stat().st_size)] if report_of(found) is not None else []
     for variant in variants:
-        names = {file.name for file in variant.files}
+        names = {file.name for file in (*variant.files, *reports)}
         if (found.name in names) if gguf is not None else variant.format == "safetensors":
             for name in names - ({path.name} if path.is_file() else set()):  # a link that was named itself is meant
                 if folder.resolve() not in (folder / name).resolve().parents:
                     raise LibraryFailed(
                         f"{folder / name} is a link that leads out of the model's folder. Put the file itself there."
                     )
-            return found, variant
+            return found, msgspec.structs.replace(
+                variant,
+                bytes=variant.bytes + sum(file.bytes for file in reports),
+                files=[*variant.files, *reports],  # behind what is loaded
+            )
     raise LibraryFailed(
         f"{found} has a name that Kvasir cannot keep. Rename it, with letters, digits, - _ and . alone."
     )
@@ -118,21 +124,21 @@ def _refer(name: str, found: Path, taken: Sequence[tuple[str, str]]) -> tuple[st
 
 def _copy(found: Path, variant: HubVariant, name: str, move: bool, progress: Progress) -> Path:
     """Copy the files of a variant into the store as ``name``; ``move`` deletes the originals once all is in there."""
-    store.need_store()
     source = found if variant.format == "safetensors" else found.parent
-    target = store.own_folder(name, [file.name for file in variant.files])
-    unfinished = store.store_folder() / store.UNFINISHED
-    working = unfinished / f"{PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    linked = move and room.same_disk(source, unfinished.parent)
-    if not linked:
-        room.room_for(unfinished, variant.bytes + room.MARGIN, name)
-    with store.changing():
-        working.mkdir(parents=True, exist_ok=True)
     busy = LibraryFailed(f"Another Kvasir is importing {name}. Wait for it.")
-    with lock(working / "lock", busy), room.disk_errors(working):
+    with contextlib.ExitStack() as held:
+        with store.changing():  # not while the store is moved, whose move sees from now on that this runs
+            target = store.own_folder(name, [file.name for file in variant.files])
+            unfinished = store.store_folder() / store.UNFINISHED
+            linked = move and room.same_disk(source, unfinished.parent)
+            if not linked:
+                room.room_for(unfinished, variant.bytes + room.MARGIN, name)
+            _refuse_known(target, name, variant)
+            working = unfinished / f"{PREFIX}{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+            working.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock(working / "lock", busy))
+        held.enter_context(room.disk_errors(working))
         try:
-            with store.changing():
-                _refuse_known(target, name, variant)
             files = working / "files"
             store.clear(files)  # of a copy that was broken off
             done, copied = 0, []

@@ -1,11 +1,13 @@
 """Where models are looked for and fetched to, changed; and the store moved to another disk without a moment at which a
 model is lost: all is copied and compared, then the other place counts, then the first one is deleted. Broken off before
-that, nothing has changed, and the same again goes on with what is there; after it, the rest is deleted.
+that, nothing has changed, and the same again goes on with what is there; after it, the rest is deleted. Of a store in a
+folder of the user's own, only what Kvasir put there is moved.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from engine.checkpoints.gguf.find import RECEIPT
 from engine.fetching import room
 from engine.fetching.download import CHUNK
 from engine.fetching.lock import lock
@@ -24,6 +27,8 @@ PARTIAL = ".kvasir-part"
 """How a file's name ends while it is copied."""
 BEGUN = ".kvasir-moving"
 """The file in the folder that a store is moved to, until all is there: what is in it is ours."""
+_NO_LINKS = (errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""What disks say that keep no links: exFAT's, say."""
 Progress = Callable[[int, int], None]
 """Told the bytes that are there and verified, and those of all."""
 
@@ -63,34 +68,45 @@ def fetch_to(path: Path) -> None:
         _folder(path)
     if path == (former := roots.store_folder()):
         raise LibraryFailed(f"Models are fetched to {path} already.")
-    if waiting := downloads.queue():
-        raise LibraryFailed(
-            f"{len(waiting)} downloads are not finished, and would stay in {former}. Finish or cancel them first: "
-            "kvasir models downloads."
-        )
-    _make_store(path)
-    holds = not roots.store_is_there() or any(child.name != UNFINISHED for child in _children(former))
-    roots.change(lambda now: _with_store(now, path, [str(former)] if holds else []))
+    _finish()
+    with store.changing() if roots.store_is_there() else contextlib.nullcontext():
+        if roots.store_folder() != former:
+            raise LibraryFailed(f"Models are fetched to {roots.store_folder()} since a moment ago. Try again.")
+        if waiting := downloads.queue():
+            raise LibraryFailed(
+                f"{len(waiting)} downloads are not finished, and would stay in {former}. Finish or cancel them first: "
+                "kvasir models downloads."
+            )
+        _refuse_while_busy(former)
+        _make_store(path)
+        holds = not roots.store_is_there() or any(child.name != UNFINISHED for child in _children(former))
+
+        def edit(now: ModelRoots) -> ModelRoots:
+            also = [*([str(former)] if holds else []), *filter(None, [now.leaving])]  # the rest of it counts again
+            return msgspec.structs.replace(_with_store(now, path, also), leaving="")
+
+        roots.change(edit)
 
 
 def move_store(target: Path, progress: Progress = lambda done, total: None) -> int:
-    """Move all that the store holds to ``target``, which becomes the store; returns the bytes that were deleted. Raises
-    :class:`LibraryFailed`, :class:`FetchFailed`, OSError."""
+    """Move all that Kvasir keeps in the store to ``target``, which becomes the store; returns the bytes that were
+    deleted. Raises :class:`LibraryFailed`, :class:`FetchFailed`, OSError."""
     target = Path(os.path.abspath(target.expanduser()))
-    freed, source = _finish(), roots.store_folder()
-    if target == source:
-        if freed:  # that move was broken off
-            return freed
-        raise LibraryFailed(f"The models are in {target} already.")
-    if source in target.parents or target in source.parents:
-        raise LibraryFailed(f"{target} and {source} lie within each other. Choose a folder elsewhere.")
+    freed = _finish()
     with store.changing(), room.disk_errors(target):
+        source = roots.store_folder()
+        if target == source:
+            if freed:  # that move was broken off
+                return freed
+            raise LibraryFailed(f"The models are in {target} already.")
+        if _overlap(source, target):
+            raise LibraryFailed(f"{target} and {source} lie within each other. Choose a folder elsewhere.")
         _refuse_while_busy(source)
         begun = target / BEGUN
         if _children(target) and not begun.is_file():
             raise LibraryFailed(f"{target} holds other files. Choose an empty folder, or one that is not there yet.")
-        names = _files(source)
-        sizes = {name: (source / name).lstat().st_size for name in names}
+        owned = _owned(source)
+        sizes = {name: (source / name).lstat().st_size for name in _files(source, owned)}
         here = sum(size for name, size in sizes.items() if _size(target / name) == size)
         with _writable(target):
             target.mkdir(parents=True, exist_ok=True)
@@ -102,7 +118,10 @@ def move_store(target: Path, progress: Progress = lambda done, total: None) -> i
             def tell(count: int, before: int = done) -> None:
                 progress(before + count, total)
 
-            _copied(source / name, target / name, tell)
+            if (source / name).is_symlink():
+                _linked(source / name, target / name, owned)
+            else:
+                _copied(source / name, target / name, tell)
             done += size
         _make_store(target)
         roots.change(lambda now: msgspec.structs.replace(_with_store(now, target, []), leaving=str(source)))
@@ -111,25 +130,54 @@ def move_store(target: Path, progress: Progress = lambda done, total: None) -> i
 
 def _finish() -> int:
     """Delete what a store that was moved left behind; returns its bytes. Raises OSError."""
-    now = roots.read()
-    if not now.leaving or not roots.store_is_there():
+    if not roots.read().leaving or not roots.store_is_there():
         return 0
-    source, target, freed = Path(now.leaving), roots.store_folder(), 0
-    (target / BEGUN).unlink(missing_ok=True)
-    if source.is_dir():
-        for name in _files(source):
-            size = _size(source / name)
-            if size is not None and _size(target / name) == size:  # else it came later, and is nobody's copy
-                (source / name).unlink()
-                freed += size
-        clear(source / UNFINISHED)
-        for folder in sorted((path for path in source.rglob("*") if path.is_dir()), reverse=True):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        with contextlib.suppress(OSError):
-            source.rmdir()
-    roots.change(lambda now: msgspec.structs.replace(now, leaving=""))
+    with store.changing():
+        if not (leaving := roots.read().leaving):  # another Kvasir did it meanwhile
+            return 0
+        source, target, freed = Path(leaving), roots.store_folder(), 0
+        (target / BEGUN).unlink(missing_ok=True)
+        if source.is_dir() and not _overlap(source, target):
+            owned = _owned(source)
+            # The receipts last: they say what was Kvasir's, should this be broken off.
+            for name in sorted(_files(source, owned), key=lambda name: Path(name).name == RECEIPT):
+                if _is_copy(source / name, target / name):  # else it came later, and is nobody's copy
+                    freed += _size(source / name) or 0
+                    (source / name).unlink(missing_ok=True)
+            clear(source / UNFINISHED)
+            for folder in owned:
+                _remove_empty(folder, source)
+        # What the user put there himself stays, and is found as before.
+        stays = [str(source)] if source != target and roots.models_below(source) else []
+        roots.change(lambda now: msgspec.structs.replace(_with_store(now, target, stays), leaving=""))
     return freed
+
+
+def _remove_empty(folder: Path, source: Path) -> None:
+    """Remove the empty folders below ``folder``, itself, and those up to the store that it was in."""
+    inner = sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True)
+    for each in (*inner, folder, *(above for above in folder.parents if above == source or source in above.parents)):
+        with contextlib.suppress(OSError):
+            each.rmdir()
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    """Whether two folders are the same or one lies in the other, by whatever links and names."""
+    one, other = one.resolve(), other.resolve()
+    for inner, outer in ((one, other), (other, one)):
+        for each in (inner, *inner.parents):
+            with contextlib.suppress(OSError):
+                if each == outer or each.samefile(outer):
+                    return True
+    return False
+
+
+def _owned(source: Path) -> list[Path]:
+    """The folders in a store that are moved: all of the usual one, in any other those that Kvasir made there."""
+    if source == roots.usual_store():
+        return [source]
+    inside = [folder for folder, _ in store.repositories(source) if source.resolve() in folder.resolve().parents]
+    return [*inside, source / UNFINISHED]
 
 
 def _with_store(now: ModelRoots, path: Path, also: list[str]) -> ModelRoots:
@@ -160,8 +208,8 @@ def _folder(path: Path) -> Path:
 
 
 def _refuse_while_busy(source: Path) -> None:
-    """Whoever works on a download or an import holds its lock, and looks whether the store is being moved after it."""
-    busy = LibraryFailed("A model is being fetched or imported. Wait for it, or stop it, and then move the models.")
+    """Whoever works on a download or an import holds its lock, which is taken while nobody else changes the store."""
+    busy = LibraryFailed("A model is being fetched or imported. Wait for it, or stop it, and then try again.")
     for working in _children(source / UNFINISHED):
         if (working / "lock").is_file():
             with lock(working / "lock", busy):
@@ -174,10 +222,11 @@ def _children(folder: Path) -> list[Path]:
     return []
 
 
-def _files(folder: Path) -> list[str]:
-    """Files below a folder, but locks, by name; links among them. Raises OSError."""
+def _files(source: Path, owned: list[Path]) -> list[str]:
+    """Files in these folders of a store, but locks, by name; links among them. Raises OSError."""
     return sorted(
-        path.relative_to(folder).as_posix()
+        path.relative_to(source).as_posix()
+        for folder in owned
         for path in _walk(folder)
         if path.name != "lock" and not path.name.endswith(PARTIAL)
     )
@@ -196,13 +245,34 @@ def _size(path: Path) -> int | None:
         return None
 
 
+def _is_copy(source: Path, target: Path) -> bool:
+    if source.is_symlink():
+        return target.is_symlink()
+    size = _size(source)
+    return size is not None and _size(target) == size
+
+
+def _linked(source: Path, target: Path, owned: list[Path]) -> None:
+    """Have a link at ``target`` that leads where ``source`` does, or to what that becomes where it is moved too."""
+    here = source.parent.resolve()
+    leads = Path(os.path.normpath(here / os.readlink(source)))
+    moved = any(folder.resolve() in (leads, *leads.parents) for folder in owned)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        target.symlink_to(os.path.relpath(leads, here) if moved else leads, target_is_directory=source.is_dir())
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise LibraryFailed(
+            f"The disk of {target} keeps no links, and {source} is one. Put the file itself there, or choose a folder "
+            "on another disk."
+        ) from None
+
+
 def _copied(source: Path, target: Path, progress: Callable[[int], None]) -> None:
     """Have the same file at ``target``, compared by its hash as it lies there."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_symlink():
-        target.unlink(missing_ok=True)
-        target.symlink_to(os.readlink(source))
-        return
     if _size(target) == source.stat().st_size and _hash(target) == _hash(source, progress):
         return
     partial = target.with_name(target.name + PARTIAL)

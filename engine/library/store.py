@@ -64,10 +64,7 @@ def models() -> list[tuple[str, Path]]:
     """Every fetched model that is whole, with its name: that of the repository, or of the GGUF file."""
     found: dict[str, Path] = {}
     for root in roots.stores():
-        for note in sorted(root.glob(f"*/*/{RECEIPT}")):
-            receipt, folder = read_receipt(note.parent), note.parent
-            if receipt is None or folder.relative_to(root).as_posix() != receipt.repository:
-                continue
+        for folder, receipt in repositories(root):
             for variant in receipt.variants.values():
                 path = path_of(receipt.repository, variant, root)
                 last = path / "config.json" if path == folder else path
@@ -76,6 +73,14 @@ def models() -> list[tuple[str, Path]]:
                     names = (name, f"{receipt.repository}/{name}", str(path))
                     found[next((each for each in names if each not in found), name)] = path
     return list(found.items())
+
+
+def repositories(root: Path) -> Iterator[tuple[Path, Receipt]]:
+    """The folders in a store into which something was fetched, copied or made, with what is said there."""
+    for note in sorted(root.glob(f"*/*/{RECEIPT}")):
+        receipt, folder = read_receipt(note.parent), note.parent
+        if receipt is not None and folder.relative_to(root).as_posix() == receipt.repository:
+            yield folder, receipt
 
 
 def path_of(repository: str, variant: HubVariant, root: Path | None = None) -> Path:

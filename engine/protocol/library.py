@@ -80,7 +80,7 @@ class Watched(Message, frozen=True):
 
 class Leftover(Message, frozen=True):
     """What may be deleted and is no model. ``cached``: weights that were quantised by a load, for the next one; else
-    a copy that was broken off. ``path``: the file or folder."""
+    what was broken off: a copy, or a model that was being made. ``path``: the file or folder."""
 
     name: str
     path: str

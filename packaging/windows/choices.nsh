@@ -6,10 +6,11 @@
   !insertmacro ${macro} settings 30u "Settings"
   !insertmacro ${macro} chats 43u "Chats"
   !insertmacro ${macro} models 56u "Models in Kvasir's own folder"
-  !insertmacro ${macro} heads 69u "Heads that were trained here"
-  !insertmacro ${macro} gpu 82u "GPU packs"
-  !insertmacro ${macro} caches 95u "Caches, which can be made again"
-  !insertmacro ${macro} logs 108u "Log files"
+  !insertmacro ${macro} making 69u "Models that are not finished, and measured times"
+  !insertmacro ${macro} heads 82u "Heads that were trained here"
+  !insertmacro ${macro} gpu 95u "GPU packs"
+  !insertmacro ${macro} caches 108u "Caches, which can be made again"
+  !insertmacro ${macro} logs 121u "Log files"
 !macroend
 
 !macro DeclareItem word y text

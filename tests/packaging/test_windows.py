@@ -241,7 +241,7 @@ def test_makensis_makes_an_installer_without_a_warning(program, tmp_path):
     ):
         assert wide(part) in inside or wide(part.rpartition("\\")[2]) in inside
         assert wide(part) in uninstaller, part
-    for word in ("settings", "chats", "models", "heads", "gpu", "caches", "logs"):
+    for word in ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs"):
         assert wide(f" --purge-{word}") in uninstaller
     assert wide("\\_internal\\never there") not in uninstaller
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from engine import paths as config
 from engine.checkpoints.gguf.find import is_gguf
-from engine.library.roots import store_folder, usual_store
+from engine.library.roots import UNFINISHED, store_folder, usual_store
+from engine.library.store import repositories
 
 _SETTINGS = (
     r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-tokens\.json(\.new)?|models\.json(\.new|\.broken|\.lock)?"
@@ -77,6 +78,13 @@ def inventory() -> list[Item]:
             also=_saved_chats(cache),  # they tell what was said
         ),
         Item("models", "models", "Delete the models in Kvasir's folder?", store, models, others),
+        Item(
+            "making",
+            "unfinished models and measured times",
+            "Delete models that are being made and are not finished, and the times that were measured?",
+            data,
+            _whole(data / "making") + _matching(data, r"runs\.(json|\d+)"),
+        ),
         Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads")),
         Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu")),
         Item("caches", "caches", "Delete the caches (quantised weights, saved chats)?", cache, _caches(cache)),
@@ -142,10 +150,21 @@ def _models(folder: Path) -> tuple[list[Entry], list[Entry]]:
         return _whole(folder), []
     usual = folder == usual_store()
     models = [Path(os.path.abspath(path)) for path in config.models_in(folder)] if usual and folder.is_dir() else []
+    fetched = [path for path, _ in repositories(folder)]
     found: tuple[list[Entry], list[Entry]] = [], []
     for path in _listed(folder):
-        fetched = path.name == ".downloads" or any(path.glob("*/kvasir.json"))
-        own = fetched or (usual and is_gguf(path)) or any(model == path or path in model.parents for model in models)
+        inside = [each for each in fetched if each.parent == path]
+        rest = (
+            [each for each in _listed(path) if each not in inside]
+            if inside and not (usual or path.is_symlink())
+            else []
+        )
+        if rest:  # the organisation's folder stays, with what the user put there
+            found[0].extend(Entry(each, size_of(each)) for each in inside)
+            found[1].extend(Entry(each, size_of(each)) for each in rest)
+            continue
+        own = path.name == UNFINISHED or inside or (usual and is_gguf(path))
+        own = own or any(model == path or path in model.parents for model in models)
         found[0 if own else 1].append(Entry(path, size_of(path)))
     return found
 

@@ -21,7 +21,7 @@ from engine.cli.installation.program_files import Installation
 from engine.cli.installation.running import running, token_files, window_socket
 from engine.sizes import human
 
-KEYS = ("settings", "chats", "models", "heads", "gpu", "caches", "logs", "program")
+KEYS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs", "program")
 """What ``--purge-KEY`` can name. ``program``: a portable folder and its menu entry."""
 
 

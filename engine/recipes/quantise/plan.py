@@ -175,6 +175,14 @@ class Work:
         busy = RecipeError("This model is being made already, by another Kvasir. Wait for it, or stop it first.")
         return lock(self.folder / "lock", busy)
 
+    def is_busy(self) -> bool:
+        """Whether somebody works on it now."""
+        try:
+            with self.alone():
+                return False
+        except RecipeError:
+            return True
+
 
 def making_folder() -> Path:
     """Where unfinished models lie."""

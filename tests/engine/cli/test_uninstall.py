@@ -19,10 +19,13 @@ from engine.cli.installation import program_files, running
 from engine.cli.installation.desktop import ENTRY, install
 from engine.cli.installation.inventory import inventory, remove
 from engine.cli.main import app
+from engine.library import roots
+from engine.library.store import Receipt, write_receipt
+from engine.protocol.library import HubFile, HubVariant
 from engine.sizes import human
 
 PYTHON = sys.executable
-KINDS = ("settings", "chats", "models", "heads", "gpu", "caches", "logs")
+KINDS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs")
 HASH = "0123456789abcdef" * 2
 FILES = {
     "settings": ["config/settings.json", "config/settings.version-1.json", "config/settings.json.broken"],
@@ -35,6 +38,7 @@ FILES = {
         "data/version.json",
     ],
     "models": ["data/models/Qwen3/config.json", "data/models/Qwen3/model.safetensors", "data/models/a-Q4.gguf"],
+    "making": ["data/making/0123456789ab/plan.json", "data/runs.json", "data/runs.17"],
     "heads": ["data/heads/abc/medusa/medusa_lm_head.safetensors", "data/heads/copies/x.safetensors"],
     "gpu": ["data/gpu/active.json", "data/gpu/abc/lib/python3.11/site-packages/torch/x.so"],
     "caches": [
@@ -50,6 +54,7 @@ FOREIGN = [
     "config/notes.txt",
     "data/history.txt",
     "data/history.db.my own copy",
+    "data/runs.txt",
     "data/models/holiday.zip",
     "data/models/thesis/chapter.tex",
     "cache/quantised/mine.packed",
@@ -157,7 +162,7 @@ def test_yes_alone_keeps_everything(home: Path) -> None:
 def test_questions_keep_by_default(home: Path) -> None:
     fill(home, all_files() + FOREIGN)
     before = there(home)
-    for answers in ("\n" * 20, "", "n\n" * 20, "y\ny\n", "y\n" * 8 + "n\n"):
+    for answers in ("\n" * 20, "", "n\n" * 20, "y\ny\n", "y\n" * 9 + "n\n"):
         asked = uninstall(answers=answers)
         assert asked.exit_code == 0, asked.output
         assert "Nothing was deleted" in asked.output
@@ -166,8 +171,8 @@ def test_questions_keep_by_default(home: Path) -> None:
 
 def test_questions_item_by_item(home: Path) -> None:
     fill(home, all_files() + FOREIGN)
-    # settings, chats, models, what is none, heads, gpu, caches, logs; go on
-    asked = uninstall(answers="y\nn\nn\ny\nn\nn\nyes\nn\ny\n")
+    # settings, chats, models, what is none, unfinished ones, heads, gpu, caches, logs; go on
+    asked = uninstall(answers="y\nn\nn\ny\nn\nn\nn\nyes\nn\ny\n")
     assert asked.exit_code == 0, asked.output
     gone = set(FILES["settings"] + FILES["caches"] + ["data/models/holiday.zip", "data/models/thesis/chapter.tex"])
     assert there(home) == set(all_files() + FOREIGN) - gone
@@ -218,6 +223,22 @@ def test_a_models_folder_that_is_a_link(home: Path, tmp_path: Path) -> None:
     assert uninstall("--purge-models", "--yes").exit_code == 0
     assert there(outside) == {"model/config.json"}
     assert not os.path.lexists(home / "data/models")
+
+
+def test_of_a_store_in_a_folder_of_the_users_own_only_what_was_fetched_goes(home: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    fill(own, [".downloads/lock", "me/fetched/a.gguf", "me/theirs/config.json", "all/fetched/a.gguf", "letter"])
+    variant = HubVariant(
+        name="a.gguf", format="gguf", quantisation="", bytes=1000, files=[HubFile(name="a.gguf", bytes=1000)]
+    )
+    for name in ("me/fetched", "all/fetched"):
+        write_receipt(own / name, Receipt(name, {"a.gguf": variant}))
+    roots.change(lambda now: roots.ModelRoots(store=str(own)))
+    models = next(item for item in inventory() if item.key == "models")
+    assert {entry.path for entry in models.others} == {own / "letter", own / "me/theirs"}
+    assert uninstall("--purge-models", "--yes").exit_code == 0
+    assert there(own) == {"me/theirs/config.json", "letter"}
+    assert not (own / "all").exists()
 
 
 def test_folders_of_the_users_own_are_never_touched(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -380,15 +381,14 @@ def test_a_download_that_is_started_while_it_is_cancelled_is_kept(hub: Hub, monk
     content(hub, "some/model-GGUF", store.store_folder() / "some" / "model-GGUF")
 
     job = downloads.add(*chosen("some/model"))
-    holding = one_process.lock
+    changing = store.changing
 
-    def cancelled_first(path: Path, *rest: object) -> object:
-        if path.parent.name == job.id:
-            monkeypatch.setattr(downloads, "lock", holding)
-            downloads.cancel(job)
-        return holding(path, *rest)
+    def cancelled_first() -> AbstractContextManager[None]:
+        monkeypatch.setattr(store, "changing", changing)
+        downloads.cancel(job)
+        return changing()
 
-    monkeypatch.setattr(downloads, "lock", cancelled_first)
+    monkeypatch.setattr(store, "changing", cancelled_first)
     told: list[Download] = []
     working = downloads.Downloads(told.append)
     working.start(job)

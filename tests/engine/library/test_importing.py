@@ -9,12 +9,16 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
+import msgspec
 import pytest
 from library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, split_model, told
 
 from engine import paths
 from engine.fetching import room
 from engine.library import importing, roots, store
+from engine.library.local import REPORT
+from engine.protocol.making import MakeReport, ModelQuality
+from engine.recipes.quantise.plan import Work, WorkNote
 
 
 def unfinished() -> list[str]:
@@ -233,3 +237,63 @@ def test_a_killed_copy_is_shown_and_swept(tmp_path: Path) -> None:
     assert left["bytes"] > 0
     assert kvasir("import", "--copy", file, "--name", "me/it").exit_code == 0
     assert (names(), unfinished()) == ({"tiny.gguf"}, [])
+
+
+def report(path: Path) -> bytes:
+    """As `kvasir quantise --out` writes it beside a model."""
+    quality = ModelQuality(bytes=1, perplexity=2.0, tokens_per_second=3.0)
+    made = MakeReport(path.name, str(path), "original", "nf4", quality, quality, kl=0.1, same_top=0.9, tokens=100)
+    content = msgspec.json.encode(made)
+    (path if path.is_dir() else path.parent).joinpath(REPORT).write_bytes(content)
+    return content
+
+
+@pytest.mark.parametrize("how", ["--copy", "--move"])
+@pytest.mark.parametrize("kind", ["safetensors", "gguf"])
+def test_a_report_of_how_a_model_was_made_comes_along(tmp_path: Path, how: str, kind: str) -> None:
+    folder = tmp_path / "made"
+    path = folder_model(folder) if kind == "safetensors" else gguf_model(folder / "made.gguf")
+    content = report(path)
+    (listed,) = told(kvasir("import", how, path, "--name", "me/it", "--json"))[-1:]
+    assert (store.store_folder() / "me" / "it" / REPORT).read_bytes() == content
+    assert listed["made_of"] == "original"
+    assert (folder / REPORT).exists() == (how == "--copy")
+    assert kvasir("rm", listed["path"]).exit_code == 0
+    assert not (store.store_folder() / "me").exists()
+
+
+def test_a_report_of_another_model_stays(tmp_path: Path) -> None:
+    file = gguf_model(tmp_path / "here" / "tiny.gguf")
+    report(gguf_model(tmp_path / "here" / "other.gguf"))
+    assert kvasir("import", "--move", file, "--name", "me/it").exit_code == 0
+    assert (tmp_path / "here" / REPORT).is_file()
+
+
+def test_a_damaged_copy_is_not_to_be_fetched(tmp_path: Path) -> None:
+    file = gguf_model(tmp_path / "tiny.gguf")
+    kvasir("import", "--copy", file, "--name", "me/it")
+    path = store.store_folder() / "me" / "it" / "tiny.gguf"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    said = refused(kvasir("verify", "tiny.gguf"))
+    assert said.endswith(f"are missing or damaged. Delete it (kvasir models rm {path}), and make or import it again.")
+    assert kvasir("rm", path).exit_code == 0
+    assert kvasir("import", "--copy", file, "--name", "me/it").exit_code == 0
+
+
+def test_an_unfinished_model_is_shown_and_deleted() -> None:
+    work = Work.of("0123456789ab")
+    work.begin(WorkNote("0123456789ab", "/models/big", "gptq", 3))
+    work.hidden(0).write_bytes(bytes(1000))
+
+    def left() -> list[dict]:
+        return [each for each in told(kvasir("disk", "--json")) if each["type"] == "Leftover"]
+
+    with work.alone():  # it is being made
+        assert left() == []
+        assert kvasir("disk", "--delete", work.folder).exit_code == 0
+    (shown,) = left()
+    assert (shown["name"], shown["path"]) == ("big as gptq", str(work.folder))
+    assert shown["bytes"] > 1000
+    assert kvasir("disk", "--delete", work.folder).exit_code == 0
+    assert not work.folder.exists()
+    assert left() == []

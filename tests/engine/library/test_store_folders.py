@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, told
 
@@ -193,6 +197,143 @@ def test_no_download_begins_while_the_store_moves(hub: Hub, tmp_path: Path, monk
     assert "Another Kvasir is changing the models" in states[-1]
     assert not hub.starts
     assert [each.id for each in downloads.queue()] == [job.id]
+
+
+def imported(tmp_path: Path, name: str = "me/tiny") -> None:
+    """A model in the store."""
+    assert kvasir("import", "--copy", gguf_model(tmp_path / "mine.gguf"), "--name", name).exit_code == 0
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_store_that_was_left_and_is_chosen_again_keeps_its_models(tmp_path: Path, away: bool) -> None:
+    imported(tmp_path)
+    first, second = store.store_folder(), tmp_path / "second"
+    leaves = files_of(first)
+    assert kvasir("folders", "--move-to", second).exit_code == 0
+    shutil.copytree(second, first)  # as if it was broken off before anything was deleted
+    roots.change(lambda now: msgspec.structs.replace(now, leaving=str(first)))
+    if away:
+        second.rename(tmp_path / "unplugged")
+    assert kvasir("folders", "--downloads", first).exit_code == 0
+    assert roots.read().leaving == ""
+    if away:
+        (tmp_path / "unplugged").rename(second)
+    assert kvasir("folders", "--move-to", tmp_path / "third").exit_code == 0
+    assert files_of(second) == leaves
+    assert files_of(tmp_path / "third") == (leaves if away else {})
+    assert names() == {"mine.gguf", *(["me/tiny/mine.gguf"] if away else [])}
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_nothing_is_deleted_where_the_left_store_is_the_new_one(tmp_path: Path, link: bool) -> None:
+    """What a version before this one may have written down."""
+    imported(tmp_path)
+    source = store.store_folder()
+    before = files_of(source)
+    (tmp_path / "link").symlink_to(source)
+    left = tmp_path / "link" if link else source
+    roots.change(lambda now: msgspec.structs.replace(now, leaving=str(left)))
+    assert kvasir("folders", "--move-to", tmp_path / "disk").exit_code == 0
+    assert files_of(tmp_path / "disk") == before
+
+
+def test_a_move_from_a_folder_of_the_users_own_takes_only_models(tmp_path: Path) -> None:
+    own, target = tmp_path / "own", tmp_path / "disk"
+    theirs = {"letter.txt": b"Dear", ".git/HEAD": b"ref", "me/diary": b"1", "me/thesis/chapter.tex": b"2"}
+    for name, content in theirs.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_bytes(content)
+    (own / "empty").mkdir()
+    gguf_model(own / "theirs.gguf")
+    kvasir("folders", "--downloads", own)
+    imported(tmp_path)
+    before = {name: content for name, content in files_of(own).items() if name.startswith("me/tiny/")}
+    theirs["theirs.gguf"] = (own / "theirs.gguf").read_bytes()
+    assert kvasir("folders", "--move-to", target).exit_code == 0
+    assert files_of(target) == before
+    assert files_of(own) == theirs
+    assert (own / "empty").is_dir()
+    assert not (own / "me" / "tiny").exists()
+    assert names() == {"mine.gguf", "theirs.gguf"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_links_in_a_store_lead_where_they_led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported(tmp_path)
+    source, target = store.store_folder(), tmp_path / "a" / "b" / "disk"
+    folder, outside = source / "me" / "tiny", tmp_path / "outside"
+    outside.write_bytes(b"large")
+    links = {
+        "relative": os.path.relpath(outside, folder),
+        "absolute": str(outside),
+        "inside": "mine.gguf",
+        "inside-absolute": str(folder / "mine.gguf"),
+    }
+    for name, leads in links.items():
+        (folder / name).symlink_to(leads)
+    before = files_of(source)
+
+    def no_links(*words: object, **rest: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "symlink_to", no_links)
+        assert "keeps no links" in refused(kvasir("folders", "--move-to", target))
+    assert files_of(source) == before
+    assert kvasir("folders", "--move-to", target).exit_code == 0
+    assert not source.exists()
+    assert files_of(target) == before
+    assert (target / "me/tiny/inside-absolute").resolve() == target / "me/tiny/mine.gguf"
+
+
+def moved_while_it_waits(monkeypatch: pytest.MonkeyPatch, target: Path) -> None:
+    """Whoever changes the store next has waited for a move."""
+    changing = store.changing
+
+    @contextlib.contextmanager
+    def waits() -> Iterator[None]:
+        monkeypatch.setattr(store, "changing", changing)
+        moving.move_store(target)
+        with changing():
+            yield
+
+    monkeypatch.setattr(store, "changing", waits)
+
+
+def test_a_download_that_waited_for_a_move_goes_on_where_the_store_is(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = downloads.add(found := library.repository("some/model-GGUF"), found.variants[0])
+    source, states = store.store_folder(), []
+    moved_while_it_waits(monkeypatch, tmp_path / "disk")
+    working = downloads.Downloads(lambda told: states.append(told))
+    working.start(job)
+    working.finish()
+    assert (states[-1].state, states[-1].sentence) == ("done", "")
+    assert Path(states[-1].path).is_relative_to(tmp_path / "disk")
+    assert not source.exists()
+    assert downloads.queue() == []
+
+
+def test_an_import_that_waited_for_a_move_goes_to_where_the_store_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(tmp_path)
+    source = store.store_folder()
+    moved_while_it_waits(monkeypatch, tmp_path / "disk")
+    imported(tmp_path, "me/other")
+    assert (tmp_path / "disk/me/other/mine.gguf").is_file()
+    assert not source.exists()
+
+
+def test_the_store_stays_where_it_is_while_a_model_is_imported(tmp_path: Path) -> None:
+    imported(tmp_path)
+    working = store.store_folder() / store.UNFINISHED / "import-1"
+    working.mkdir()
+    (tmp_path / "disk").mkdir()
+    with lock(working / "lock", AssertionError()):
+        assert "is being fetched or imported" in refused(kvasir("folders", "--downloads", tmp_path / "disk"))
+    assert kvasir("folders", "--downloads", tmp_path / "disk").exit_code == 0
 
 
 def test_a_file_that_makes_no_sense_is_set_aside(tmp_path: Path) -> None:
