@@ -85,6 +85,7 @@ class Program:
             models if models is not None else [*own, "models"] if own else [],
             quantise if quantise is not None else [*own, "quantise"] if own else [],
         )
+        self.library.store_moved.connect(self.store.move_models)
         self.library.limit = lambda: self.store.settings.download_limit
         self.window = MainWindow(
             sidebar=self.sidebar,

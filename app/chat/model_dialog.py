@@ -52,7 +52,7 @@ class ModelDialog(QFileDialog):
             super().accept()
 
     def _choose(self, path: str) -> None:
-        self.chosen = path
+        self.chosen = str(Path(path))  # with the separators of the system, as the engine names it
         self.done(QDialog.DialogCode.Accepted)
 
 

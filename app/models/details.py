@@ -72,6 +72,7 @@ class DetailsView(QWidget):
         self.metadata.horizontalHeader().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         self.metadata.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
         self.metadata.setShowGrid(False)
+        self.metadata.setTabKeyNavigation(False)
         self._typed = QTimer(self, singleShot=True, interval=_TYPED_MS)
         self._typed.setObjectName("details-typed")
         self._typed.timeout.connect(self._ask)
@@ -143,7 +144,7 @@ class DetailsView(QWidget):
 
     def _on_described(self, path: str) -> None:
         found = self._library.details.get(path)
-        if path != self._path or found is None:
+        if path != self._path or found is None or self._tokenizer is not None:  # it was asked for twice
             return
         if isinstance(found, str):
             self._say(found, "bad")
@@ -199,6 +200,8 @@ class DetailsView(QWidget):
     def _on_end(self, end: End) -> None:
         self._tokenizer = None
         if not end.ok:
+            self._tokens = None
+            self.pieces.clear()
             self.count.setText(end.sentence)
 
     def _say(self, sentence: str, role: str = "caption") -> None:

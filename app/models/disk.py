@@ -15,7 +15,7 @@ from app.models.rows import Row
 from app.theme.sheet import set_role
 from app.theme.widgets import caption
 from app.words import size
-from engine.protocol import ModelFolder, StoredModel
+from engine.protocol import Download, ModelFolder, StoredModel
 
 
 class DiskView(QWidget):
@@ -28,6 +28,8 @@ class DiskView(QWidget):
         self._library = library
         self._loaded = ""
         self.rows: list[Row] = []
+        self._shown: object = None
+        """What the rows are of."""
         self.total = caption(name="models.disk.total")
         self.add = QPushButton("Add a folder…")
         self.add.setObjectName("models.disk.add")
@@ -57,7 +59,21 @@ class DiskView(QWidget):
             self.show_all()
 
     def show_all(self) -> None:
-        """Everything anew, from what the library knows."""
+        """What the library knows. How far downloads are changes words alone, so that no button is lost meanwhile."""
+        library = self._library
+        coming = [each for each in library.downloads.values() if each.state != "done"]
+        now = library.folders, library.stored, library.leftovers, self._loaded, [each.id for each in coming]
+        if now != self._shown:
+            self._shown = now
+            self._fill(coming)
+        rows = {row.objectName(): row for row in self.rows}
+        for each in coming:
+            rows[f"models.disk.download.{each.id}"].show_about(words.download(each))
+        taken = sum(model.bytes for model in library.stored) + sum(each.done for each in coming)
+        taken += sum(left.bytes for left in library.leftovers)
+        self.total.setText(f"{size(taken)} of models, downloads and kept weights on this machine.")
+
+    def _fill(self, coming: list[Download]) -> None:
         library = self._library
         while (item := self._list.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
@@ -71,7 +87,6 @@ class DiskView(QWidget):
         self._section("Models")
         for model in sorted(library.stored, key=lambda model: -model.bytes):
             self._model(model)
-        coming = [each for each in library.downloads.values() if each.state != "done"]
         if coming:
             self._section("Unfinished downloads")
         for download in coming:
@@ -89,9 +104,6 @@ class DiskView(QWidget):
                 (Button("delete", "Delete"),),
                 self._deleter(left.path),
             )
-        taken = sum(model.bytes for model in library.stored) + sum(each.done for each in coming)
-        taken += sum(left.bytes for left in library.leftovers)
-        self.total.setText(f"{size(taken)} of models, downloads and kept weights on this machine.")
 
     def _folder(self, folder: ModelFolder) -> None:
         away = "" if folder.there else "It is not there."

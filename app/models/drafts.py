@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
@@ -26,12 +26,15 @@ class DraftList(QWidget):
     load_asked = Signal(str)
     get_asked = Signal(str, str)
 
-    def __init__(self, offers: Sequence[DraftOffer] | str | None, downloads: Iterable[Download]) -> None:
+    def __init__(self, offers: Sequence[DraftOffer] | str | None) -> None:
         """``offers`` None: they are being looked for; a sentence says why there are none."""
         super().__init__()
+        self.offers = offers
+        self._fetched: list[tuple[DraftOffer, Buttons]] = []
+        """Those to be fetched, with their buttons."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(4)
+        self._column.setSpacing(8)
         if offers is None or isinstance(offers, str):
             said = caption(offers or "Looking what can draft for it…")
             set_role(said, "bad" if offers else "caption")
@@ -39,25 +42,32 @@ class DraftList(QWidget):
             return
         if not offers:
             self._column.addWidget(caption(NOTHING))
-        downloads = list(downloads)
         for offer in offers:
-            self._add(offer, advice.coming(offer.repository, offer.variant, downloads))
+            self._add(offer)
 
-    def _add(self, offer: DraftOffer, coming: bool) -> None:
+    def show_downloads(self, downloads: Iterable[Download]) -> None:
+        """Which of them are on their way."""
+        downloads = list(downloads)
+        for offer, buttons in self._fetched:
+            coming = advice.coming(offer.repository, offer.variant, downloads)
+            buttons.show_buttons((Button("get", "Download", why_not="It is on its way." if coming else ""),))
+
+    def _add(self, offer: DraftOffer) -> None:
         line = QHBoxLayout()
         line.setSpacing(12)
         name = ElidedLabel(offer.name, "")
         name.setToolTip(offer.path or offer.repository or offer.name)
-        about = QLabel(advice.offer(offer))
-        about.setProperty("role", "caption")
+        lines = QVBoxLayout()
+        lines.setSpacing(0)
+        lines.addWidget(name)
+        lines.addWidget(caption(advice.offer(offer)))
         buttons = Buttons(f"models.draft.{offer.name}")
         if offer.repository:
-            buttons.show_buttons((Button("get", "Download", why_not="It is on its way." if coming else ""),))
+            self._fetched.append((offer, buttons))
             buttons.pressed.connect(lambda _: self.get_asked.emit(offer.repository, offer.variant))
         else:
             buttons.show_buttons((Button("load", "Load with it"),))
             buttons.pressed.connect(lambda _: self.load_asked.emit(offer.path))
-        line.addWidget(name, 1)
-        line.addWidget(about)
-        line.addWidget(buttons)
+        line.addLayout(lines, 1)
+        line.addWidget(buttons, 0, Qt.AlignmentFlag.AlignVCenter)
         self._column.addLayout(line)

@@ -127,7 +127,7 @@ class MakeForm(QWidget):
     def _on_go(self) -> None:
         text = self.text.text().strip() if FORMATS[self.to].calibrated else ""
         try:
-            path = str(Path(text).expanduser().absolute()) if text else ""
+            path = str(Path(text).expanduser().resolve()) if text else ""
             there = not path or Path(path).is_file()
         except (OSError, RuntimeError, ValueError):
             there = False

@@ -51,6 +51,8 @@ class Library(QObject):
     disk_changed = Signal()
     described = Signal(str)
     """The path of a model whose :attr:`details` are there."""
+    store_moved = Signal(str, str)
+    """Kvasir's models lay in the first folder and lie in the second one now."""
     working = Signal(str)
     """What is being done that takes a while, as a sentence; "" once it is over."""
     failed = Signal(str)
@@ -91,7 +93,7 @@ class Library(QObject):
         self._recommending: LineCommand | None = None
         self.drafts: dict[str, list[DraftOffer] | str] = {}
         """What can draft for the models, by path, or why that cannot be told."""
-        self._offering: set[str] = set()
+        self._offering: dict[str, LineCommand] = {}
         self.limit: Callable[[], int] = int
         """MB a second that each download may take; 0: no limit."""
         self.fetching: Jobs[Download] = Jobs(AT_ONCE, self._start, self._discard, self)
@@ -122,8 +124,8 @@ class Library(QObject):
             self._listing = None
             if end.ok:
                 models = [each for each in records if isinstance(each, StoredModel)]
-                if models != self.stored:
-                    self.drafts.clear()  # others may draft now
+                if {each.path for each in models} != {each.path for each in self.stored}:
+                    self._forget_drafts()  # others may draft now
                 self.stored = models
                 self.folders = [each for each in records if isinstance(each, ModelFolder)]
                 self.watched = [path for each in records if isinstance(each, Watched) for path in each.paths]
@@ -162,15 +164,20 @@ class Library(QObject):
         """What can draft for the model at ``path``, into :attr:`drafts`."""
         if not self._command or path in self._offering:
             return
-        self._offering.add(path)
         found: list[DraftOffer] = []
 
         def done(end: End) -> None:
-            self._offering.discard(path)
+            del self._offering[path]
             self.drafts[path] = found if end.ok else end.sentence
             self.drafts_changed.emit(path)
 
-        self._run(["drafts", "--json", "--", path], found.append, done)
+        self._offering[path] = self._run(["drafts", "--json", "--", path], found.append, done)
+
+    def _forget_drafts(self) -> None:
+        self.drafts.clear()
+        for run in self._offering.values():
+            run.abandon()
+        self._offering.clear()
 
     def search(self, text: str, format: str = "", sort: str = "downloads", filters: Sequence[str] = ()) -> None:
         """Look on the hub; a search that still runs is given up. ``filters``: options of `kvasir models search`."""
@@ -189,6 +196,13 @@ class Library(QObject):
         self._searching = self._run(["search", "--json", "--sort", sort, *chosen, "--", text], found.append, done)
         self.found_changed.emit()
 
+    def end_search(self) -> None:
+        """Give up a search that still runs."""
+        if self._searching is not None:
+            self._searching.abandon()
+            self._searching = None
+            self.found_changed.emit()
+
     def ask(self, repository: str) -> None:
         """What a repository holds, into :attr:`repositories`."""
         if not self._command or repository in self._asking:
@@ -200,21 +214,28 @@ class Library(QObject):
             self._asking.discard(repository)
             self.repositories[repository] = answers[0] if answers else end.sentence
             self.repository_changed.emit(repository)
-            if answers and answers[0].variants:
-                self._fit(repository)
+            self._fit(repository)
 
         self._run(["show", "--json", "--", repository], answers.append, done)
 
-    def set_loaded(self, credit: int) -> None:
-        """Another model is loaded, which holds ``credit`` bytes: what was planned is out of date."""
-        if credit != self.credit:
-            self.credit = credit
-            self.fits.clear()
+    def set_loaded(self, credit: int, repository: str = "") -> None:
+        """Another model is loaded, which holds ``credit`` bytes: what was planned is out of date. The fit of
+        ``repository`` is planned anew."""
+        if credit == self.credit:
+            return
+        self.credit = credit
+        self.fits.clear()
+        if self._fitting is not None:
+            self._fitting.abandon()
+            self._fitting, self.fitting = None, ""
+        self._fit(repository)
 
     def _fit(self, repository: str) -> None:
         """Whether its variants fit, into :attr:`fits`; where that cannot be told nothing is said of it. One at a time:
         the last that was asked for."""
-        if repository in self.fits:
+        answer = self.repositories.get(repository)
+        variants = answer.variants if isinstance(answer, HubRepository) else []
+        if not self._command or not variants or repository in self.fits:
             return
         if self._fitting is not None:
             self._fitting.abandon()
@@ -296,12 +317,19 @@ class Library(QObject):
     def change_folders(self, how: str, path: str) -> None:
         """``how``: "add", "remove", "downloads" or "move-to", as `kvasir models folders` has them."""
 
+        store = next((each.path for each in self.folders if each.store), "")
+
+        def done(end: End) -> None:
+            if how == "move-to" and store and end.ok:
+                self.store_moved.emit(store, path)
+            self._on_worked(end)
+
         def take(record: object) -> None:
             if isinstance(record, StoreMove):
                 self.working.emit(f"Moving the models to {path}: {size(record.done)} of {size(record.total)}")
 
         if self._command:
-            self._run(["folders", f"--{how}", path, "--json"], take, self._on_worked)
+            self._run(["folders", f"--{how}", path, "--json"], take, done)
 
     def close_down(self) -> None:
         """Before the program ends: nothing is started any more; downloads go on next time."""

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushBu
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, Settings
 from app.theme.theme import Theme
-from app.theme.widgets import MenuButton, caption
+from app.theme.widgets import ElidedLabel, MenuButton, caption
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
@@ -76,9 +76,7 @@ class LoadSettings(QDialog):
         self._grid.setHorizontalSpacing(24)
         self._grid.setVerticalSpacing(10)
         self._grid.setColumnStretch(0, 1)
-        head = QLabel(f"Load settings of {name}")
-        head.setProperty("role", "title")
-        self._across(head)
+        self._across(ElidedLabel(f"Load settings of {name}", "title"))
         self._across(caption(ABOUT))
         self.context = QSpinBox()
         self.context.setRange(0, 1_048_576)
@@ -123,7 +121,7 @@ class LoadSettings(QDialog):
         for button in (cancel, save, load):
             line.addWidget(button)
         self._grid.addLayout(line, self._rows, 0, 1, 2)
-        self.setMinimumWidth(theme.px(WIDTH_PX))
+        self.setMinimumWidth(min(theme.px(WIDTH_PX), self.screen().availableSize().width()))
 
     def show_own(self, own: ModelSettings) -> None:
         """Show these settings in place of those that stand there."""

@@ -37,7 +37,9 @@ class Maker(QObject):
 
         def told(end: End) -> None:
             if end.ok:
-                self.making.merge({key_of(each): each for each in unfinished})
+                # A list knows of no failure, nor of what failed before its first note.
+                failed = {key: each for key, each in self.making.jobs.items() if each.state == "failed"}
+                self.making.merge({**{key_of(each): each for each in unfinished}, **failed})
 
         if self._command:
             self._run(["--unfinished", "--json"], unfinished.append, told)

@@ -111,9 +111,10 @@ class ModelsPage(QWidget):
         library.recommended_changed.connect(self._show_recommended)
         library.stored_changed.connect(self._show_recommended)
         library.downloads_changed.connect(self._show_recommended)
-        library.drafts_changed.connect(lambda _: self._show_stored())
+        library.drafts_changed.connect(self._show_drafts)
+        library.downloads_changed.connect(self._show_drafts)
         library.failed.connect(self._say)
-        library.working.connect(lambda sentence: self._say(sentence, "caption"))
+        library.working.connect(self._on_working)
         library.maker.reported.connect(self._show_report)
         library.maker.failed.connect(self._say)
         self.watcher.changed.connect(self._on_files)
@@ -128,7 +129,7 @@ class ModelsPage(QWidget):
         self._loaded = path
         self.disk.set_loaded(path)
         self.report.set_loaded(path)
-        self._library.set_loaded(held)
+        self._library.set_loaded(held, self._open)
         self._show_stored()
 
     def show_view(self, key: str) -> None:
@@ -156,7 +157,9 @@ class ModelsPage(QWidget):
         self.said.setVisible(asks and bool(self.said.text()))
         if asks:
             self._library.search(text, self._format, filters=filters)
-        else:
+            return
+        self._library.end_search()
+        if not self._library.recommended:
             self._library.recommend()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -231,26 +234,24 @@ class ModelsPage(QWidget):
         self._body.setMaximumWidth(self._theme.px(_WIDTH) + 48)
 
     def _show_stored(self) -> None:
-        """Rows of which nothing changed stay, so that none is lost under the mouse, the keyboard or an open form."""
-        old = {(row.model, row.loaded): row for row in self.stored_rows if not row.drafting}
-        before, self.stored_rows = self.stored_rows, []
+        """A row stays as long as its model, so that none is lost under the mouse, the keyboard or an open form."""
+        old = {(row.model.path, row.model.name): row for row in self.stored_rows}
+        self.stored_rows = []
         if self.isVisible():
             self.watcher.watch(self._library.watched)
         for place, model in enumerate(self._library.stored):
-            drafting = model.path == self._drafting
-            row = None if drafting else old.pop((model, model.path == self._loaded), None)
-            if row is None:
-                row = StoredRow(model, model.path == self._loaded)
-                row.acted.connect(lambda key, model=model: self._act(key, model))
-                if drafting:
-                    row.drafting = True
-                    row.column.addWidget(self._drafts(model))
+            loaded = model.path == self._loaded
+            if row := old.pop((model.path, model.name), None):
+                row.show_model(model, loaded)
+            else:
+                row = StoredRow(model, loaded)
+                row.acted.connect(lambda key, row=row: self._act(key, row.model))
             self.stored_rows.append(row)
             self._here.insertWidget(place, row)
-        gone = [row for row in before if row not in self.stored_rows]
-        if self.form is not None and any(row.isAncestorOf(self.form) for row in gone):
+        if self.form is not None and any(row.isAncestorOf(self.form) for row in old.values()):
             self._close_form()
-        _clear(self._here, gone)
+        _clear(self._here, list(old.values()))
+        self._show_drafts()
         if self._open:
             self._show_repository(self._open)
 
@@ -266,8 +267,11 @@ class ModelsPage(QWidget):
             self.settings_asked.emit(model.path)
         elif key == "drafts":
             self._drafting = "" if self._drafting == model.path else model.path
-            self._show_stored()
+            if isinstance(self._library.drafts.get(model.path), str):  # it is asked for again
+                del self._library.drafts[model.path]
+            self._show_drafts()
         elif key == "details":
+            self._report_asked = ""
             self._views.setCurrentIndex(len(_VIEWS))
             self.add.hide()
             self.details.show_model(model)
@@ -275,14 +279,14 @@ class ModelsPage(QWidget):
             self._ask_removal(model)
 
     def _toggle_form(self, model: StoredModel) -> None:
-        about = self.form.model if self.form is not None else None
-        self._close_form()
-        if about == model:
-            return
         row = next(row for row in self.stored_rows if row.model == model)
+        shown = self.form is not None and row.isAncestorOf(self.form)
+        self._close_form()
+        if shown:
+            return
         self.form = form = MakeForm(model)
         form.asked.connect(lambda to, text: self._make(model, to, text))
-        form.closed.connect(lambda: self._toggle_form(model))
+        form.closed.connect(self._close_form)
         row.column.addWidget(form)
         form.setFocus()
 
@@ -305,6 +309,8 @@ class ModelsPage(QWidget):
     def _show_report(self, path: str, report: MakeReport) -> None:
         if path == self._report_asked:
             self._report_asked = ""
+            self.details.close_model()
+            self.add.hide()
             self.report.show_report(path, report)
             self._views.setCurrentWidget(self.report)
             self.report.setFocus()
@@ -323,14 +329,23 @@ class ModelsPage(QWidget):
         box.finished.connect(box.deleteLater)
         box.open()
 
-    def _drafts(self, model: StoredModel) -> DraftList:
-        library = self._library
-        if model.path not in library.drafts:
-            library.offer_drafts(model.path)
-        drafts = DraftList(library.drafts.get(model.path), library.downloads.values())
-        drafts.load_asked.connect(lambda draft: self.draft_asked.emit(model.path, draft))
-        drafts.get_asked.connect(library.get)
-        return drafts
+    def _show_drafts(self) -> None:
+        """What can draft for the model for which that was asked; what was known is shown until it is known again."""
+        library, path = self._library, self._drafting
+        for row in self.stored_rows:
+            if row.model.path != path:
+                row.show_drafts(None)
+                continue
+            if path not in library.drafts:
+                library.offer_drafts(path)
+            offers = library.drafts.get(path)
+            if row.drafts is None or (offers is not None and offers is not row.drafts.offers):
+                drafts = DraftList(offers)
+                drafts.load_asked.connect(lambda draft: self.draft_asked.emit(path, draft))
+                drafts.get_asked.connect(library.get)
+                row.show_drafts(drafts)
+            assert row.drafts is not None
+            row.drafts.show_downloads(library.downloads.values())
 
     def _show_recommended(self) -> None:
         library = self._library
@@ -356,7 +371,7 @@ class ModelsPage(QWidget):
         bad = bool(library.trouble) and not library.searching
         nothing = "" if library.found else "Nothing is found. Try fewer words."
         self.said.setText("Searching…" if library.searching else library.trouble or nothing)
-        self.said.setVisible(bool(self.said.text()))
+        self.said.setVisible(bool(self.said.text()) and self._lists.currentIndex() == 1)
         set_role(self.said, "bad" if bad else "caption")
         if library.searching:
             return
@@ -392,6 +407,11 @@ class ModelsPage(QWidget):
             if row.repository == repository:
                 fits = self._library.fits.get(repository, {})
                 row.show_inside(answer, here, coming, fits, self._library.fitting == repository)
+
+    def _on_working(self, sentence: str) -> None:
+        """The end of one thing does not take away why another was refused."""
+        if sentence or self.note.property("role") != "bad":
+            self._say(sentence, "caption")
 
     def _say(self, sentence: str, role: str = "bad") -> None:
         self.note.setText(sentence)

@@ -8,7 +8,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
 from app.models import make_words, words
-from app.theme.sheet import set_role
+from app.models.drafts import DraftList
+from app.theme.sheet import restyle, set_role
 from app.theme.widgets import ElidedLabel, caption, tip
 from engine.protocol import Download, FitReport, HubModel, HubRepository, MakeProgress, StoredModel
 
@@ -23,7 +24,7 @@ class Row(QFrame):
         self.setObjectName(name)
         self.setProperty("card", "choice")
         self.title = ElidedLabel(title, "figure")
-        self.about = caption(about)
+        self.about = caption()
         self.badge = QLabel()
         self.badge.hide()
         self.buttons = Buttons(name)
@@ -44,12 +45,19 @@ class Row(QFrame):
         self.column.setContentsMargins(14, 10, 12, 10)
         self.column.setSpacing(8)
         self.column.addLayout(top)
-        self.setAccessibleName(f"{title}. {about}")
+        self.show_about(about)
+
+    def show_about(self, about: str) -> None:
+        """What is known of it now."""
+        self.about.setText(about)
+        self.setAccessibleName(f"{self.title.text()}. {about}")
 
     def show_badge(self, text: str, tone: str) -> None:
         """A word next to the name; "" takes it away."""
         self.badge.setText(text)
-        self.badge.setProperty("badge", tone)
+        if self.badge.property("badge") != tone:
+            self.badge.setProperty("badge", tone)
+            restyle(self.badge)
         self.badge.setVisible(bool(text))
 
 
@@ -59,10 +67,15 @@ class StoredRow(Row):
 
     def __init__(self, model: StoredModel, loaded: bool) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
-        self.model, self.loaded = model, loaded
-        self.drafting = False
-        """Whether it shows what can draft for the model."""
+        self.drafts: DraftList | None = None
+        """What can draft for the model, where that is shown."""
         self.setToolTip(model.path)
+        self.show_model(model, loaded)
+
+    def show_model(self, model: StoredModel, loaded: bool) -> None:
+        """The same model, of which something may have changed."""
+        self.model = model
+        self.show_about(words.stored(model))
         why = "It is loaded." if loaded else ""
         if model.missing:
             self.buttons.show_buttons(words.removal(model, why))
@@ -73,6 +86,16 @@ class StoredRow(Row):
         more = (Button("details", "Details"), Button("drafts", "Drafts"), Button("settings", "Load settings…"), *make)
         self.buttons.show_buttons((*report, Button("load", "Load", why_not=why)), (*more, *words.removal(model, why)))
         self.show_badge("loaded" if loaded else "", "good")
+
+    def show_drafts(self, drafts: DraftList | None) -> None:
+        """Put these in the place of those that are shown; None: show none."""
+        if self.drafts is not None:
+            self.drafts.hide()
+            self.drafts.setParent(None)
+            self.drafts.deleteLater()
+        self.drafts = drafts
+        if drafts is not None:
+            self.column.insertWidget(1, drafts)
 
 
 class HubRow(Row):
@@ -85,6 +108,8 @@ class HubRow(Row):
         self._inside.setSpacing(4)
         self.column.addLayout(self._inside)
         self._rows: list[QWidget] = []
+        self._told: object = None
+        """What is shown inside."""
         self.show_badge("gated" if model.gated else "", "warn")
         self.close_up()
 
@@ -104,7 +129,11 @@ class HubRow(Row):
     ) -> None:
         """``here`` and ``coming``: names of variants that are on this machine, and on their way. ``fits``: by such
         names; ``fitting``: they are being planned."""
+        told = (answer, here, coming, fits, fitting)
+        if told == self._told:
+            return
         self._clear()
+        self._told = told
         sentence = answer if isinstance(answer, str) else answer.refused
         if sentence:
             label = caption(sentence)
@@ -156,7 +185,7 @@ class HubRow(Row):
             widget.hide()
             widget.setParent(None)
             widget.deleteLater()
-        self._rows = []
+        self._rows, self._told = [], None
         self.buttons.show_buttons((Button("close", "Close"),))
 
 
@@ -180,9 +209,8 @@ class JobRow(Row):
     def show_job(self, job: Download | MakeProgress, said: words.Said) -> None:
         """How far it is now."""
         self.title.setText(said.title)
-        self.about.setText(said.about)
+        self.show_about(said.about)
         set_role(self.about, "bad" if job.state == "failed" else "caption")
-        self.setAccessibleName(f"{said.title}. {said.about}")
         self.bar.setAccessibleName(f"Progress of {said.title}")
         self.bar.show_share(job.done / job.total if job.total else 0.0)
         again = "Try again" if job.state == "failed" else "Resume"

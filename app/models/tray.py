@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from pathlib import PurePath
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QLabel, QMessageBox, QScrollArea, QVBoxLayout, QWidget
 
 from app.models import make_words, words
 from app.models.jobs import Job, Jobs
@@ -29,12 +29,14 @@ class Tray(QWidget):
         self._library = library
         self.downloads: dict[Hashable, JobRow] = {}
         self.makes: dict[Hashable, JobRow] = {}
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(6)
         head = QLabel("In progress")
         head.setProperty("role", "section")
-        self._column.addWidget(head)
+        self._scroll = _Rows()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addWidget(head)
+        column.addWidget(self._scroll)
         self.hide()
         library.downloads_changed.connect(self._show_downloads)
         library.maker.making.changed.connect(self._show_makes)
@@ -54,7 +56,7 @@ class Tray(QWidget):
         before = set(rows)
         for key in before - set(jobs.jobs):
             row = rows.pop(key)
-            self._column.removeWidget(row)
+            self._scroll.column.removeWidget(row)
             row.hide()
             row.setObjectName("")  # it lives until the event loop has its turn, and must not be found
             row.deleteLater()
@@ -63,13 +65,26 @@ class Tray(QWidget):
             if key not in rows:
                 rows[key] = row = JobRow(name)
                 row.acted.connect(lambda act, key=key: self._act(jobs, act, key))
-                self._column.addWidget(row)
+                self._scroll.column.addWidget(row)
             rows[key].show_job(job, said)
         self.setVisible(bool(self.downloads or self.makes))
         return set(rows) != before
 
     def _act(self, jobs: Jobs[Job], act: str, key: Hashable) -> None:
-        {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[act](key)
+        job = jobs.jobs[key]
+        if act == "cancel" and isinstance(job, MakeProgress) and job.id:
+            self._ask_discard(job, lambda: jobs.cancel(key))
+        else:
+            {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[act](key)
+
+    def _ask_discard(self, job: MakeProgress, discard: Callable[[], object]) -> None:
+        question = f"Discard {self._title_of(job)}? What was done of it is deleted."
+        icon, cancel = QMessageBox.Icon.Question, QMessageBox.StandardButton.Cancel
+        box = QMessageBox(icon, "Discard what is being made", question, cancel, self.window())
+        box.setObjectName("models.discard")
+        box.addButton("Discard", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(discard)
+        box.finished.connect(box.deleteLater)
+        box.open()
 
     def _said_of_download(self, job: Download, stopping: bool) -> tuple[str, words.Said]:
         variant = "" if job.variant == "safetensors" else f"  {job.variant}"
@@ -77,11 +92,45 @@ class Tray(QWidget):
         return f"models.download.{job.repository}", said
 
     def _said_of_make(self, job: MakeProgress, stopping: bool) -> tuple[str, words.Said]:
-        name = next((each.name for each in self._library.stored if each.path == job.model), PurePath(job.model).name)
         said = words.Said(
-            f"{make_words.title(job.to)} of {name}",
+            self._title_of(job),
             make_words.progress(job, stopping),
             _STOPPING if stopping else "",
             "Discard",
         )
-        return f"models.make.{name}.{job.to}", said
+        return f"models.make.{self._name_of(job)}.{job.to}", said
+
+    def _title_of(self, job: MakeProgress) -> str:
+        return f"{make_words.title(job.to)} of {self._name_of(job)}"
+
+    def _name_of(self, job: MakeProgress) -> str:
+        return next((each.name for each in self._library.stored if each.path == job.model), PurePath(job.model).name)
+
+
+class _Rows(QScrollArea):
+    """As high as what is in its ``column``, up to two rows and a half: more are scrolled to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        inside = QWidget()
+        self.column = QVBoxLayout(inside)
+        self.column.setContentsMargins(0, 0, 6, 0)
+        self.column.setSpacing(6)
+        self.setWidget(inside)
+        self.setWidgetResizable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        policy = self.sizePolicy()
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.LayoutRequest:  # a row came, went or says more: no layout tells that
+            self.updateGeometry()
+        return super().event(event)
+
+    def heightForWidth(self, width: int) -> int:
+        first = self.column.itemAt(0)
+        if first is None:
+            return 0
+        return min(self.column.totalHeightForWidth(width), round(2.5 * first.heightForWidth(width)))

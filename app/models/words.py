@@ -34,6 +34,8 @@ def removal(model: StoredModel, why_not: str = "") -> tuple[Button, ...]:
 def removing(model: StoredModel) -> tuple[str, str, str]:
     """What is asked before that: a title, a question, and the button that does it."""
     if model.held == "referred":
+        if model.missing:
+            return "Forget a model", f"Forget {model.name}? It is not there any more.", "Forget"
         return "Forget a model", f"Forget {model.name}? Its files stay where they are, in {model.path}.", "Forget"
     again = "Nothing brings it back."
     if model.held == "fetched" or model.made_of:

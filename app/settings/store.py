@@ -136,6 +136,20 @@ class SettingsStore(QObject):
         self._write()
         self.changed.emit(frozenset(names))
 
+    def move_models(self, old: str, new: str) -> None:
+        """What lay in the folder ``old`` lies in ``new`` now: what is kept of these models stays theirs."""
+
+        def moved(path: str) -> str:
+            inside = Path(path).is_relative_to(old)
+            return str(Path(new) / Path(path).relative_to(old)) if inside else path
+
+        now = self.settings
+        models = {
+            moved(path): msgspec.structs.replace(own, draft=own.draft and moved(own.draft))
+            for path, own in now.models.items()
+        }
+        self.update(model=moved(now.model), recent=[moved(path) for path in now.recent], models=models)
+
     def _read(self) -> Settings:
         raw = self._decoded()
         if raw is None:

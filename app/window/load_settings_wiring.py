@@ -46,7 +46,8 @@ class LoadSettingsWiring(QObject):
         settings, card = self._store.settings, self._link.card
         loaded = card is not None and card.path == path
         own = settings.of(path)
-        dialog = LoadSettings(Path(path).name, own, settings, self._offers(), loaded, self._theme, self._window)
+        name = next((name for name, known in self._known().items() if known == path), Path(path).name)
+        dialog = LoadSettings(name, own, settings, self._offers(), loaded, self._theme, self._window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.saved.connect(lambda own, load: self._save(path, own, load))
         dialog.open()

@@ -9,9 +9,10 @@ import pytest
 from PySide6.QtWidgets import QPushButton, QSpinBox
 
 from app.link.link import EngineLink
-from app.models.load_settings import Choice, LoadSettings
+from app.models.load_settings import Choice, LoadSettings, Offers
 from app.program import Program
-from app.settings.store import ModelSettings, Preset, Settings
+from app.settings.store import ModelSettings, Preset, Settings, SettingsStore
+from app.theme.theme import Theme
 from engine.protocol import Load, LoadOptions, Message, Set, StoredModel
 from tests.app import pressing
 
@@ -120,6 +121,30 @@ def test_a_model_is_loaded_as_was_said_once(
     sent.clear()
     load(again, qtbot, one)
     assert sent == [Set(key="kv_kind", value="16-bit"), Load(model=one)]
+
+
+def test_settings_follow_models_that_are_moved(tmp_path: Path) -> None:
+    store = SettingsStore(tmp_path / "settings.json")
+    old, new, other = (str(tmp_path / name) for name in ("old", "new", "older"))
+    models = {f"{old}/a/x.gguf": ModelSettings(context=512, draft=f"{old}/d"), other: ModelSettings(draft="")}
+    store.update(models=models, recent=[f"{old}/a/x.gguf", other], model="kvasir-guide")
+    store.move_models(old, new)
+    now = SettingsStore(tmp_path / "settings.json").settings
+    moved = str(Path(new, "a", "x.gguf"))
+    assert now.models == {
+        moved: ModelSettings(context=512, draft=str(Path(new, "d"))),
+        other: ModelSettings(draft=""),
+    }
+    assert (now.recent, now.model) == ([moved, other], "kvasir-guide")
+
+
+def test_a_long_name_makes_no_wide_dialogue(qtbot, qapp) -> None:
+    theme = Theme("dark", 1.6, True)
+    name = "sha256-" + "ab" * 80
+    dialog = LoadSettings(name, ModelSettings(), Settings(), Offers(["cpu"], {"/x": name}, None, []), False, theme)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    assert dialog.width() <= dialog.screen().availableSize().width()
 
 
 def test_cancel_keeps_nothing(start: Callable[..., Program], qtbot) -> None:

@@ -173,6 +173,9 @@ def test_one_at_a_time(qtbot, start, state):
     make(page, "models.make.format.gguf", "models.make.type.gguf-q8_0")
     change(state, steps=0.01)
     press(page, f"{GPTQ}.cancel")
+    box = page.findChild(QMessageBox, "models.discard")
+    assert box.text() == "Discard GPTQ of Qwen3-0.6B? What was done of it is deleted."
+    next(button for button in box.buttons() if button.text() == "Discard").click()
     qtbot.waitUntil(lambda: [row.name for row in page._library.stored][2:] == ["Qwen3-0.6B-gguf-q8_0"])
     qtbot.waitUntil(lambda: not page._library.maker.making.jobs)
     assert json.loads(state.read_text())["makes"] == {}  # the first was deleted
@@ -186,6 +189,15 @@ def test_a_failure_says_why_and_can_be_tried_again(qtbot, start, state):
     (row,) = rows(page)
     assert row.about.text() == "The disk is full. Make room, then try again."
     assert row.about.property("role") == "bad"
+    making = page._library.maker.making
+    for makes in (
+        {key: {**each, "state": "paused"} for key, each in json.loads(state.read_text())["makes"].items()},
+        {},
+    ):
+        change(state, makes=makes)  # it is listed as paused, and not at all
+        with qtbot.waitSignal(making.changed):
+            page._library.maker.refresh()  # as when the page is shown again
+        assert row.about.text() == "The disk is full. Make room, then try again."
     change(state, fails="")
     press(page, f"{GPTQ}.resume")
     qtbot.waitUntil(lambda: len(page.stored_rows) == 3)
@@ -222,9 +234,11 @@ def test_the_form(qtbot, page, monkeypatch, tmp_path):
     assert form.text.isHidden()
     assert "takes seconds to minutes" in form.about.text()
     press(page, "models.make.format.awq")
+    (tmp_path / "link.txt").symlink_to(text)
+    form.text.setText(str(tmp_path / "link.txt"))
     with qtbot.waitSignal(form.asked) as asked:
         press(page, "models.make.go")
-    assert asked.args == ["awq", str(text)]
+    assert asked.args == ["awq", str(text.resolve())]  # as the command names it
 
 
 def test_the_keyboards_way(qtbot, qapp, page):

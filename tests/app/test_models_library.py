@@ -202,6 +202,8 @@ def test_a_watcher_waits_until_it_is_quiet(qtbot, tmp_path):
 def test_words():
     model = StoredModel(name="x", path="/a/x", format="gguf", bytes=10**9, held="copied")
     assert "Nothing brings it back." in words.removing(model)[1]
+    gone = StoredModel(name="x", path="/a/x", format="gguf", bytes=0, held="referred", missing=True)
+    assert words.removing(gone)[1] == "Forget x? It is not there any more."
     assert words.removal(StoredModel(name="x", path="/a", format="gguf", bytes=1)) == ()
     folder = ModelFolder(path="/a", models=3, bytes=10**9, free=10**9, total=10**10)
     assert words.folder(folder) == "3 models, 1.0 GB · 1.0 GB of 10.0 GB free"

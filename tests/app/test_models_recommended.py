@@ -149,16 +149,20 @@ def test_drafts_below_a_model(qtbot, theme, hub):
 
 def test_offers_in_words(qtbot):
     far = DraftOffer(name="a/draft Q8_0", kind="model", repository="a/draft", variant="Q8_0", bytes=6 * 10**8)
-    drafts = DraftList([far], [])
+    drafts = DraftList([far])
     qtbot.addWidget(drafts)
+    drafts.show_downloads([])
     with qtbot.waitSignal(drafts.get_asked) as asked:
         press(drafts, "models.draft.a/draft Q8_0.get")
     assert asked.args == ["a/draft", "Q8_0"]
+    drafts.show_downloads([Download(id="1", repository="a/draft", variant="draft-Q8_0.gguf", state="waiting")])
+    get = drafts.findChild(QPushButton, "models.draft.a/draft Q8_0.get")
+    assert (get.isEnabled(), get.toolTip()) == (False, "It is on its way.")
     assert advice.offer(far) == "draft model · 600 MB"
     near = DraftOffer(name="x", kind="eagle", path="/x", cost=0.128)
     assert advice.offer(near) == "EAGLE head · pays when more than 13 % of its tokens are accepted"
     assert advice.offer(DraftOffer(name="x", kind="eagle", path="/x", cost=1.2)).endswith("than the model itself")
-    nothing = DraftList([], [])
+    nothing = DraftList([])
     qtbot.addWidget(nothing)
     assert NOTHING in [label.text() for label in nothing.findChildren(QWidget) if hasattr(label, "text")]
 

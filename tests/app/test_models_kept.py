@@ -1,0 +1,272 @@
+"""What stays on the Models page while what it shows changes. No process is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+
+from app.command import End
+from app.models.library import Library
+from app.models.page import ModelsPage
+from app.theme.theme import Theme
+from engine.protocol import (
+    Download,
+    DraftOffer,
+    FitReport,
+    HubModel,
+    HubRepository,
+    HubVariant,
+    MakeReport,
+    ModelDetails,
+    ModelFolder,
+    ModelQuality,
+    StoredModel,
+)
+from tests.app.pressing import press
+
+BIG = StoredModel(
+    name="big", path="/m/big", format="safetensors", bytes=1_500_000_000, quantisation="bfloat16",
+    embedding_bytes=300_000_000, made_of="bigger",
+)  # fmt: skip
+OTHER = StoredModel(name="other", path="/m/other", format="gguf", bytes=10**6)
+FAR = DraftOffer(name="far", kind="model", repository="a/far", variant="Q8_0", bytes=10**6)
+
+
+class Run:
+    """A command that runs until the test ends it."""
+
+    def __init__(self, arguments: list[str], take: Callable[..., object], done: Callable[[End], object]) -> None:
+        self.arguments, self.take, self.done = arguments, take, done
+        self.abandoned = False
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+class Commands(Library):
+    """The library, whose commands are answered by the test."""
+
+    def __init__(self) -> None:
+        super().__init__(["kvasir"])
+        self.runs: list[Run] = []
+
+    def _run(self, arguments: Any, take: Any, done: Any, talking: bool = False) -> Any:
+        self.runs.append(Run(list(arguments), take, done))
+        return self.runs[-1]
+
+    def asked(self, *begin: str) -> list[Run]:
+        """Those that began so."""
+        return [run for run in self.runs if tuple(run.arguments[: len(begin)]) == begin]
+
+    def answer(self, begin: str, *records: object, end: End = End(True)) -> None:
+        """End the last command that began so."""
+        run = self.asked(begin)[-1]
+        for record in records:
+            run.take(record)
+        run.done(end)
+
+
+@pytest.fixture
+def library(qapp) -> Commands:
+    return Commands()
+
+
+@pytest.fixture
+def page(qtbot, library: Commands) -> ModelsPage:
+    page = ModelsPage(library, Theme("dark", 1.0, True))
+    qtbot.addWidget(page)
+    page.resize(900, 700)
+    page.show()
+    library.answer("list", BIG, OTHER)
+    return page
+
+
+def download(**changes: Any) -> Download:
+    return Download(**{"id": "1", "repository": "a/far", "variant": "far-Q8_0.gguf", "state": "running", **changes})
+
+
+def get(page: ModelsPage) -> QPushButton:
+    button = page.findChild(QPushButton, "models.draft.far.get")
+    assert button is not None
+    return button
+
+
+def test_a_form_stays_open_whatever_comes(qtbot, page, library):
+    press(page, "models.stored.big.drafts")
+    press(page, "models.stored.big.make")
+    form = page.form
+    form.text.setText("words")
+    library.answer("drafts", FAR)
+    page.set_loaded(BIG.path)
+    assert page.stored_rows[0].badge.text() == "loaded"
+    page.set_loaded("")
+    library.refresh()
+    library.answer("list", OTHER, BIG)
+    assert page.form is form
+    assert page.stored_rows[1].isAncestorOf(form)
+    qtbot.waitUntil(form.isVisible)
+    press(page, "models.stored.big.make")
+    assert page.form is None
+
+
+def test_the_keyboard_stays_where_drafts_are_asked_for(page, library):
+    page.activateWindow()
+    more = page.findChild(QPushButton, "models.stored.big.more")
+    more.setFocus()
+    press(page, "models.stored.big.drafts")
+    library.answer("drafts", FAR)
+    assert QApplication.focusWidget() is more
+
+
+def test_a_draft_on_its_way_is_not_fetched_again(page, library):
+    press(page, "models.stored.big.drafts")
+    library.answer("drafts", FAR)
+    shown = page.stored_rows[0].drafts
+    assert get(page).isEnabled()
+    library.fetching.merge({"1": download()})
+    assert not get(page).isEnabled()
+    library.fetching.merge({})
+    assert get(page).isEnabled()
+    library.refresh()
+    library.answer("list", BIG, OTHER)
+    assert page.stored_rows[0].drafts is shown
+
+
+def test_drafts_are_asked_for_again_after_a_failure_and_for_other_models(page, library):
+    press(page, "models.stored.big.drafts")
+    library.answer("drafts", end=End(False, "No."))
+    press(page, "models.stored.big.drafts")
+    press(page, "models.stored.big.drafts")
+    assert len(library.asked("drafts")) == 2
+    library.refresh()
+    library.answer("list", BIG)  # while that runs: what it answers is of models that were there
+    first, second = library.asked("drafts")[-2:]
+    assert first.abandoned
+    second.take(FAR)
+    second.done(End(True))
+    library.refresh()
+    library.answer("list", StoredModel(**{**_fields(BIG), "bytes": 2 * BIG.bytes}))  # it grows
+    assert len(library.asked("drafts")) == 3
+
+
+def test_the_disk_view_keeps_its_rows_while_a_download_goes_on(page, library):
+    library.folders = [ModelFolder(path="/m", store=True)]
+    library.fetching.merge({"1": download(total=10**9)})
+    page.show_view("disk")
+    rows = page.disk.rows
+    library.fetching.merge({"1": download(done=5 * 10**8, total=10**9)})
+    assert page.disk.rows is rows
+    assert "500 MB of 1.0 GB" in rows[-1].about.text()
+    assert page.disk.total.text().startswith("2.0 GB")
+    library.fetching.merge({})
+    assert page.disk.rows is not rows
+
+
+def test_one_tokenizer_for_a_model_asked_for_twice(page, library):
+    details = ModelDetails(
+        name="big", path=BIG.path, format="safetensors", architecture="x", parameters=1, quantisation="", layers=1,
+        heads=1, kv_heads=1, head_dim=1, width=1, context=1, vocabulary=1, repository="", revision="",
+    )  # fmt: skip
+    for _ in range(2):
+        press(page, "models.stored.big.details")
+        page.show_view("here")
+    press(page, "models.stored.big.details")
+    library.tokenizer = lambda *_: library._run(["tokens"], None, None)  # it is told nothing
+    for run in library.asked("details"):
+        run.take(details)
+        run.done(End(True))
+    assert len(library.asked("tokens")) == 1
+    page.details._typed.stop()
+    page.details.pieces.setPlainText("of another model")
+    page.details._on_end(End(False, "It has no tokenizer."))
+    assert page.details.pieces.toPlainText() == ""
+    assert not page.details.metadata.tabKeyNavigation()
+
+
+def test_a_report_that_comes_late_takes_no_view(page, library):
+    quality = ModelQuality(bytes=1000, perplexity=10.0, tokens_per_second=10.0)
+    report = MakeReport(
+        name="big", path=BIG.path, source="a", to="nf4", before=quality, after=quality, kl=0.0, same_top=1.0, tokens=9,
+    )  # fmt: skip
+    press(page, "models.stored.big.report")
+    press(page, "models.stored.big.details")
+    library.maker.reported.emit(BIG.path, report)
+    assert not page.report.isVisible()
+    page.show_view("here")
+    press(page, "models.stored.big.report")
+    library.maker.reported.emit(BIG.path, report)
+    assert page.report.isVisible()
+    assert page.add.isHidden()
+
+
+def test_a_fit_is_planned_anew_for_what_is_loaded(page, library):
+    page.show_view("hub")
+    library.search("a")
+    library.answer("search", HubModel(repository="a/b"))
+    press(page, "models.hub.a/b.open")
+    variant = HubVariant(name="v", format="gguf", quantisation="Q8_0", bytes=1, files=[])
+    library.answer("show", HubRepository(model=HubModel(repository="a/b"), revision="", variants=[variant]))
+    line = page.findChild(QPushButton, "models.variant.v.get")
+    library.stored_changed.emit()
+    assert page.findChild(QPushButton, "models.variant.v.get") is line  # nothing to be shown anew
+    page.set_loaded(BIG.path, 1000)
+    first, second = library.asked("fit")
+    assert first.abandoned
+    assert "--credit" in second.arguments
+    second.take(FitReport(name="v", variant="v", verdict="fits", sentence="", parameters=1, context=1, longest=1))
+    second.done(End(True))
+    assert page.findChild(QWidget, "models.fit.v") is not None
+
+
+def test_a_search_is_given_up_when_nothing_is_asked(page, library):
+    page.show_view("hub")
+    library.answer("recommended", end=End(True))
+    page.field.setText("a")
+    page.search()
+    page.field.clear()
+    page.search()
+    assert library.asked("search")[-1].abandoned
+    assert page.said.isHidden()
+    assert page.go.isEnabled()
+
+
+def test_recommended_models_are_asked_for_once(page, library):
+    library.recommended = [object()]  # type: ignore[list-item]
+    page.show_view("hub")
+    assert not library.asked("recommended")
+
+
+def test_the_end_of_one_import_leaves_the_refusal_of_another(page, library):
+    library.bring("/a")
+    library.bring("/b")
+    first, second = library.asked("import")
+    first.done(End(False, "It is no model."))
+    second.done(End(True))
+    assert page.note.text() == "It is no model."
+    library.bring("/c")
+    library.asked("import")[-1].done(End(True))
+    assert page.note.isHidden()
+
+
+def test_a_move_says_from_where(qtbot, page, library):
+    library.folders = [ModelFolder(path="/m", store=True)]
+    library.change_folders("move-to", "/new")
+    library.asked("folders")[-1].done(End(False, "There is no room."))
+    library.change_folders("move-to", "/new")
+    with qtbot.waitSignal(library.store_moved) as moved:
+        library.asked("folders")[-1].done(End(True))
+    assert moved.args == ["/m", "/new"]
+
+
+def test_many_downloads_leave_room_for_the_page(qtbot, page, library):
+    library.fetching.merge({str(id): download(id=str(id), state="paused") for id in range(8)})
+    (first, *_) = page.download_rows.values()
+    qtbot.waitUntil(lambda: first.height() < page._tray.height() < 3.5 * first.height())
+    assert page.minimumSizeHint().height() < 600
+
+
+def _fields(model: StoredModel) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in model.__struct_fields__}
