@@ -4,13 +4,17 @@
 
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
-grabbed as it stands.
+grabbed as it stands. With a FOLDER all pictures are taken in both themes, without one those that the documentation has.
 
 speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
 
 cache-dark.png and cache-light.png show the view of the cache with two chats that have one system prompt. One of them is
 still being answered, in the background: its answer is made to go on, so that there is time to take the picture.
+
+models-*.png show the page Models with a hub on this machine, whose repositories are examples: a model that is
+a tight fit for this machine in 8 bits and too large in 16 (no more than its header is there), and the bundled one.
+Whether they fit, how fast they are, the 4-bit model made of the bundled hybrid one and its report are real.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.protocol import keys
 
@@ -30,8 +35,10 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
     from app.program import Program
+    from tests.hub_server import Hub
 
 ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "docs" / "screenshots"
 SIZE = (1440, 900)
 QUESTIONS = ("What is Kvasir?", "What is a page?", "Why is decoding bound by memory?")
 PATIENCE_S = 180.0
@@ -47,28 +54,40 @@ CHATS = (
 """Questions of the two chats; the last one of the first is answered at length."""
 LONG = 1500
 """Tokens of that answer."""
+SHOWN = {
+    *(f"{name}{mode}" for name in ("", "speculation-", "cache-") for mode in ("dark", "light")),
+    *(f"models-{state}-dark" for state in ("recommended", "repository", "making", "report")),
+}
+"""The pictures of the documentation."""
+KINDS = ("Q4_K_M", "Q8_0", "BF16")
+"""Of the example model's files."""
+EXAMPLE, GUIDE = "example/large-GGUF", "example/kvasir-guide"
+READ = 25 << 20
+"""Bytes of a file that are there; no more are read to plan a load."""
 
 
 def wait(what: str, done: Callable[[], object], seconds: float = PATIENCE_S) -> None:
     """Run the event loop until ``done`` is true; ends the program with a sentence when it does not come to pass."""
-    from PySide6.QtTest import QTest
+    from PySide6.QtCore import QEventLoop, QTimer
 
     until = time.monotonic() + seconds
     while not done():
         if time.monotonic() > until:
             raise SystemExit(f"No screenshot: {what} took longer than {seconds:.0f} seconds.")
-        QTest.qWait(30)
+        loop = QEventLoop()  # Python threads have their turn meanwhile, which QTest.qWait does not give them
+        QTimer.singleShot(30, loop.quit)
+        loop.exec()
 
 
 def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PLACE
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     sys.path.insert(0, str(ROOT))
     from PySide6.QtWidgets import QApplication
 
     app = QApplication(["kvasir"])
-    for shoot in (_shoot, _shoot_speculation, _shoot_cache):
+    for shoot in (_shoot, _shoot_speculation, _shoot_cache, _shoot_models):
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
             os.environ["KVASIR_HOME"] = home
             shoot(app, folder, Path(home))
@@ -187,7 +206,117 @@ def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
         _grab(program, folder, "cache-", failures)
 
 
-def _grab(program: Program, folder: Path, name: str, failures: list[str]) -> None:
+def _shoot_models(app: QApplication, folder: Path, home: Path) -> None:
+    """The states of the page Models, in the order in which somebody meets them."""
+    from tests.app.pressing import press
+
+    with _hub(home) as hub, _opened(app, home) as (program, failures):
+        page, library = program.window.models_page, program.library
+        library.failed.connect(failures.append)
+        library.maker.failed.connect(failures.append)
+        making = library.maker.making
+
+        def take(state: str) -> None:
+            _grab(program, folder, f"models-{state}-", failures, (1000, 760))
+
+        program.window.show_page(program.window.MODELS)
+        wait("the list of models", lambda: page.stored_rows or failures)
+        page.show_view("hub")
+        wait("what is recommended", lambda: page.recommended.rows or failures)
+        take("recommended")
+
+        page.field.setText("example")
+        page.search()
+        wait("the search", lambda: page.hub_rows or failures)
+        press(page, f"models.hub.{EXAMPLE}.open")
+        wait("whether its files fit", lambda: (EXAMPLE in library.fits and not library.fitting) or failures)
+        hub.pause = 0.05
+        library.get(GUIDE, "safetensors")
+        wait(
+            "a download", lambda: any(8 * each.done > each.total > 0 for each in library.downloads.values()) or failures
+        )
+        take("repository")
+        hub.pause = 0.0
+        wait("the download's end", lambda: not library.downloads or failures)
+
+        page.show_view("here")
+        press(page, "models.stored.kvasir-hybrid.make")
+        take("form")
+        press(page, "models.make.go")
+        wait("a layer", lambda: any(each.done for each in making.jobs.values()) or failures)
+        take("making")
+        wait("the smaller model", lambda: not making.jobs or failures)
+        wait("the list of models", lambda: any(each.made_of for each in library.stored) or failures)
+        made = next(each for each in library.stored if each.made_of)
+        press(page, f"models.stored.{made.name}.report")
+        wait("the report", lambda: page.report.isVisible() or failures)
+        take("report")
+
+        page.show_view("here")
+        press(page, f"models.stored.{made.name}.details")
+        wait("the tokens", lambda: page.details.count.text() or failures)
+        take("details")
+        page.show_view("disk")
+        take("disk")
+
+
+@contextmanager
+def _hub(home: Path) -> Iterator[Hub]:
+    """Of this machine, with two repositories; and nobody's models but Kvasir's."""
+    import torch
+
+    from engine import paths
+    from engine.bench.gguf_files import gguf_header
+    from engine.bench.shapes import Shape
+    from engine.memory.probe import free_bytes
+    from tests.hub_server import Hub, Repository
+
+    # As large in 8 bits as three fifths of what is free: with 8,192 tokens that is a tight fit.
+    shape = Shape("example", layers=1, hidden=5120, ffn=13824, heads=40, kv_heads=40, vocabulary=32000, context=8192)
+    header = home / "header.gguf"
+    layer = gguf_header(replace(shape, layers=2), header, "Q8_0") - gguf_header(shape, header, "Q8_0")
+    shape = replace(shape, layers=int(0.6 * free_bytes(torch.device("cpu")) / layer))
+    # The last header stays: that of the first kind, from which the others are planned.
+    sizes = {f"model-{kind}.gguf": gguf_header(shape, header, kind) for kind in reversed(KINDS)}
+    begins = header.read_bytes().ljust(READ, b"\0")
+
+    class Declared(Repository):
+        """One whose files are said to be larger than what is there of them."""
+
+        def described(self, name: str, blobs: bool) -> dict[str, Any]:
+            told = super().described(name, blobs)
+            for sibling in told["siblings"]:
+                sibling |= {"size": sizes[sibling["rfilename"]]} if blobs else {}
+            return told
+
+    hub = Hub()
+    guide = Path(paths.bundled_folder()) / "kvasir-guide"
+    hub.repositories = {
+        EXAMPLE: Declared(
+            dict.fromkeys(sizes, begins),
+            tags=["gguf", "license:apache-2.0"],
+            gguf={"total": shape.vocabulary * shape.hidden + sum(k * n for _, k, n in shape.linears())},
+        ),
+        GUIDE: Repository(
+            {each.name: each.read_bytes() for each in guide.iterdir() if each.is_file()},
+            tags=["safetensors", "license:apache-2.0"],
+        ),
+    }
+    changed = {"HOME": str(home), "HF_ENDPOINT": hub.address, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    gone = ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "KVASIR_MODELS", "OLLAMA_MODELS", "XDG_DATA_HOME")
+    before = dict(os.environ)
+    try:
+        os.environ.update(changed)
+        for name in gone:
+            os.environ.pop(name, None)
+        yield hub
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        hub.close()
+
+
+def _grab(program: Program, folder: Path, name: str, failures: list[str], size: tuple[int, int] = SIZE) -> None:
     """The window in both themes, as ``name``dark.png and ``name``light.png; no picture where something failed."""
     from PySide6.QtTest import QTest
 
@@ -195,9 +324,11 @@ def _grab(program: Program, folder: Path, name: str, failures: list[str]) -> Non
         raise SystemExit(f"No screenshot: {failures[0]}")
 
     for mode in ("dark", "light"):
+        if folder == PLACE and f"{name}{mode}" not in SHOWN:
+            continue
         program.theme.set_mode(mode)
         QTest.qWait(600)
-        program.window.resize(*SIZE)
+        program.window.resize(*size)
         path = folder / f"{name}{mode}.png"
         program.window.grab().save(str(path))
         sys.stdout.write(f"{path}\n")

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QLabel,
     QPlainTextEdit,
-    QPushButton,
     QTableWidget,
     QTableWidgetItem,
     QTextEdit,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 from app.command import End, LineCommand
 from app.models import words
 from app.models.library import Library
+from app.models.rows import back_button
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import ElidedLabel, caption, tip
@@ -44,8 +44,7 @@ class DetailsView(QWidget):
         self._path = ""
         self._tokenizer: LineCommand | None = None
         self._tokens: TextTokens | None = None
-        self.back = QPushButton("Back")
-        self.back.setObjectName("models.details.back")
+        self.back = back_button("models.details.back")
         self.back.clicked.connect(self.closed)
         self.title = ElidedLabel("", "figure")
         self.said = caption(name="models.details.said")
@@ -83,8 +82,8 @@ class DetailsView(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
+        head.setSpacing(8)
         head.addWidget(self.back)
-        head.addSpacing(8)
         head.addWidget(self.title, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 6, 0)

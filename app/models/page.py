@@ -313,6 +313,7 @@ class ModelsPage(QWidget):
             self.add.hide()
             self.report.show_report(path, report)
             self._views.setCurrentWidget(self.report)
+            self.add.hide()
             self.report.setFocus()
 
     def _close_report(self) -> None:

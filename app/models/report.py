@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.models import make_words
+from app.models.rows import back_button
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, caption
 from engine.protocol import MakeReport
@@ -36,10 +37,7 @@ class ReportPage(QWidget):
         self.setObjectName("models.report")
         self._theme = theme
         self._path = self._loaded = ""
-        back = QPushButton("‹ Back")
-        back.setObjectName("models.report.back")
-        back.setAccessibleName("Back to the models")
-        back.setProperty("kind", "quiet")
+        back = back_button("models.report.back")
         back.clicked.connect(self.closed)
         self.setFocusProxy(back)
         self.title = ElidedLabel("", "figure")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
@@ -218,3 +218,12 @@ class JobRow(Row):
         go = Button("resume", again) if rests else Button("pause", "Pause", why_not=said.stopping)
         over = job.state == "done"
         self.buttons.show_buttons(() if over else (Button("cancel", said.cancel), go))
+
+
+def back_button(name: str) -> QPushButton:
+    """From the view of one model to the list."""
+    button = QPushButton("‹ Back")
+    button.setObjectName(name)
+    button.setAccessibleName("Back to the models")
+    button.setProperty("kind", "quiet")
+    return button

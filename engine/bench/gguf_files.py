@@ -56,6 +56,27 @@ def gguf_file(shape: Shape, root: Path, kind: str = "Q4_0") -> Path:
     return path
 
 
+def gguf_header(shape: Shape, path: Path, kind: str) -> int:
+    """Write what such a file begins with, up to its weights. Returns the bytes of the whole file."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama")
+    _write_metadata(writer, shape)
+    own_name = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, shape.layers).get_name
+    for name, k, n in (_table(shape), *shape.linears()):
+        packed = gguf.GGMLQuantizationType[_block_type(name, kind, shape)]
+        size = n * _row_bytes(packed.name, k)
+        writer.add_tensor_info(f"{own_name(name)}.weight", (n, k), np.dtype(np.float32), size, packed)
+    for name in shape.norms():
+        writer.add_tensor_info(f"{own_name(name)}.weight", (shape.hidden,), np.dtype(np.float32), 4 * shape.hidden)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    parts = path.stat().st_size, *(each.nbytes for each in writer.tensors[0].values())
+    return sum(writer.ggml_pad(part, writer.data_alignment) for part in parts)
+
+
 def step_bytes(shape: Shape, kind: str) -> int:
     """Bytes of the matrices that a step reads whole, in the file of that kind: all but a token table that is not tied.
 

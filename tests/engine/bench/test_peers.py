@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from engine.bench import run as bench
 from engine.bench.client import EngineClient
-from engine.bench.gguf_files import gguf_file, step_bytes
+from engine.bench.gguf_files import gguf_file, gguf_header, step_bytes
 from engine.bench.measure import PeakMemory
 from engine.bench.peers import suite
 from engine.bench.peers.binaries import Peer, built_folders, readings
@@ -298,6 +298,12 @@ def test_files_are_mixed_as_those_that_people_have(tmp_path: Path, kind: str) ->
     mixed = [0, 1, 4, 7, 10, 13, 14, 15] if kind == "Q4_K_M" else []
     assert finer == {f"blk.{layer}.{part}.weight" for layer in mixed for part in ("attn_v", "ffn_down")}
     assert step_bytes(shape, kind) == sum(tensor.n_bytes for tensor in tensors if len(tensor.shape) == 2)
+
+
+def test_a_header_is_that_of_the_whole_file(tmp_path: Path) -> None:
+    whole, header = gguf_file(TINY, tmp_path, "Q4_K_M"), tmp_path / "header.gguf"
+    assert gguf_header(TINY, header, "Q4_K_M") == whole.stat().st_size
+    assert whole.read_bytes().startswith(header.read_bytes())
 
 
 def test_an_untied_head(tmp_path: Path) -> None:
