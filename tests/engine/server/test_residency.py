@@ -316,6 +316,7 @@ def test_a_waiting_request_of_a_window_is_cancelled(start: Callable[..., Demandi
         assert window.until(p.Error).code == "cancelled"
         running.engine.load_gate.set()
         window.until(p.Loaded)
+        until(lambda: running.server.residency._loading is None)  # which begins the idle time anew
         running.clock.advance(running, 60)
         assert window.until(p.Unloaded).idle
 
