@@ -109,6 +109,8 @@ def _outlines(model: str, variant: str, here: Outline, kept: contextlib.ExitStac
 
     if model.count("/") != 1 or Path(model).is_absolute() or Path(model).exists():
         return found()
+    if not variant and _never_fetched(model):
+        return found()
     try:
         return list(_outlined(model, variant, kept))
     except FetchFailed:
@@ -116,6 +118,16 @@ def _outlines(model: str, variant: str, here: Outline, kept: contextlib.ExitStac
             with contextlib.suppress(paths.ModelNotFound):
                 return found()
         raise
+
+
+def _never_fetched(name: str) -> bool:
+    """Whether a model of this machine is called so that no hub has: one that was made here, or imported."""
+    from engine import paths
+    from engine.library import store
+
+    path = next((Path(known.path) for known in paths.known_models() if known.name == name), None)
+    receipt = store.receipt_of(path) if path is not None else None
+    return path is not None and not (receipt is not None and any(receipt.revisions.values()))
 
 
 def _outlined(repository: str, wanted: str, kept: contextlib.ExitStack) -> Iterator[Outline]:

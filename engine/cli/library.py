@@ -89,7 +89,13 @@ def search(
                 from engine.loading.recommend import fitting
                 from engine.memory import probe
 
-            parameters = hub.parameters(fitting(size, probe.free_bytes(probe.choose_device())))
+            within = fitting(size, probe.free_bytes(probe.choose_device()))
+            if within is None:
+                raise CommandFailed(
+                    f"No model of {size} parameters fits into what is free now, in 4 bits. Ask for smaller ones, or "
+                    "leave --fits out."
+                )
+            parameters = hub.parameters(within)
         found = hub.search(hub.Search(text, author, kind, licence, parameters, sort, limit))
         rows = [
             (each.repository, billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),

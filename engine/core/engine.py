@@ -234,8 +234,9 @@ class Engine:
                     with self._submitting:
                         self._load_cancelled = self._waiting_loads.popleft()
                     self._load(command)
-                case Unload(reason=reason, idle=idle):
-                    self._unload(reason, idle)
+                case Unload(reason=reason, idle=idle, path=path):
+                    if self._stepper is not None and path in ("", self._stepper.model.path):
+                        self._unload(reason, idle)
                 case LoadAdapter(name=name, path=path):
                     load_adapter(self._serving().model, name, path)
                     self._emit(Adapters(adapters=cards(self.loaded)))

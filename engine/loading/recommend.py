@@ -88,21 +88,21 @@ def judge(
     )
 
 
-def fitting(size: str, free: int) -> str:
+def fitting(size: str, free: int) -> str | None:
     """A range of parameters that `engine.library.hub` takes, without those that do not fit into ``free`` bytes in
-    4 bits."""
+    4 bits; None where none of them fits."""
     room = estimate.budget_bytes(None, free) - estimate.SCRATCH_BYTES
     most = max(1, int(room / (FOUR_BITS * (1 + WORK_SHARE + KV_SHARE)) / 1e6))
     least, _, end = size.partition("-")
+    if least and _millions(least) > most:
+        return None
     if end and _millions(end) <= most:
         return size
     return f"{least}-{most}M"
 
 
 def _millions(count: str) -> float:
-    units = {"K": 1e-3, "M": 1.0, "B": 1e3, "T": 1e6}
-    unit = units.get(count[-1].upper())
-    return float(count) / 1e6 if unit is None else float(count[:-1]) * unit
+    return float(count[:-1]) * {"K": 1e-3, "M": 1.0, "B": 1e3, "T": 1e6}[count[-1].upper()]
 
 
 def is_here(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:

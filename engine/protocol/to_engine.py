@@ -26,10 +26,11 @@ class Load(Message, tag="load", frozen=True):
 
 
 class Unload(Message, tag="unload", frozen=True):
-    """``reason`` and ``idle`` are those of :class:`Unloaded`."""
+    """``reason`` and ``idle`` are those of :class:`Unloaded`. ``path``: only if that model is loaded; "": any."""
 
     reason: str = ""
     idle: bool = False
+    path: str = ""
 
 
 class UnloadAfter(Message, tag="unload_after", frozen=True):

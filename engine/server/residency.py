@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -107,6 +108,8 @@ class Residency:
         self._loading: asyncio.Task[None] | None = None
         self._unloaded: Wanted | None = None
         """What was unloaded for being idle (the engine may not have come to it yet), and comes back when needed."""
+        self._idle: Wanted | None = None
+        """What the engine was last told to unload for being idle. A load that was on its way may have come first."""
         self._stopped: Refused | None = None
         hub.listen(self._on_event)
 
@@ -175,14 +178,17 @@ class Residency:
         """What a request needs that asks for ``name``; None where nothing can be loaded for it."""
         present = self._present
         if present is not None and (not name or name in present.names):
-            return present
+            return await asyncio.to_thread(_found_again, present) if present is self._unloaded else present
         if name is None or not self._policy.on_demand:
             return None
         path = (await asyncio.to_thread(_stored)).get(name, "") if name else self._policy.default
         if not path:
             text = f"No model of this machine is called {name!r}. GET /v1/models lists those that can be asked for."
             raise Refused("model_not_found", text)
-        found, draft = await asyncio.to_thread(config.resolve, path, None)
+        try:
+            found, draft = await asyncio.to_thread(config.resolve, path, None)
+        except config.ModelNotFound as error:
+            raise Refused("model_not_found", str(error)) from error
         return Wanted(LoadModel(found, draft, self._policy.options), (), (name,))
 
     # --- loading and unloading -----------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ class Residency:
         """Let on whoever may go on, or begin the load that the oldest waits for."""
         if self._loading is not None or self._stopped is not None:
             return
+        self._drop_those_gone()
         loaded = self._loaded
         paths = [loaded if ticket.any and loaded else ticket.wanted.load.path for ticket in self._waiting]
         step = next_step(loaded, self._users, paths)
@@ -226,25 +233,38 @@ class Residency:
         stop_listening = self._hub.listen(listener)
         try:
             await self._hub.caught_up(None)  # a load that was asked for before may be the same one
-            if self._loaded != wanted.load.path:
+            if not self._serves(ticket):
                 sentence = ""
                 self._hub.submit(wanted.load)
                 for adapter in wanted.adapters:
                     self._hub.submit(adapter)
                 await self._hub.caught_up(None)
-                self._ttl = ticket.ttl
+                if self._loaded == wanted.load.path:
+                    self._ttl = ticket.ttl
         finally:
             stop_listening()
             self._loading = None
-        if self._loaded != wanted.load.path:
+        if not self._serves(ticket):
             text = sentence or f"{wanted.names[0]} could not be loaded. The log has the details."
             self._refuse(Refused("load_failed", text), wanted.load.path)
         self._pump()
         self._rest()
 
+    def _serves(self, ticket: _Ticket) -> bool:
+        """Whether what is loaded will do."""
+        return bool(self._loaded) and (ticket.any or self._loaded == ticket.wanted.load.path)
+
+    def _drop_those_gone(self) -> None:
+        """Tickets are cancelled at once when their clients go, and leave the queue only when their tasks run next."""
+        self._waiting = [ticket for ticket in self._waiting if not ticket.admitted.done()]
+
     def _refuse(self, refusal: Refused, path: str = "") -> None:
-        """End those that wait for a model, or for any."""
-        refused = [ticket for ticket in self._waiting if path in ("", ticket.wanted.load.path)]
+        """End those that wait for a model that could not be loaded, or all of them."""
+        self._drop_those_gone()
+        refused = [
+            ticket for ticket in self._waiting
+            if not path or (path == ticket.wanted.load.path and not self._serves(ticket))
+        ]  # fmt: skip
         self._waiting = [ticket for ticket in self._waiting if ticket not in refused]
         for ticket in refused:
             ticket.admitted.set_exception(refusal)
@@ -268,20 +288,22 @@ class Residency:
         if self._hub.answering or self._loading is not None or loaded is None:
             self._rest()
             return
-        self._unloaded, after = _of(loaded), self._unload_after if self._ttl is None else self._ttl
+        self._unloaded = self._idle = _of(loaded)
+        after = self._unload_after if self._ttl is None else self._ttl
         reason = (
             f"{loaded.card.name} was unloaded after {_spelt(after)} without a request. The next one loads it again."
         )
-        log.info("%s", reason)
-        self._hub.submit(Unload(reason=reason, idle=True))
+        self._hub.submit(Unload(reason=reason, idle=True, path=loaded.path))
 
     def _on_event(self, event: Event) -> None:
         match event:
             case Loaded():
                 self._unloaded = self._ttl = None
                 self._pump()
-            case Unloaded(idle=False):
-                self._unloaded = None
+            case Unloaded(idle=idle, reason=reason):
+                self._unloaded = self._idle if idle else None
+                if idle:
+                    log.info("%s", reason)
                 self._pump()
             case Loading() | Error():
                 pass
@@ -331,9 +353,23 @@ def _of(loaded: LoadedModel) -> Wanted:
 
 def _stored() -> dict[str, str]:
     """The paths of all models on this machine, by name (the first of a name counts) and by the paths themselves."""
-    models = stored_models(config.known_models(), config.bundled_folder())
+    models = [model for model in stored_models(config.known_models(), config.bundled_folder()) if not model.missing]
     by_name = {model.name: model.path for model in reversed(models)}
     return {**by_name, **{model.path: model.path for model in models}}
+
+
+def _found_again(wanted: Wanted) -> Wanted:
+    """The same where its model, and a draft of its own, lie now: it may have been moved since it was loaded."""
+    load = wanted.load
+    if Path(load.path).exists():
+        return wanted
+    paths = _stored()
+    fetched = "/".join(Path(load.path).parts[-2:])  # as ORGANISATION/NAME
+    path = paths.get(fetched) or paths.get(wanted.names[0])
+    if not path:
+        return wanted  # the engine says what is wrong
+    there = not load.draft or Path(load.draft).exists()
+    return wanted._replace(load=load._replace(path=path, draft=load.draft if there else config.resolve(path, None)[1]))
 
 
 def _says_the_same(name: str, path: str, paths: dict[str, str]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from engine import folders
+from engine.fetching.lock import lock
 from engine.telemetry.records import StepRecord
 
 _log = logging.getLogger(__name__)
@@ -91,6 +91,19 @@ def read() -> list[Run]:
 
 def add(new: Sequence[Run]) -> None:
     """Keep these runs too. A disk that is full or read-only keeps none."""
+    busy = TimeoutError("another Kvasir is writing some")
+    try:
+        file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with lock(file().with_name("runs.json.lock"), busy, 10.0):
+            unfinished = file().with_name("runs.json.new")
+            unfinished.write_bytes(msgspec.json.encode(_newest(new)))
+            unfinished.replace(file())
+    except OSError as error:
+        _log.info("runs are not kept: %s", error)
+
+
+def _newest(new: Sequence[Run]) -> list[Run]:
+    """The runs to keep, of those there are and ``new`` ones."""
     kept: list[Run] = []
     seen: dict[tuple[object, ...], int] = {}
     for run in reversed([*read(), *(run for run in new if math.isfinite(run.value) and run.value > 0)]):
@@ -98,13 +111,7 @@ def add(new: Sequence[Run]) -> None:
         seen[kind] = seen.get(kind, 0) + 1
         if seen[kind] <= ALIKE and len(kept) < MOST:
             kept.append(run)
-    unfinished = file().with_name(f"runs.{os.getpid()}")
-    try:
-        unfinished.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        unfinished.write_bytes(msgspec.json.encode(kept[::-1]))
-        unfinished.replace(file())
-    except OSError as error:
-        _log.info("runs are not kept: %s", error)
+    return kept[::-1]
 
 
 def expected(what: What, served: Served, runs: Sequence[Run]) -> Expected | None:

@@ -83,7 +83,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
     min_p: float | None = None
     repetition_penalty: float | None = None
     ignore_eos: bool | None = None
-    ttl: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     overflow: Overflow | None = None
 
     def check(self, vocabulary: int) -> None:

@@ -258,6 +258,15 @@ def test_wishes_before_a_load_hold_for_it_and_survive_making_room() -> None:
     assert not bench.heard.errors
 
 
+def test_an_unload_that_names_a_model_leaves_another_one() -> None:
+    bench = Bench()
+    bench.load("one")
+    for path, left in (("two", "one"), ("one", None)):
+        bench.engine.submit(Unload(path=path))
+        bench.engine.step()
+        assert bench.name == left
+
+
 def test_unloading_leaves_an_engine_that_says_what_is_missing() -> None:
     bench = Bench()
     bench.load("one")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from engine import paths
 from engine.cli.main import app
+from engine.library import roots
 from engine.loading.fit import Asked, fit_of
 from engine.packs import start
 from engine.protocol import LoadOptions
@@ -99,6 +100,13 @@ def test_all_variants_of_a_repository_are_told_from_one_header(hub: Hub, several
     gone = CliRunner().invoke(app, ["models", "fit", several])
     assert gone.exit_code == 1
     assert "cannot be reached" in gone.stderr
+
+
+def test_the_hub_is_not_asked_for_what_no_hub_has(hub: Hub, tmp_path: Path) -> None:
+    reference = roots.Reference("imported/small", str(MAKERS["Q8_0"](SMALL, tmp_path)))
+    roots.change(lambda now: roots.ModelRoots(references=[reference]))
+    assert report(reference.name).verdict == "fits"
+    assert not hub.asked
 
 
 def test_a_pack_computes_what_has_a_path() -> None:

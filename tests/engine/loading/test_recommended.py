@@ -98,8 +98,14 @@ def test_the_command_asks_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path) -> N
 
 @pytest.mark.parametrize(
     ("size", "range_"),
-    [("", "-10811M"), ("3B-9B", "3B-9B"), ("3B-20B", "3B-10811M"), ("20B-", "20B-10811M"), ("-8b", "-8b")],
+    [("", "-10811M"), ("3B-9B", "3B-9B"), ("3B-20B", "3B-10811M"), ("20B-", None), ("20B-30B", None), ("-8b", "-8b")],
 )
-def test_a_search_for_what_fits(size: str, range_: str) -> None:
+def test_a_search_for_what_fits(size: str, range_: str | None) -> None:
     assert fitting(size, 10 * GB) == range_
-    assert hub.parameters(range_)
+    assert range_ is None or hub.parameters(range_)
+
+
+def test_a_search_where_nothing_fits_says_so() -> None:
+    refused = CliRunner().invoke(app, ["models", "search", "--size", "900T-", "--fits"])
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("kvasir: No model of 900T- parameters fits into what is free now")

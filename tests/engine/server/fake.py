@@ -174,7 +174,9 @@ class FakeEngine:
                     self._set(key, value)
                 case LoadModel():
                     self._load(command)
-                case Unload(reason=reason, idle=idle):
+                case Unload(reason=reason, idle=idle, path=path):
+                    if path and (self.loaded is None or self.loaded.path != path):
+                        continue
                     self.loaded = None
                     self.pages.clear()
                     self.version += 1

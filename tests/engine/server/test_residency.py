@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import protocol as p
+from engine.library import roots
 from engine.loading.model import LoadModel
 from engine.server.residency import NextStep, Policy, next_step
 from tests.engine.server.conftest import TOKEN, Client, Running
@@ -73,11 +75,23 @@ class Demanding(Running):
     def ask(self, model: str = "", **fields: Any) -> str:
         return self.api.chat.completions.create(model=model, messages=MESSAGES, extra_body=fields).model
 
+    def rest(self, model: str = "", **fields: Any) -> str:
+        """Ask, and return when the idle time has begun."""
+        answered = self.ask(model, **fields)
+        until(lambda: self.clock.running)
+        return answered
+
     def ask_later(self, model: str = "") -> Future[str]:
         return self.pool.submit(self.ask, model)
 
     def loads(self) -> list[str]:
         return [Path(command.path).name for command in self.engine.seen if isinstance(command, LoadModel)]
+
+    def in_loop(self, scene: Coroutine[Any, Any, None]) -> None:
+        """Play a scene in the server's event loop."""
+        loop = self.server.hub._loop
+        assert loop is not None
+        asyncio.run_coroutine_threadsafe(scene, loop).result(60)
 
     def stop(self) -> None:
         super().stop()
@@ -156,10 +170,10 @@ def test_all_are_served_by_their_own_model_and_none_is_cut_off(wanted: list[str]
 def test_an_idle_model_goes_and_comes_back_as_it_was(start: Callable[..., Demanding]) -> None:
     running = start(Policy(unload_after=600))
     before = running.engine.loaded
-    assert running.ask("tiny") == "tiny"
+    assert running.rest("tiny") == "tiny"
     running.clock.advance(running, 599)
     assert running.engine.loaded is before
-    running.ask()
+    running.rest()
     running.clock.advance(running, 599)
     assert running.engine.loaded is before, "a request begins the time anew"
     with running.connect() as socket:
@@ -173,11 +187,10 @@ def test_an_idle_model_goes_and_comes_back_as_it_was(start: Callable[..., Demand
             ("tiny", "not-loaded")
         ]
         assert not running.clock.running
-        assert running.ask("tiny") == "tiny"
+        assert running.rest("tiny") == "tiny"
         assert window.until(p.Loaded).card.name == "tiny"
     (load,) = [command for command in running.engine.seen if isinstance(command, LoadModel)]
     assert load == LoadModel(before.path, before.draft_path, before.options)
-    assert running.clock.running
 
 
 def test_nothing_is_unloaded_while_something_goes_on(start: Callable[..., Demanding]) -> None:
@@ -195,7 +208,7 @@ def test_nothing_is_unloaded_while_something_goes_on(start: Callable[..., Demand
 def test_a_request_may_come_in_the_moment_of_unloading(start: Callable[..., Demanding]) -> None:
     """The engine has not obeyed yet when the request arrives: it is answered after the load that follows."""
     running = start(Policy(unload_after=60))
-    running.ask()
+    running.rest()
     hold = threading.Event()
     original = running.engine._set
     running.engine._set = lambda key, value: (hold.wait(300), original(key, value))[1]  # type: ignore[method-assign]
@@ -206,6 +219,66 @@ def test_a_request_may_come_in_the_moment_of_unloading(start: Callable[..., Dema
     hold.set()
     assert answer.result() == "tiny"
     assert running.loads() == ["tiny"]
+
+
+@pytest.mark.parametrize("coming", ["huge", "tiny"])
+def test_a_load_that_is_on_its_way_when_the_idle_time_is_over(
+    start: Callable[..., Demanding], home: Path, coming: str
+) -> None:
+    """Another model than the one that was idle stays; the same one goes, and comes back when needed."""
+    running = start(Policy(unload_after=60))
+    running.rest()
+    hold = threading.Event()
+    running.engine._set = lambda key, value: hold.wait(300)  # type: ignore[method-assign, assignment, return-value]
+    running.engine.submit(p.Set(key="kv_cache", value=True))
+    running.engine.submit(LoadModel(str(home / "models" / coming)))
+    running.clock.advance(running, 60)
+    hold.set()
+    running.in_loop(running.server.hub.caught_up())
+    assert (running.engine.loaded is None) == (coming == "tiny")
+    assert running.ask() == coming
+    assert running.loads() == [coming] * (2 if coming == "tiny" else 1)
+
+
+def test_what_was_moved_meanwhile_comes_back(
+    start: Callable[..., Demanding], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(Policy(unload_after=60))
+    running.rest()
+    running.clock.advance(running, 60)
+    moved = (home / "models").rename(home / "moved")
+    monkeypatch.setenv("KVASIR_MODELS", str(moved))
+    assert running.ask("tiny") == "tiny"
+    (load,) = [command for command in running.engine.seen if isinstance(command, LoadModel)]
+    assert load == LoadModel(str(moved / "tiny"), str(moved / "tiny-draft"))
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_a_model_that_is_loaded_by_hand_meanwhile_will_do(
+    start: Callable[..., Demanding], home: Path, moment: str
+) -> None:
+    """For a request that names none: in place of the model that was idle, or right after that."""
+    running = start(Policy(unload_after=60))
+    running.rest()
+    running.clock.advance(running, 60)
+    until(lambda: running.engine.loaded is None)
+    by_hand, submit = LoadModel(str(home / "models" / "huge")), running.engine.submit
+
+    def submit_both(command: Any) -> None:
+        submit(command)
+        if isinstance(command, LoadModel):
+            submit(by_hand)
+
+    running.engine.load_gate.clear()
+    if moment == "before":
+        submit(by_hand)
+    else:
+        running.engine.submit = submit_both  # type: ignore[method-assign]
+    answer = running.ask_later()
+    until(lambda: running.server.residency._loading is not None)
+    running.engine.load_gate.set()
+    assert answer.result() == "huge"
+    assert running.loads() == (["huge"] if moment == "before" else ["tiny", "huge"])
 
 
 def test_never_unless_it_is_wanted(start: Callable[..., Demanding]) -> None:
@@ -229,7 +302,7 @@ def test_never_unless_it_is_wanted(start: Callable[..., Demanding]) -> None:
 
 def test_a_waiting_request_of_a_window_is_cancelled(start: Callable[..., Demanding]) -> None:
     running = start(Policy(unload_after=60))
-    running.ask()
+    running.rest()
     running.clock.advance(running, 60)
     running.engine.load_gate.clear()
     with running.connect() as socket:
@@ -243,6 +316,7 @@ def test_a_waiting_request_of_a_window_is_cancelled(start: Callable[..., Demandi
         assert window.until(p.Error).code == "cancelled"
         running.engine.load_gate.set()
         window.until(p.Loaded)
+        until(lambda: running.server.residency._loading is None)  # which begins the idle time anew
         running.clock.advance(running, 60)
         assert window.until(p.Unloaded).idle
 
@@ -341,18 +415,61 @@ def test_a_stream_holds_its_model_until_its_end(start: Callable[..., Demanding])
 
 def test_a_request_says_how_long_its_model_stays(start: Callable[..., Demanding]) -> None:
     running = start(DEMAND._replace(unload_after=600))
-    running.ask("tiny", ttl=5)
+    running.rest("tiny", ttl=5)
     running.clock.advance(running, 599)
     assert running.engine.loaded.card.name == "tiny", "it was not loaded for that request"
-    running.ask("huge", ttl=5)
-    until(lambda: running.clock.running)
+    running.rest("huge", ttl=5)
     running.clock.advance(running, 5)
     until(lambda: running.engine.loaded is None)
-    running.ask("tiny")
+    running.rest("tiny")
     running.clock.advance(running, 599)
     assert running.engine.loaded is not None, "the next load has the server's own time"
-    with pytest.raises(openai.BadRequestError, match="ttl"):
-        running.ask("huge", ttl=0)
+    for ttl in (0, 10**400):
+        with pytest.raises(openai.BadRequestError, match="ttl"):
+            running.ask("huge", ttl=ttl)
+
+
+def test_a_request_whose_load_failed_changes_no_idle_time(start: Callable[..., Demanding]) -> None:
+    running = start(DEMAND)
+    with pytest.raises(openai.InternalServerError, match="The file is damaged"):
+        running.ask("broken", ttl=5)
+    until(lambda: not running.server.residency._uses)
+    assert running.engine.loaded is not None
+    assert not running.clock.running
+
+
+def test_models_that_are_gone_are_not_offered(start: Callable[..., Demanding], home: Path) -> None:
+    gone = roots.Reference("imported/gone", str(home / "gone"))
+    roots.change(lambda now: roots.ModelRoots(references=[gone]))
+    running = start(DEMAND._replace(default="imported/gone"), loaded=False)
+    assert not {gone.name, gone.path} & {model.id for model in running.api.models.list()}
+    for name in (gone.name, gone.path, ""):
+        with pytest.raises(openai.NotFoundError) as refused:
+            running.ask(name)
+        assert refused.value.code == "model_not_found"
+
+
+def test_two_who_go_away_at_once_keep_nobody_from_going_on(start: Callable[..., Demanding]) -> None:
+    running = start(DEMAND)
+    residency = running.server.residency
+
+    async def scene() -> None:
+        with residency.use() as first:
+            await first.model("tiny")
+            uses, tasks = [residency.use() for _ in range(3)], []
+            for use, name in zip(uses, ("huge", "tiny", "tiny"), strict=True):
+                tasks.append(asyncio.ensure_future(use.model(name)))
+                while len(residency._waiting) < len(tasks):
+                    await asyncio.sleep(0.01)
+            tasks[0].cancel()
+            tasks[1].cancel()
+            await asyncio.wait_for(tasks[2], 30)
+            for use in uses:
+                use.leave()
+        assert residency._users == 0
+
+    running.in_loop(scene())
+    assert running.ask("huge") == "huge"
 
 
 def test_a_stopping_server_refuses_those_who_wait(start: Callable[..., Demanding]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,21 @@ def test_the_newest_are_kept_and_a_damaged_file_is_none() -> None:
     assert runs.read() == []
     runs.add([run(1)])
     assert len(runs.read()) == 1
+
+
+def test_several_may_add_runs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = runs.read
+
+    def slowly() -> list[Run]:
+        found = read()
+        time.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(runs, "read", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: runs.add([run(1, MODEL._replace(model=name))]), "abcd"))
+    assert {each.model for each in read()} == set("abcd")
+    assert not list(tmp_path.rglob("*.new"))
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
