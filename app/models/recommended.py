@@ -81,7 +81,8 @@ class RecommendedView(QWidget):
         self.rows: list[RecommendedRow] = []
         self._shown: Sequence[Recommendation] = ()
         self.lead = caption(LEAD, "models.recommended.lead")
-        self.more = QPushButton()
+        self.more = QPushButton("Show more")
+        self.more.hide()
         self.more.setObjectName("models.recommended.more")
         self.more.setProperty("kind", "quiet")
         self.more.clicked.connect(self._show_all)
