@@ -289,7 +289,9 @@ def test_llama_cpp_reads_it(tmp_path: Path) -> None:
     file = make(tmp_path / "source", "gguf-q8_0", tmp_path / "made")
     (theirs,) = gguf_converter.by_llama_cpp(file, [PROMPT])
     ours = Ours(file).logits([PROMPT])[0]
-    assert (theirs - ours).norm() < 0.02 * ours.norm()
+    # It rounds what it multiplies the weights with to 8 bits: 2 %, in Q4_0 as in Q8_0.
+    assert (theirs - ours).norm() < 0.04 * ours.norm()
+    assert torch.equal(theirs.argmax(-1), ours.argmax(-1))
 
 
 # --- stopped and killed -----------------------------------------------------------------------------------------------

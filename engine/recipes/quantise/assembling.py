@@ -115,8 +115,8 @@ class Assembly:
         config: dict[str, Any] = {
             "quant_method": "gptq", "bits": plan.bits, "group_size": self.group, "sym": plan.symmetric,
             "desc_act": plan.act_order and not plan.static_groups and self.group != WHOLE_ROW,
-            "static_groups": plan.static_groups, "checkpoint_format": "gptq", "pack_dtype": "int32", "lm_head": False,
-            "true_sequential": True, "damp_percent": 0.01, "meta": meta,
+            "static_groups": plan.static_groups, "checkpoint_format": "gptq" if plan.symmetric else "gptq_v2",
+            "pack_dtype": "int32", "lm_head": False, "true_sequential": True, "damp_percent": 0.01, "meta": meta,
         }  # fmt: skip
         if left:  # GPTQModel's way to say that a module is not packed
             config["dynamic"] = {"-:^" + name.replace(".", r"\.") + "$": {} for name in left}

@@ -56,7 +56,7 @@ class LayerQuantiser:
         self.blocks, self.source, self.config = blocks, blocks.source, checkpoint.config
         self.gptq, self.bits, self.group = plan.to == "gptq", plan.bits, group
         # Packers of version 1 of GPTQ's layout damage a word that holds a zero-point of 0.
-        self.grid = Grid(plan.bits, plan.symmetric, least_zero=1) if self.gptq else Grid(plan.bits, symmetric=False)
+        self.grid = Grid(plan.bits, plan.symmetric and self.gptq)
         self.settings = (plan.act_order, plan.static_groups)
         self._packed: dict[str, GroupedWeights] = {}
         self._changed: dict[str, Tensor] = {}

@@ -17,11 +17,10 @@ SHARES = tuple(1 - 0.05 * step for step in range(10))
 
 @dataclass(frozen=True)
 class Grid:
-    """Which codes there are. ``least_zero`` is the lowest zero-point that the layout can store."""
+    """Which codes there are."""
 
     bits: int
     symmetric: bool
-    least_zero: int = 0
 
     @property
     def top(self) -> int:
@@ -47,7 +46,7 @@ class Grid:
             if self.symmetric:
                 zero = torch.full_like(scale, (self.top + 1) // 2)
             else:
-                zero = (-low * share * _inverse(scale)).round().clamp(self.least_zero, self.top)
+                zero = (-low * share * _inverse(scale)).round().clamp(0, self.top)
             if importance is None:
                 best = zero, scale, zero
                 break
@@ -98,10 +97,12 @@ class GroupedWeights:
         self.scales = (self.scales.float() / divisor[:, None]).half()
 
     def gptq(self) -> dict[str, Tensor]:
-        """The tensors of a GPTQ file, version 1: zero-points are stored one too low (FORMATS: AutoGPTQ)."""
+        """The tensors of a GPTQ file. Zero-points are stored one too low in version 1 (AutoGPTQ), which everybody reads
+        but which has no zero-point of 0; with zero-points that differ it is version 2 ("gptq_v2"), as in GPTQModel."""
+        stored = self.zeros - 1 if self.grid.symmetric else self.zeros
         return {
             "qweight": pack(self.codes.t().contiguous(), self.grid.bits).cpu(),
-            "qzeros": pack(self.zeros - 1, self.grid.bits).t().contiguous().cpu(),
+            "qzeros": pack(stored, self.grid.bits).t().contiguous().cpu(),
             "scales": self.scales.t().contiguous().cpu(),
             "g_idx": self.group_of.to("cpu", torch.int32),
         }

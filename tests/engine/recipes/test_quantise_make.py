@@ -125,10 +125,10 @@ def along_rows(packed: np.ndarray, bits: int) -> np.ndarray:
     return ((packed[:, None] >> shifts[None, :, None]) & (2**bits - 1)).reshape(-1, packed.shape[1]).astype(np.int64)
 
 
-def gptq_weight(tensors: dict[str, torch.Tensor], module: str, bits: int) -> np.ndarray:
-    """``W [N, K]`` as GPTQModel's dequantize_weight computes it from version 1."""
+def gptq_weight(tensors: dict[str, torch.Tensor], module: str, bits: int, missing: int) -> np.ndarray:
+    """``W [N, K]`` as GPTQModel's dequantize_weight computes it; ``missing`` is 1 in zero-points of version 1."""
     codes = along_rows(words(tensors[f"{module}.qweight"]), bits)
-    zeros = along_rows(words(tensors[f"{module}.qzeros"]).T.copy(), bits).T + 1
+    zeros = along_rows(words(tensors[f"{module}.qzeros"]).T.copy(), bits).T + missing
     scales, group_of = tensors[f"{module}.scales"].numpy().astype(np.float32), tensors[f"{module}.g_idx"].numpy()
     return (scales[group_of] * (codes - zeros[group_of])).T.astype(np.float32)
 
@@ -152,10 +152,12 @@ def oracle(source: Path, folder: Path, to: str, bits: int = 4) -> LlamaForCausal
     """transformers' plain model with the weights that the packed ones stand for."""
     tensors, reference = tensors_of(folder), LlamaForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
     state = reference.state_dict()
+    said = json.loads((folder / "config.json").read_text())["quantization_config"]
+    missing = {"gptq": 1, "gptq_v2": 0}[said.get("checkpoint_format", "gptq")]
     for name in list(state):
         module = name.removesuffix(".weight")
         if f"{module}.qweight" in tensors:
-            weight = gptq_weight(tensors, module, bits) if to == "gptq" else awq_weight(tensors, module)
+            weight = gptq_weight(tensors, module, bits, missing) if to == "gptq" else awq_weight(tensors, module)
             state[name] = torch.from_numpy(weight)
         else:
             state[name] = tensors[name].float()
