@@ -379,7 +379,7 @@ class ModelsPage(QWidget):
         _clear(self._hub, self.hub_rows)
         self.hub_rows = []
         for model in library.found:
-            row = HubRow(model)
+            row = HubRow(model, self._theme)
             row.acted.connect(lambda key, row=row: self._on_hub(key, row))
             self.hub_rows.append(row)
             self._hub.insertWidget(self._hub.count() - 1, row)

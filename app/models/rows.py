@@ -9,7 +9,9 @@ from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
 from app.models import make_words, words
 from app.models.drafts import DraftList
+from app.models.fit_bar import FitBar, parts_of
 from app.theme.sheet import restyle, set_role
+from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption, tip
 from engine.protocol import Download, FitReport, HubModel, HubRepository, MakeProgress, StoredModel
 
@@ -101,8 +103,9 @@ class StoredRow(Row):
 class HubRow(Row):
     """A repository; opened, it shows the models in it. ``acted`` carries "open", or "get " and a variant's name."""
 
-    def __init__(self, model: HubModel) -> None:
+    def __init__(self, model: HubModel, theme: Theme) -> None:
         super().__init__(f"models.hub.{model.repository}", model.repository, words.found(model))
+        self._theme = theme
         self.repository = model.repository
         self._inside = QVBoxLayout()
         self._inside.setSpacing(4)
@@ -165,7 +168,9 @@ class HubRow(Row):
                 badge.setObjectName(f"models.fit.{variant.name}")
                 badge.setProperty("badge", words.TONES[report.verdict])
                 pace = _column(words.speed(report), "≈ 9999 tokens/s")
-                for shown in (badge, pace):
+                parts = parts_of(report)
+                bar = [FitBar(self._theme, parts)] if parts is not None else []
+                for shown in (badge, *bar, pace):
                     shown.setToolTip(tip(words.fitting(report)))
                     row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
             row.addWidget(held)

@@ -11,6 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QSpinBox, QWidget
 
 from app.models import words
+from app.models.fit_bar import FitBar, Parts, parts_of
 from app.models.library import Library
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
@@ -170,7 +171,22 @@ def test_whether_it_fits_stands_next_to_each(qtbot, page, hub):
     qtbot.waitUntil(lambda: page.findChild(QLabel, "models.fit.safetensors") is not None, timeout=PATIENCE_MS)
     badge = page.findChild(QLabel, "models.fit.safetensors")
     assert badge.text() == "fits"
+    bar = page.findChild(FitBar)
+    assert bar.toolTip() == badge.toolTip()
+    assert 0 < bar.parts.weights < bar.parts.needed < bar.parts.budget
     assert "Tokens that have room" in badge.toolTip()
+
+
+@pytest.mark.parametrize("budget", [800, 400])
+def test_a_fit_in_the_colours_of_the_memory_plot(qtbot, budget: int):
+    theme = Theme("dark", 100, True)
+    bar = FitBar(theme, Parts(400, 200, 100, budget))
+    qtbot.addWidget(bar)
+    drawn, whole = bar.grab().toImage(), max(700, budget)
+    seen = [drawn.pixelColor(bar.width() * part // whole, 4).name() for part in (200, 500, 650)]
+    assert seen == [theme.tokens.accent, theme.tokens.teal, theme.tint("mute", 0.5, "panel")]
+    ends = drawn.pixelColor(min(round(bar.width() * budget / whole), bar.width() - 1), 0).name()
+    assert ends == theme.color("bad" if budget == 400 else "mute").name()
 
 
 def test_what_a_fit_says():
@@ -194,6 +210,7 @@ def test_what_a_fit_says():
         draft=DraftSpeed(proposer="ngram", tokens_per_step=2.31, rate=41.0),
         suggestions=[Suggestion(kind="kv_kind", sentence="Set KV cache precision to int4.", value="int4")],
     )
+    assert parts_of(report) == (10**9, 8192 * 100_000, 10**8, 8 * 10**9)
     assert words.fitting(report).split("\n") == [
         "There is little room.",
         "1.0 GB for weights; 8.0 GB may be used.",
