@@ -98,12 +98,17 @@ def _describe(distribution: metadata.Distribution) -> Bundled:
         for file in distribution.files or ()
         if file.name.lower().startswith(_TEXTS) and any(".dist-info" in part for part in file.parts)
     )
-    return Bundled(facts["Name"] or "", facts["Version"] or "", _licence(facts), _home(facts), files)
+    return Bundled(_field(facts, "Name"), _field(facts, "Version"), _licence(facts), _home(facts), files)
+
+
+def _field(facts: metadata.PackageMetadata, name: str) -> str:
+    """ "" where there is none: some readers of metadata raise KeyError for that, some give None."""
+    return next(iter(facts.get_all(name) or []), "")
 
 
 def _licence(facts: metadata.PackageMetadata) -> str:
     for field in ("License-Expression", "License"):
-        value = (facts[field] or "").strip()
+        value = _field(facts, field).strip()
         if value and "\n" not in value and len(value) <= _LONGEST_NAME:
             return value
     names = [
@@ -119,4 +124,4 @@ def _home(facts: metadata.PackageMetadata) -> str:
     for line in facts.get_all("Project-URL") or []:
         label, _, url = line.partition(",")
         urls[label.strip().lower()] = url.strip()
-    return facts["Home-page"] or next((urls[name] for name in _HOMES if name in urls), "")
+    return _field(facts, "Home-page") or next((urls[name] for name in _HOMES if name in urls), "")

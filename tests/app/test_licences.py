@@ -58,6 +58,12 @@ def test_a_checkout_lists_its_environment(tmp_path):
     assert len(entries) == len(installed())
 
 
+def test_a_reader_of_metadata_that_another_package_brings(tmp_path):
+    """Once it is imported it finds the distributions, and raises KeyError for what they do not say."""
+    pytest.importorskip("importlib_metadata", reason="Python's own is new enough for keyring")
+    assert {"msgspec", "pyside6_essentials"} <= {entry.name.lower() for entry in load(tmp_path / "none")}
+
+
 def test_search_by_name_and_licence(folder):
     entries = load(folder)
     assert [entry.name for entry in search(entries, "lgpl")] == ["Qt"]
