@@ -147,6 +147,8 @@ class Cost(Message, tag="cost", frozen=True):
     divergence: float
     setting: str
     error: float = 0.0
+    same_top: float = 1.0
+    """Share of the tokens at which both think the same one the likeliest."""
 
 
 class ForgetChat(Message, tag="forget_chat", frozen=True):

@@ -111,7 +111,7 @@ class FakeEngine:
         self.cached = 0
         self.silent = False
         self.inspected: list[Inspect] = []
-        self.scores: Scores | str = Scores(3, 2.0, 2.5, 0.25, "int4")
+        self.scores: Scores | str = Scores(3, 2.0, 2.5, 0.25, "int4", same_top=0.5)
         self.loaded: Any = self._model("/models/tiny") if loaded else None
 
     def _model(self, path: str, draft: str = "") -> Any:

@@ -100,7 +100,7 @@ def test_the_cost_of_a_text_and_of_a_conversation(client: Client, running: Runni
 
     client.send(p.MeasureCost(id="m", prompt=PROMPT))
     cost = client.until(p.Cost)
-    assert cost == p.Cost(id="m", tokens=3, exact=2.0, present=2.5, divergence=0.25, setting="int4")
+    assert cost == p.Cost(id="m", tokens=3, exact=2.0, present=2.5, divergence=0.25, setting="int4", same_top=0.5)
     tokenizer = running.engine.loaded.tokenizer
     assert measured() == tokenizer.encode(PROMPT, special=False), "a rendered text has its own begin-of-text"
     client.send(p.MeasureCost(id="m", prompt="", chat="c1"))
