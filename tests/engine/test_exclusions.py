@@ -17,6 +17,7 @@ from engine.protocol import keys
 
 ROOT = Path(__file__).parents[2]
 OTHER_WORDS = {
+    "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model
     "app/plots/charts.py": {"weights"},  # an owner of memory
     "engine/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
     "engine/bench/folders.py": {"weights"},  # a field of other programs' files
@@ -24,8 +25,12 @@ OTHER_WORDS = {
     "engine/checkpoints/quantised/quantisation.py": {"weights"},  # a field of other programs' files
     "engine/cli/doctor.py": {"weights"},  # an owner of memory
     "engine/cli/fit.py": {"weights"},  # an owner of memory
+    "engine/cli/store.py": {"weights"},  # a line of a model's details
     "engine/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
+    "engine/loading/fit.py": {"kv_kind"},  # a kind of suggestion
+    "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion
     "engine/recipes/eagle.py": {"acceptance"},  # a field of a recipe's record
+    "engine/recipes/quantise/packed.py": {"weights"},  # a field of other programs' files
     "engine/speculation/proposers/layer_choice.py": {"exit_layer"},  # a field of speculation.json
     "engine/telemetry/prometheus.py": {"weights"},  # an owner of memory
 }
