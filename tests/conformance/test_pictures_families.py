@@ -13,6 +13,7 @@ from seeing_models import FAMILIES, photo, theirs, user, write_seeing
 from test_cache_equality import VARIANTS
 from test_pictures import CHATS, COUNT, QUESTION, Seeing
 
+from engine.cache.stores.windowed import WindowedStore
 from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadModel
@@ -40,7 +41,9 @@ def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
             ids = host.say(list(CHATS.values()), speculation=method)
             host.run(budget, disturbed)
             assert host.of(ids) == expected
-        assert all(host.cached[id] for id in ids), "the second time all of them are known"
+        # What gave way may have lost the slots of its windows meanwhile, and is read again.
+        if disturbed is None or not isinstance(host.stepper.model.stores[0], WindowedStore):
+            assert all(host.cached[id] for id in ids), "the second time all of them are known"
     host.engine.submit(Unload())
     host.engine.step()
 
