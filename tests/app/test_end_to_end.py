@@ -79,7 +79,9 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
     spec = program.window.panel.spec("speculation")
     assert spec is not None
     program.window.panel.value_changed.emit("speculation", "draft")
-    qtbot.waitUntil(lambda: program.window.panel.spec("speculation").value == "draft", timeout=PATIENCE_MS)
+    program.window.panel.value_changed.emit("draft_length", 4)  # auto drafts only where it measured that it pays
+    qtbot.waitUntil(lambda: program.window.panel.spec("draft_length").value == 4, timeout=PATIENCE_MS)
+    assert program.window.panel.spec("speculation").value == "draft"
     ask(program, qtbot, "What is speculation?")
     assert answered(program, qtbot)
     assert last(program).stats.timings.proposed > 0
