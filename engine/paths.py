@@ -180,6 +180,16 @@ def models_file() -> Path:
     return _assets() / "models.json"
 
 
+def papers_folder() -> Path:
+    """Figures of papers, redrawn in the Lab."""
+    return _assets() / "papers"
+
+
+def lab_folder() -> Path:
+    """Results of the Lab's experiments."""
+    return _made(folders.data_place() / "lab")
+
+
 def bundled_model() -> KnownModel:
     """The model that ships with the program. Raises :class:`ModelNotFound`."""
     for model in known_models():

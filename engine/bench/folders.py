@@ -25,6 +25,9 @@ _SYMMETRIC_V1 = 0x77777777
 """A word of eight zero points 8, as GPTQ v1 stores them (less one)."""
 _SPREAD = 4.6
 """The standard deviation of random codes -8..7, which scales undo."""
+SHARPNESS = 4.0
+"""The weights of the last norm, hence the spread of the logits, about that of a trained model. With flat ones the
+nucleus of top-p is most of the vocabulary, and drawing from it takes longer than the model does."""
 
 
 def gptq_folder(shape: Shape, root: Path, packed_head: bool = True) -> Path:
@@ -133,7 +136,8 @@ def _folder(
 ) -> Path:
     """The folder of ``shape`` under ``root``, made once."""
     folder = root / f"{shape.name}-{name}"
-    if (folder / "complete").exists():
+    complete = folder / f"complete-{SHARPNESS:g}"
+    if complete.exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -143,14 +147,15 @@ def _folder(
         make = module if packed_head or linear != "lm_head" else _plain
         tensors |= {f"{linear}.{end}": tensor for end, tensor in make(k, n, generator).items()}
     for norm in shape.norms():
-        tensors[f"{norm}.weight"] = torch.ones(shape.hidden, dtype=torch.bfloat16)
+        value = SHARPNESS if norm == "model.norm" else 1.0
+        tensors[f"{norm}.weight"] = torch.full((shape.hidden,), value, dtype=torch.bfloat16)
     table = torch.empty(shape.vocabulary, shape.hidden, dtype=torch.bfloat16)
     tensors["model.embed_tokens.weight"] = table.normal_(0, 1, generator=generator)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = shape.config() if quantisation is None else shape.config() | {"quantization_config": quantisation}
     (folder / "config.json").write_text(json.dumps(config))
     _write_tokenizer(folder, shape.vocabulary)
-    (folder / "complete").touch()
+    complete.touch()
     return folder
 
 

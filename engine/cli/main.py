@@ -28,6 +28,7 @@ from engine.cli.drafts import drafts
 from engine.cli.errors import importing, report_errors
 from engine.cli.fit import fit
 from engine.cli.gpu import gpu
+from engine.cli.lab import lab
 from engine.cli.library import models
 from engine.cli.measure import bench
 from engine.cli.quantise import quantise as make_smaller
@@ -247,6 +248,7 @@ def train_heads(
 
 
 app.command()(bench)
+app.command()(lab)
 app.command("quantise")(make_smaller)
 app.add_typer(desktop, name="desktop")
 app.command()(uninstall)

@@ -260,11 +260,12 @@ def pick(words, best, mark, chosen, left, out, count, blocks, capacity,
         while start < stop:
             slot = start + tl.arange(0, CHUNK)[None, :]
             packed = tl.load(chosen + base[:, None] * KEEP + slot, mask=slot < many[:, None], other=NOTHING)
-            found = (packed & LAST).to(tl.int32)
-            value = score_of((packed >> 32).to(tl.int32)).to(tl.float64) + gumbel(key, found)
-            value = tl.where(slot < many[:, None], value, float("-inf"))
-            here = tl.max(value, 1)
-            first = tl.min(tl.where(value == here[:, None], found, LAST), 1)
+            # Names of their own: what a loop changes keeps its shape.
+            listed = (packed & LAST).to(tl.int32)
+            score = score_of((packed >> 32).to(tl.int32)).to(tl.float64) + gumbel(key, listed)
+            score = tl.where(slot < many[:, None], score, float("-inf"))
+            here = tl.max(score, 1)
+            first = tl.min(tl.where(score == here[:, None], listed, LAST), 1)
             better = truncated & ((here > most) | ((here == most) & (first < token)))
             most, token = tl.where(better, here, most), tl.where(better, first, token)
             start += CHUNK

@@ -177,6 +177,9 @@ class Weights:
     def vector(self, name: str, size: int) -> Tensor:
         return 1 + self._random(size, scale=0.1)
 
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return 1 + self._random(*shape, scale=0.1).float()
+
     def embedding(self, name: str, rows: int, columns: int) -> Tensor:
         return self._random(rows, columns)
 

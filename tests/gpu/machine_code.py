@@ -237,7 +237,7 @@ def cases(kind: str, sm: int) -> Iterator[tuple[str, Cut | None]]:
     """All that a layer of that kind launches on a target: a name for the rows, and the cut."""
     planes = in_planes(kind)
     if sm != TURING:
-        yield from (("1", tile(1)), ("8", tile(8)), ("16", FIXED))
+        yield from (("8", tile(1)), ("16", FIXED))
         for cut in wide_tiles((sm // 10, sm % 10)) if planes else ():
             yield f"{cut.rows} x {cut.outputs}", cut
     elif planes:

@@ -169,8 +169,8 @@ def test_attention(
     k, v = (torch.randn(500 * 16, 2, 64, generator=generator).to(dtype) for _ in "kv")
     here, there = (DenseKVStore([(2, 64)], 500, dtype, device) for device in (CPU, DEVICE))
     slots = torch.arange(500 * 16)
-    here.write(0, slots, k, v)
-    there.write(0, slots.to(DEVICE), k.to(DEVICE), v.to(DEVICE))
+    here.write(0, k, v, Placement(slots[None], [-1]))
+    there.write(0, k.to(DEVICE), v.to(DEVICE), Placement(slots.to(DEVICE)[None], [-1]))
     batch = Runner(_OneGroup(), there, None, DEVICE).batch(rows)  # type: ignore[arg-type]
     real = batch.host.T
     q = torch.randn(batch.tokens.shape[0], 8, 64, generator=generator).to(dtype)
@@ -332,7 +332,7 @@ def test_pages_come_back_from_pinned_memory_in_pieces(monkeypatch: pytest.Monkey
     handle = space.put(stores, pages, 80, "answer")
     assert handle is not None
     assert [len(piece) for piece in handle.blobs[0]] == [2, 2, 1]
-    assert all(piece.is_pinned() for pieces in handle.blobs for piece in pieces)
+    assert not ON_GPU or all(piece.is_pinned() for pieces in handle.blobs for piece in pieces)
     space.get([handle], stores, others)
     for store, data in zip(stores, before, strict=True):
         assert torch.equal(store.export_pages(others), data)

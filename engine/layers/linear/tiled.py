@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-TILE = 8
-"""Rows of every multiplication: one shape, hence one kernel, however many rows there are."""
+TILES = (8, 12, 16, 24)
+"""Numbers of rows to choose from."""
+TRIED = ((48, 16), (256, 17), (100, 40), (1024, 256))
+"""(input, output) features that a tile is tried with."""
 LEAST_COLUMNS = 16
 """Of a multiplication. With 2 or 3, MKL's AVX-512 kernels sum the rows of one tile in different orders."""
+
+
+@functools.cache
+def tile_rows() -> int:
+    """Rows of every multiplication: one shape, hence one kernel, however many rows there are.
+
+    The first of :data:`TILES` whose rows all get the same bits here: MKL's AVX2 kernels sum the rows of a tile of 8 in
+    different orders, its AVX-512 kernels do not.
+    """
+    return next((rows for rows in TILES if _alike(rows)), TILES[0])
+
+
+def _alike(rows: int) -> bool:
+    """Whether equal rows of a tile are multiplied to equal rows."""
+    for depth, columns in TRIED:
+        pattern = torch.arange(depth * columns, dtype=torch.float32).view(depth, columns)
+        row = (0.1 + pattern[:, 0]).sin()
+        product = torch.mm(row.expand(rows, depth).contiguous(), (0.7 * pattern).cos())
+        if not (product == product[0]).all():
+            return False
+    return True
 
 
 def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: int) -> Tensor:
@@ -20,19 +44,19 @@ def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: 
     Rows go through in tiles of a fixed size, the last one padded with zeros, each copied to the same place in memory
     first: shape, strides and alignment are the same at every call, so a row's bits depend on that row alone.
     """
-    rows = x.shape[0]
-    tiles = -(-rows // TILE)
-    padded = x.new_zeros(tiles * TILE, x.shape[1], dtype=torch.float32)
+    rows, tall = x.shape[0], tile_rows()
+    tiles = -(-rows // tall)
+    padded = x.new_zeros(tiles * tall, x.shape[1], dtype=torch.float32)
     padded[:rows] = x
-    result = padded.new_empty(tiles * TILE, out_features)
-    tile = padded.new_empty(TILE, x.shape[1])
+    result = padded.new_empty(tiles * tall, out_features)
+    tile = padded.new_empty(tall, x.shape[1])
     for start, block in blocks:
         columns, block = block.shape[1], _widened(block)
-        product = padded.new_empty(TILE, block.shape[1])
-        for first in range(0, tiles * TILE, TILE):
-            tile.copy_(padded[first : first + TILE])
+        product = padded.new_empty(tall, block.shape[1])
+        for first in range(0, tiles * tall, tall):
+            tile.copy_(padded[first : first + tall])
             torch.mm(tile, block, out=product)
-            result[first : first + TILE, start : start + columns] = product[:, :columns]
+            result[first : first + tall, start : start + columns] = product[:, :columns]
     return result[:rows]
 
 
@@ -42,14 +66,15 @@ def tiled_heads_matmul(x: Tensor, weight: Tensor) -> Tensor:
     As :func:`tiled_matmul`.
     """
     rows, heads, width = x.shape
+    tall = tile_rows()
     columns, weight = weight.shape[2], _widened(weight)
     result = weight.new_empty(rows, heads, weight.shape[2])
-    tile, product = weight.new_empty(heads, TILE, width), weight.new_empty(heads, TILE, weight.shape[2])
-    for first in range(0, rows, TILE):
-        part = x[first : first + TILE].transpose(0, 1)
+    tile, product = weight.new_empty(heads, tall, width), weight.new_empty(heads, tall, weight.shape[2])
+    for first in range(0, rows, tall):
+        part = x[first : first + tall].transpose(0, 1)
         tile.zero_()[:, : part.shape[1]] = part
         torch.bmm(tile, weight, out=product)
-        result[first : first + TILE] = product[:, : part.shape[1]].transpose(0, 1)
+        result[first : first + tall] = product[:, : part.shape[1]].transpose(0, 1)
     return result[..., :columns]
 
 

@@ -16,16 +16,18 @@ SHARED = 99 << 10
 
 def check(vocabulary: int, dtype: torch.dtype, targets: tuple[int, ...]) -> None:
     found = launches(vocabulary, dtype)
+    few = 8 if vocabulary < 4096 else 0  # fewer warps hold the same list
     assert sorted(found) == ["pick", "pick, truncated", "scan", "scan, truncated", "truncate"]
     for name, launch in found.items():
         for sm in targets:
             code = code_of(launch, sm)
-            assert code.spilled <= MORE_SPILLED, (name, sm)
+            assert code.spilled <= MORE_SPILLED + few, (name, sm)
             assert code.shared <= SHARED, (name, sm)
 
 
-def test_the_kernels_for_the_vocabulary_of_llama() -> None:
-    check(128256, torch.bfloat16, (75, 90))
+@pytest.mark.parametrize(("vocabulary", "targets"), [(128256, (75, 90)), (907, (90,))])
+def test_the_kernels_for_large_and_small_vocabularies(vocabulary: int, targets: tuple[int, ...]) -> None:
+    check(vocabulary, torch.bfloat16, targets)
 
 
 @pytest.mark.long

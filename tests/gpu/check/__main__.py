@@ -80,7 +80,9 @@ def run_here(part: str, out: Path, setting: Setting) -> bool:
     def measures() -> Measures:
         if setting.dry and part in ("products", "attention", "sampling"):
             import tests.engine.layers.triton.interpreted  # noqa: F401
-        yield from PARTS[part](setting._replace(keep=written.write))
+        for name, measure in PARTS[part](setting._replace(keep=written.write)):
+            if not setting.only or name in setting.only:
+                yield name, measure
 
     return written.take(measures())
 
@@ -90,7 +92,10 @@ def run_apart(part: str, out: Path, setting: Setting, limit: float) -> bool:
     command = [sys.executable, "-m", "tests.gpu.check", part, "--out", str(out), "--here"]
     file = out / f"{part}.json"
     file.unlink(missing_ok=True)
-    process = subprocess.Popen([*command, *["--dry"] * setting.dry], start_new_session=True)
+    process = subprocess.Popen(
+        [*command, *["--dry"] * setting.dry, *(["--only", *setting.only] if setting.only else [])],
+        start_new_session=True,
+    )
     try:
         ended, reason = process.wait(limit), ""
     except subprocess.TimeoutExpired:
@@ -138,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of each part")
     parser.add_argument("--dry", action="store_true", help="on the CPU, in tiny sizes")
+    parser.add_argument("--only", nargs="+", default=[], help="only these measurements of the parts")
     parser.add_argument("--here", action="store_true", help="in this process, without a limit")
     options = parser.parse_args(told)
     parts = list(PARTS) if "all" in options.parts else options.parts
@@ -146,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
     wheels.bring(wheels.FOLDER)
-    setting, well = Setting(options.dry), True
+    setting, well = Setting(options.dry, only=tuple(options.only)), True
     for part in parts:
         print(f"--- {part}", flush=True)
         if options.here:

@@ -20,11 +20,13 @@ those before it are what was known until then."""
 class Setting(NamedTuple):
     """How a part runs: ``dry`` is on the CPU, in tiny sizes, to try the part itself.
 
-    ``keep()`` writes down what is known, for a measurement that changes what it has yielded.
+    ``keep()`` writes down what is known, for a measurement that changes what it has yielded. ``only`` these
+    measurements are taken, if any are named.
     """
 
     dry: bool = False
     keep: Callable[[], None] = lambda: None
+    only: tuple[str, ...] = ()
 
     @property
     def device(self) -> str:

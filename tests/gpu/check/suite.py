@@ -12,8 +12,9 @@ import pytest
 from tests.gpu.check.notes import Measures, Setting
 
 HERE = Path(__file__).parents[1]
-WORKERS = 12
+WORKERS = 15
 """Most of the time goes into compiling some hundred variants of kernels, each on one core."""
+MANY_VARIANTS = ("test_triton", "test_attention_kernels")
 LINES, KEPT, TIMEOUT = 12, 100, 150
 """Lines of each failure that are kept; reports after which the counts are written; seconds of one test."""
 
@@ -49,6 +50,11 @@ class Listener:
         self._keep()
 
 
+def files() -> list[Path]:
+    """Those with the most variants of kernels last: what a limit cuts off is more of the same."""
+    return sorted(HERE.glob("test_*.py"), key=lambda file: (file.stem in MANY_VARIANTS, file.name))
+
+
 def measures(setting: Setting) -> Measures:
     """All tests; dry: a few of them, on the CPU."""
     if setting.dry:
@@ -57,7 +63,9 @@ def measures(setting: Setting) -> Measures:
     def run() -> Iterator[dict[str, Any]]:
         listener = Listener(setting.keep)
         yield listener.figure
-        chosen = [str(HERE / "test_cuda.py"), "-k", "noise"] if setting.dry else [str(HERE), "-n", str(WORKERS)]
+        chosen = (
+            [str(HERE / "test_cuda.py"), "-k", "noise"] if setting.dry else [*map(str, files()), "-n", str(WORKERS)]
+        )
         options = ["-c", str(HERE / "pytest.ini"), f"--rootdir={HERE.parents[1]}", "-q", "--tb=short"]
         code = pytest.main([*options, *chosen, "-o", f"timeout={TIMEOUT}"], plugins=[listener])
         yield {**listener.figure, "exit": int(code)}

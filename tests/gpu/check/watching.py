@@ -52,6 +52,7 @@ def watching() -> Iterator[Watch]:
 
     def timed(recorder: CudaRecorder, run: Callable[[], Any]) -> Captured:
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # as the capture itself begins: what it gives back is not what the graph takes
         free, began = torch.cuda.mem_get_info()[0], time.perf_counter()
         captured = record(recorder, run)
         seconds = time.perf_counter() - began

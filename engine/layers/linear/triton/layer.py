@@ -56,7 +56,7 @@ class TritonLinear(BlockwiseLinear):
 
     def cuts(self) -> tuple[Cut, ...]:
         """All that :meth:`cut` gives, for a trial."""
-        return (tile(1), tile(8), FIXED)
+        return (tile(1), FIXED)
 
     @property
     def fixed(self) -> Cut:

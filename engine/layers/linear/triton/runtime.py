@@ -45,15 +45,14 @@ Cut = Tile | WideTile | FmaTile
 
 TENSOR_MEMORY = (10, 11)
 """Compute capabilities whose tensor cores have a memory of their own, for which gemm.py's largest tile is too large."""
-FIXED = Tile(16, 32, 2)
+FIXED = Tile(16, 16, 2)
 """The tile that serves any number of rows: in the batch-invariant mode there is no other."""
 FMA = (FmaTile(1, 4, 512, 2), FmaTile(4, 4, 512, 4), FmaTile(8, 4, 512, 8))
 """The tiles on GPUs for which Triton has no tensor-core code; more rows are multiplied by torch."""
 FMA_FIXED = FMA[1]
 """FIXED, there."""
 
-# These numbers of rows are estimates (from bytes, from machine code, from what others measured of theirs), not yet
-# measured here.
+# These numbers of rows are estimates (from bytes, from machine code, from what others measured of theirs).
 FEW_ROWS = 16
 """Above this many rows gemm.py multiplies 4-bit weights in planes: it reads them for up to 128 rows at once, FIXED for
 16."""
@@ -65,21 +64,22 @@ MANY_PLANE_ROWS = 512
 
 
 def tile(rows: int) -> Tile:
-    """The tile for a product of ``rows`` rows. Estimates from machine code (docs/measurements.md), not yet measured."""
-    if rows <= 2:
-        return Tile(8, 16, 4)
-    return Tile(8, 32, 4) if rows <= 8 else FIXED
+    """The tile for a product of ``rows`` rows: what was fastest for int4 on an H200 (tests/gpu/bench_tiles.py)."""
+    return Tile(8, 16, 2) if rows <= 8 else FIXED
 
 
 @functools.cache
 def wide_tiles(version: tuple[int, int]) -> tuple[WideTile, ...]:
     """The tiles of gemm.py for a compute capability, the largest first: within 99 KB of shared memory (AMD's: 64)."""
-    # Hopper's products are asynchronous, for which Triton keeps one buffer more.
-    stages = 2 if version[0] == HOPPER[0] or torch.version.hip is not None else 3
-    shapes = ((128, 128, 8), (64, 128, 8), (64, 64, 4), (32, 64, 4))
+    # Hopper's products are asynchronous, for which Triton keeps one buffer more; it has 227 KB, and small tiles wait
+    # for memory: 4 stages take 0.64 of the time of 2 at 32 rows on an H200 (tests/gpu/bench_tiles.py).
+    hopper = version[0] == HOPPER[0]
+    stages = 2 if hopper or torch.version.hip is not None else 3
+    deep = 4 if hopper else stages
+    shapes = ((128, 128, 8, stages), (64, 128, 8, stages), (64, 64, 4, deep), (32, 64, 4, deep))
     # The products of four planes and their sums may be more than tensor memory holds (512 columns).
     first = 1 if version[0] in TENSOR_MEMORY else 0
-    return tuple(WideTile(*shape, stages) for shape in shapes[first:])
+    return tuple(WideTile(*shape) for shape in shapes[first:])
 
 
 def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: int) -> WideTile:

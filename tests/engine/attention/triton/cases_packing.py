@@ -99,7 +99,8 @@ def test_the_trial_of_writing(kind: str, bits: tuple[int, int], monkeypatch: pyt
 def test_every_store_is_written_as_by_itself(kind: str) -> None:
     """Also one that keeps bounds of its pages, and rows that do not rotate."""
     config = KVKind("16bit", bounds=True) if kind == "bounds" else KVKind(kind)
-    by_itself, by_kernels = (STORES[config.name](Arenas(CONFIG, config, 5, 5, torch.float32, CPU)) for _ in range(2))
+    made = Arenas(CONFIG, config, 5, 5, torch.float32, CPU, range(CONFIG.num_layers))
+    by_itself, by_kernels = (STORES[config.name](made) for _ in range(2))
     slots = 16 + torch.randperm(32, generator=torch.Generator().manual_seed(1))
     to = Placement(slots.expand(2, -1), [-1, -1], Flush(slots, torch.tensor([2, 1])) if kind == "kivi" else None)
     qk, v = torch.randn(32, 6, 32), torch.randn(32, 2, 32)

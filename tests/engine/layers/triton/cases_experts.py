@@ -297,7 +297,7 @@ def test_experts_are_chosen_as_by_the_definition(name: str) -> None:
     assert torch.allclose(found.shares, shares.gather(1, order), rtol=1e-5, atol=1e-9, equal_nan=True)
 
 
-@pytest.mark.parametrize("cut", [Tile(8, 16, 4), FIXED])
+@pytest.mark.parametrize("cut", [Tile(8, 16, 2), FIXED])
 @pytest.mark.parametrize(("count", "choices", "number"), [(1, 4, 6), (40, 2, 40), (3, 1, 1), (700, 2, 33)])
 def test_rows_are_sorted_by_expert(count: int, choices: int, number: int, cut: Tile) -> None:
     generator = torch.Generator().manual_seed(count)

@@ -148,9 +148,9 @@ SPILLED = {FIXED: 80}
 @pytest.mark.parametrize("name", ["int4 g128", "int4 g64 zeros", "MXFP4", "dense"])
 def test_experts_cost_no_more_than_layers(name: str, sm: int) -> None:
     bound = 1.6 if name == "dense" else 6.0 if name == "MXFP4" else BOUNDS[name]
-    for cut in (tile(1), tile(8), FIXED, *(DENSE_TILES if name == "dense" else ())):
+    for cut in (tile(1), FIXED, *(DENSE_TILES if name == "dense" else ())):
         code = look(sorted_launches(name, torch.bfloat16, cut), sm)
-        assert 0.5 < code.per_weight < 1.2 * bound * max(1, cut.rows / 24), cut
+        assert 0.5 < code.per_weight < 1.3 * bound * max(1, cut.rows / 24), cut
         assert code.spilled <= SPILLED.get(cut, 0) + MORE_SPILLED, cut
         assert code.shared <= SHARED
         assert code.wide > 0
@@ -162,10 +162,10 @@ def test_experts_cost_no_more_than_layers(name: str, sm: int) -> None:
 @pytest.mark.parametrize("name", ["int4 g128", "int4 g64 zeros", "MXFP4"])
 def test_prompts_through_experts_fit_every_card(name: str, sm: int) -> None:
     stages = 2 if sm == 90 else 3
-    for shape in ((128, 128, 8), (64, 128, 8), (32, 64, 4)):
-        code = look(sorted_launches(name, torch.bfloat16, WideTile(*shape, stages)), sm)
+    for cut in (*wide_tiles(divmod(sm, 10)), WideTile(128, 128, 8, stages)):
+        code = look(sorted_launches(name, torch.bfloat16, cut), sm)
         assert code.shared <= SHARED
-        assert code.spilled <= (48 if shape[0] == 128 else 8) + MORE_SPILLED, shape
+        assert code.spilled <= (48 if cut.rows == 128 else 8) + MORE_SPILLED, cut
 
 
 def test_a_block_of_experts_is_tried_with_the_kernels_that_it_uses() -> None:

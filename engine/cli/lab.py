@@ -1,0 +1,110 @@
+"""`kvasir lab`: the Lab's experiments without a window."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.arguments import DEVICE_HELP, DRAFT_HELP, device_of, draft_of, path_or_name_of
+from engine.cli.errors import CommandFailed, importing, report_errors
+from engine.cli.library import lines
+
+if TYPE_CHECKING:
+    from engine.protocol.lab import LabIndex, LabLine, LabResult
+
+EVERY = "all"
+
+
+def lab(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments to run, or all; a list if left out.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="A model's name or folder; the bundled one if left out.")] = "",
+    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
+    pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="After these no further pair begins, if eight are there.")
+    ] = 40.0,
+    results: Annotated[bool, typer.Option("--results", help="Show the results that are kept.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
+) -> None:
+    """Experiments that show what each technique buys on this machine. Results are kept."""
+    kind = device_of(device)
+    with report_errors():
+        with importing():
+            from engine.bench.client import EngineClient
+            from engine.lab import run as laboratory
+            from engine.lab.experiment import Lab, LabError
+            from engine.lab.experiments import BY_NAME
+            from engine.paths import find_model
+            from engine.protocol import LoadOptions
+
+        if results:
+            _show_all(laboratory.kept(), json)
+            return
+        asked = list(BY_NAME) if names == [EVERY] else names or []
+        known = find_model(path_or_name_of(model))
+        with_draft = known.draft if draft is None else draft_of(draft) or ""
+        try:
+            wanted = [laboratory.find(name) for name in asked]
+            with EngineClient() as client:
+                client.load(known.path, with_draft, LoadOptions(device=kind))
+                if not wanted:
+                    _show_all([laboratory.index(client)], json)
+                for experiment in wanted:
+                    result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
+                    _show_all([result], json)
+                    _keep(result)
+        except LabError as error:
+            raise CommandFailed(str(error)) from None
+
+
+def _keep(result: LabResult) -> None:
+    """What cannot be kept was shown all the same."""
+    from engine.lab.run import keep
+
+    try:
+        keep(result)
+    except OSError as error:
+        print(f"kvasir: the result could not be kept: {error.strerror or error}.", file=sys.stderr)
+
+
+def _show(json: bool) -> Callable[[LabLine], object]:
+    return lambda line: lines([line]) if json else None
+
+
+def _show_all(found: Sequence[LabIndex | LabResult], json: bool) -> None:
+    from engine.protocol.lab import LabIndex
+
+    if json:
+        lines(found)
+        return
+    for each in found:
+        if isinstance(each, LabIndex):
+            _list(each)
+        else:
+            _tell(each)
+
+
+def _list(index: LabIndex) -> None:
+    print(f"{index.model} on {index.device}")
+    for page in index.pages:
+        print(f"{page.number:3} {page.name:12} {page.title}" + (f": {page.refused}" if page.refused else ""))
+
+
+def _tell(result: LabResult) -> None:
+    print(f"{result.name}: {result.headline}\n  {result.model} on {result.device}, {result.machine}")
+    for figure in result.figures:
+        metric = figure.effects[0].metric
+        values = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+        each = ", ".join(f"{side} {value:,.4g}" for side, value in zip(result.sides, values, strict=True))
+        print(f"  {metric.title}{f' ({metric.unit})' if metric.unit else ''}: {each}")
+    if result.text is not None:
+        print(f"  {result.text.sentence}")
+    for sentence in (result.taken, *result.why, result.lesson):
+        print(f"  {sentence}")

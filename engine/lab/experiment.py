@@ -1,0 +1,191 @@
+"""What an experiment is, and what it is given: a loaded model, a seed, and how to run pairs fairly.
+
+An experiment is a fixed workload that is run with a technique and without it, in pairs whose order is drawn by lot
+(engine/telemetry/pairs.py); a figure that is counted has no noise and needs one pair. It yields progress and pictures,
+and returns what it found.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from engine.bench.client import Answer, EngineClient
+from engine.loading.model import LoadedModel
+from engine.protocol import Effect, Metric, OptionSpec, Sampling, Value
+from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
+from engine.telemetry.pairs import LEAST, MOST, estimate, settled
+
+Told = LabProgress | LabPicture
+Side = Mapping[str, float]
+"""Figures of one run of one side, by :attr:`Measured.key`."""
+GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
+NEAR_TIE = 1e-4
+
+
+class Refusal(NamedTuple):
+    """Why a model cannot show an experiment, and what can, each a sentence."""
+
+    why: str
+    instead: str
+
+
+class Measured(NamedTuple):
+    """A figure that runs give, under ``key``."""
+
+    key: str
+    metric: Metric
+
+
+class Found(NamedTuple):
+    """What an experiment found; the rest of a :class:`~engine.protocol.LabResult` is the same for all."""
+
+    headline: str
+    figures: list[LabFigure]
+    text: LabText | None
+    taken: str
+    same: list[str]
+    other: list[str]
+    why: list[str]
+    settings: dict[str, Value]
+    pictures: list[Picture] = []
+    plots: list[Plot] = []
+
+
+Run = Generator[Told, None, Found]
+
+
+class Lab(NamedTuple):
+    """``pairs``: the most pairs of runs, 0 for as many as a verdict takes. ``budget``: seconds that they may take in
+    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST`."""
+
+    client: EngineClient
+    seed: int = 1
+    pairs: int = 0
+    budget: float = 40.0
+
+    @property
+    def model(self) -> LoadedModel:
+        return self.client.model
+
+    @property
+    def random(self) -> random.Random:
+        """The same numbers for the same seed."""
+        return random.Random(f"lab {self.seed}")
+
+    def switched(self, values: Mapping[str, Value]) -> Switched:
+        """Switches of the engine for a while; what they were comes back."""
+        return Switched(self.client, values)
+
+
+class Switched:
+    """A context in which switches have other values."""
+
+    def __init__(self, client: EngineClient, values: Mapping[str, Value]) -> None:
+        self._client, self._values = client, values
+        self._before: dict[str, Value] = {}
+
+    def __enter__(self) -> None:
+        state = self._client.state()
+        self._before = {key: state[key].value for key in self._values}
+        for key, value in self._values.items():
+            self._client.set(key, value)
+
+    def __exit__(self, *_: object) -> None:
+        for key, value in reversed(self._before.items()):
+            self._client.set(key, value)
+
+
+class Experiment(Protocol):
+    """One of the ten."""
+
+    page: LabPage
+
+    def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
+        """Whether the loaded model cannot show it; ``state`` are the engine's switches by their keys."""
+
+    def run(self, lab: Lab) -> Run:
+        """Run it: progress and pictures, at last what was found. Raises EngineError, LabError."""
+
+
+class LabError(RuntimeError):
+    """Why an experiment could not be run, as a sentence."""
+
+
+class Pairs:
+    """Runs of several sides, side by side until each differs clearly from the first one or does not."""
+
+    def __init__(self, lab: Lab, name: str, measured: Sequence[Measured]) -> None:
+        self._lab, self._name, self._measured = lab, name, measured
+        self.runs: list[list[Side]] = []
+
+    def run(self, sides: Sequence[Callable[[], Side]]) -> Iterator[LabProgress]:
+        """Warm each side up once, then run all of them in rounds, their order drawn by lot.
+
+        It ends when the headline is settled for every side, at :attr:`Lab.pairs`, or where the budget ends.
+        """
+        order, rng = list(range(len(sides))), self._lab.random
+        self.runs = [[] for _ in sides]
+        counted = all(each.metric.counted for each in self._measured)
+        most = 1 if counted else self._lab.pairs or MOST
+        for side in order:
+            yield LabProgress(name=self._name, done=0, total=most * len(sides), side=side, sentence="warming up")
+            if not counted:
+                sides[side]()
+        end = time.monotonic() + self._lab.budget
+        for turn in range(most):
+            rng.shuffle(order)
+            for place, side in enumerate(order):
+                done = turn * len(sides) + place
+                yield LabProgress(name=self._name, done=done, total=most * len(sides), side=side)
+                self.runs[side].append(sides[side]())
+            if turn + 1 >= min(LEAST, most) and (time.monotonic() > end or all(map(settled, self._effects(0)))):
+                break
+        yield LabProgress(name=self._name, done=most * len(sides), total=most * len(sides))
+
+    def figures(self) -> list[LabFigure]:
+        """What was found, in the order of what is measured."""
+        return [
+            LabFigure(effects=self._effects(place), runs=[[run[each.key] for run in side] for side in self.runs])
+            for place, each in enumerate(self._measured)
+        ]
+
+    def _effects(self, place: int) -> list[Effect]:
+        key, metric = self._measured[place]
+        first, *others = ([run[key] for run in side] for side in self.runs)
+        return [estimate(first, other, metric) for other in others]
+
+
+def told(effect: Effect, better: str, worse: str) -> str:
+    """A headline: ``better`` and ``worse`` go on after "2.1 times" and a range."""
+    if effect.ratio is None or effect.verdict in ("none", "few"):
+        few = "too few pairs to tell" if effect.verdict == "few" else "what it shows lies within the noise"
+        between = (
+            "" if effect.ratio is None else f" ({effect.low:.2f} to {effect.high:.2f} times in {effect.pairs} pairs)"
+        )
+        return f"No clear difference here: {few}{between}."
+    ratio, low, high, words = effect.ratio, effect.low, effect.high, better
+    if effect.verdict == "worse":
+        ratio, low, high, words = 1 / ratio, 1 / high, 1 / low, worse
+    between = "" if effect.metric.counted else f" ({low:.2f} to {high:.2f} in {effect.pairs} pairs)"
+    return f"{ratio:.2f} times {words}{between}."
+
+
+def same_text(answers: Sequence[Sequence[Answer]], lab: Lab) -> LabText:
+    """Compare what all sides wrote: ``answers[side][number]``, each pair of answers to the same prompt."""
+    first, *others = answers
+    count = sum(len(answer.ids) for answer in first)
+    assert lab.model.tokenizer is not None
+    decode = lab.model.tokenizer.decode
+    for side in others:
+        for one, two in zip(first, side, strict=True):
+            if one.ids != two.ids:
+                pairs = enumerate(zip(one.ids, two.ids, strict=False))
+                at = next((place for place, (a, b) in pairs if a != b), min(len(one.ids), len(two.ids)))
+                sentence = f"The texts differ from token {at + 1} on."
+                texts = [decode(one.ids), decode(two.ids)]
+                return LabText(same=False, tokens=count, sentence=sentence, at=at, texts=texts)
+    texts = [decode(side[0].ids) for side in answers]
+    return LabText(same=True, tokens=count, sentence=f"The same text: identical, {count} tokens.", texts=texts)

@@ -1,0 +1,135 @@
+"""Prefix caching (RadixAttention): many users ask about one text, which is read once or for each of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+import msgspec
+
+from engine.bench.cache.traces import Words, words_of
+from engine.bench.client import Answer
+from engine.cache.pool import PAGE_SIZE
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.loading.model import LoadedModel
+from engine.protocol import Metric, OptionSpec, Value, keys
+from engine.protocol.lab import LabPage, LabPicture, Tree, TreeNode
+
+USERS, QUESTION, ANSWER = 12, 16, 8
+LONGEST = 3000
+LEAST_CONTEXT = 512
+FIRST = Measured("first_ms", Metric(title="first token, median", unit="ms", lower_is_better=True))
+COMPUTED = Measured("computed", Metric(title="prompt tokens computed", lower_is_better=True, counted=True))
+PAGES = Measured("pages", Metric(title="KV pages at most", lower_is_better=True, counted=True))
+
+
+class Prefixes:
+    """Users after the first arrive together. Every run has a text of its own, so that no run finds another's."""
+
+    page = LabPage(
+        name="prefixes",
+        number=7,
+        title="Prefix caching",
+        group="Sharing",
+        keys=[keys.PREFIX_CACHE],
+        problem="Twelve people ask about the same long text, and each question would read all of it again before the "
+        "first word. A prefix tree keeps the keys and values of what was read, and every prompt that begins alike goes "
+        "on from there.",
+        question=f"{USERS} users ask about one long text. How much sooner does the first word come?",
+        choices=["not at all", "2 times", "5 times", "20 times"],
+        bounds=[1.4, 3.2, 10.0],
+        lesson="Text that was read once need not be read again: prompts that begin alike share their pages.",
+        fails="The first prompt of all gains nothing, and neither do texts that differ from their first token on.",
+        sides=["each prompt read whole", "prefix tree"],
+        seconds=30,
+        use={keys.PREFIX_CACHE: True},
+    )
+
+    def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
+        if model.card.context < LEAST_CONTEXT:
+            why = f"The model's context is {model.card.context} tokens; a text worth sharing needs {LEAST_CONTEXT}."
+            return Refusal(why, "Load it with a longer context, or take the bundled model.")
+        return None
+
+    def run(self, lab: Lab) -> Run:
+        length = min(LONGEST, lab.model.card.context * 5 // 8, _fitting(lab))
+        sides = [_Asked(lab, length, shared=shared) for shared in (False, True)]
+        pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
+        for progress in pairs.run([side.run for side in sides]):
+            yield progress
+            if progress.side >= 0 and sides[progress.side].answers:
+                yield LabPicture(name=self.page.name, side=progress.side, picture=sides[progress.side].picture())
+        figures = pairs.figures()
+        computed = figures[1].effects[0]
+        first_share = sides[1].longest_first / max(1e-9, statistics.median(figures[0].runs[1]))
+        return Found(
+            headline=told(figures[0].effects[0], "sooner to the first word", "later to the first word"),
+            figures=figures,
+            text=same_text([side.answers for side in sides], lab),
+            taken=f"{USERS} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
+            "Each run has another text. Tokens and pages are counted by the engine, times are medians over the users.",
+            same=["one shared text, one question a user", "greedy, lossless"],
+            other=[
+                f"the paper's server ran programs of many calls on a GPU; here {USERS} users ask once",
+                f"the shared text has {length:,} tokens",
+            ],
+            why=[
+                f"Of the prompts' tokens {computed.before:,.0f} were computed without the tree, {computed.after:,.0f} "
+                "with it; the time to the first word falls with them, as far as it is spent on reading the prompt.",
+                f"The first user, who finds nothing, waited {first_share:.1f} times as long as the median.",
+            ],
+            settings={"users": USERS, "text": length, "question": QUESTION, "answer": ANSWER},
+            pictures=[side.picture() for side in sides],
+        )
+
+
+class _Asked:
+    """One side: the workload, and what its last run gave."""
+
+    def __init__(self, lab: Lab, length: int, *, shared: bool) -> None:
+        self._lab, self._length, self._shared = lab, length, shared
+        self._turn = 0
+        self.answers: list[Answer] = []
+        self.longest_first = 0.0
+
+    def run(self) -> Side:
+        prompts = self._prompts()
+        self._turn += 1
+        switches: dict[str, Value] = {keys.PREFIX_CACHE: self._shared, keys.SPECULATION: "off"}
+        sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
+        first = self._lab.client.answer(prompts[0], sampling, switches)
+        others = self._lab.client.together(prompts[1:], sampling, switches)
+        self.answers = [first, *others]
+        self.longest_first = first.timings.ttft_ms
+        steps = [*first.steps, *others[0].steps]
+        return {
+            FIRST.key: statistics.median(answer.timings.ttft_ms for answer in self.answers),
+            COMPUTED.key: float(sum(a.usage.prompt_tokens - a.usage.cached_tokens for a in self.answers)),
+            PAGES.key: float(max(step.pages_used - step.pages_cached for step in steps)),
+        }
+
+    def _prompts(self) -> list[list[int]]:
+        """The same texts for both sides of a round, others for another round."""
+        words: Words = words_of(self._lab.model, 1000 * self._lab.seed + self._turn)
+        text = words.some(self._length)
+        return [text + words.some(QUESTION) for _ in range(USERS)]
+
+    def picture(self) -> Tree:
+        """Who reads what: one text of all, or one each."""
+        users = list(range(USERS))
+        if not self._shared:
+            return Tree(nodes=[TreeNode(parent=-1, tokens=self._length + QUESTION, readers=[user]) for user in users])
+        cached = min(answer.usage.cached_tokens for answer in self.answers[1:])
+        own = self._length + QUESTION - cached
+        return Tree(
+            nodes=[
+                TreeNode(parent=-1, tokens=cached, readers=users),
+                *(TreeNode(parent=0, tokens=own, readers=[user]) for user in users),
+            ]
+        )
+
+
+def _fitting(lab: Lab) -> int:
+    """The longest text of which a copy for each user fits into the pool, so that the side without the tree can run."""
+    each = lab.model.pages * PAGE_SIZE // (USERS + 1)
+    return max(PAGE_SIZE, each - QUESTION - ANSWER - PAGE_SIZE)

@@ -1,0 +1,17 @@
+"""The papers' figures that experiments are shown beside: assets/papers/NAME.json, one file an experiment.
+
+Every number was read where ``checked`` says, and none is shown that could not be read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.paths import papers_folder
+from engine.protocol.lab import PaperFigure
+
+
+def figures(name: str) -> list[PaperFigure]:
+    """Those of one experiment; none where the file is missing. Raises msgspec.MsgspecError for a broken one."""
+    file = papers_folder() / f"{name}.json"
+    return msgspec.json.decode(file.read_bytes(), type=list[PaperFigure]) if file.is_file() else []

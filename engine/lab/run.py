@@ -1,0 +1,108 @@
+"""The Lab without a window: what a model can show, and one experiment run, with its result kept."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import torch
+
+from engine.bench.client import EngineClient, EngineError
+from engine.lab import papers
+from engine.lab.experiment import Experiment, Found, Lab, LabError
+from engine.lab.experiments import ALL, BY_NAME
+from engine.native.library import find as native_library
+from engine.paths import lab_folder, version
+from engine.protocol import OptionSpec
+from engine.protocol.lab import LabIndex, LabLine, LabPage, LabResult
+
+_log = logging.getLogger(__name__)
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name. Raises :class:`LabError` naming all."""
+    if name not in BY_NAME:
+        raise LabError(f"There is no experiment called {name!r}: there are {', '.join(BY_NAME)}.")
+    return BY_NAME[name]
+
+
+def index(client: EngineClient) -> LabIndex:
+    """All pages, each with why the loaded model cannot show it."""
+    state = client.state()
+    return LabIndex(
+        model=client.model.card.name,
+        device=device_of(client),
+        pages=[_page(each, client, state) for each in sorted(ALL, key=lambda each: each.page.number)],
+    )
+
+
+def _page(experiment: Experiment, client: EngineClient, state: dict[str, OptionSpec]) -> LabPage:
+    refusal = experiment.refuses(client.model, state)
+    why, instead = refusal if refusal is not None else ("", "")
+    page = experiment.page
+    return msgspec.structs.replace(page, papers=papers.figures(page.name), refused=why, instead=instead)
+
+
+def run(lab: Lab, experiment: Experiment, show: Callable[[LabLine], object]) -> LabResult:
+    """Run it, telling its progress and pictures. Raises :class:`LabError` where the model cannot show it."""
+    refusal = experiment.refuses(lab.model, lab.client.state())
+    if refusal is not None:
+        raise LabError(f"{refusal.why} {refusal.instead}")
+    running = experiment.run(lab)
+    try:
+        while True:
+            show(next(running))
+    except StopIteration as end:
+        found: Found = end.value
+    except EngineError as error:
+        raise LabError(f"The experiment ended: {error}") from error
+    return _result(lab, experiment.page, found)
+
+
+def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
+    return LabResult(
+        name=page.name,
+        model=lab.model.card.name,
+        device=device_of(lab.client),
+        machine=_machine(),
+        version=version(),
+        date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        seed=lab.seed,
+        sides=page.sides,
+        lesson=page.lesson,
+        **found._asdict(),
+    )
+
+
+def keep(result: LabResult) -> Path:
+    """Write a result where results are kept. Raises OSError."""
+    stamp = result.date.replace(":", "").replace("+", "-")
+    file = lab_folder() / f"{result.name}-{stamp}.json"
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    return file
+
+
+def kept() -> list[LabResult]:
+    """All that are kept, the oldest first; files that are none are passed over, with a line in the log."""
+    found = []
+    for file in lab_folder().glob("*.json"):
+        try:
+            found.append(msgspec.json.decode(file.read_bytes(), type=LabResult))
+        except (OSError, msgspec.MsgspecError) as error:
+            _log.warning("%s is no result of the Lab: %s", file, error)
+    return sorted(found, key=lambda result: result.date)
+
+
+def device_of(client: EngineClient) -> str:
+    device = client.model.device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _machine() -> str:
+    library = native_library()[0]
+    native = f"native code in {library.instructions}" if library else "no native code"
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, {native}, torch {torch.__version__}"

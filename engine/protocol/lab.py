@@ -1,0 +1,269 @@
+"""The Lab: what `kvasir lab … --json` prints, an object a line: the experiments, a run's pictures, its result."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.protocol.base import Message, Part, Value
+from engine.protocol.from_engine import Effect
+
+LabGroup = Literal["The basics", "Memory", "Sharing", "Guessing"]
+Doing = Literal["waiting", "reading", "writing", "idle"]
+Fate = Literal["own", "accepted", "refused"]
+
+
+class Axis(Part, frozen=True):
+    """``log``: logarithmic."""
+
+    title: str
+    unit: str = ""
+    log: bool = False
+
+
+class Series(Part, frozen=True):
+    """Points in the order in which they are joined. ``low`` and ``high``, if any, are the interval around each y."""
+
+    name: str
+    points: list[tuple[float, float]]
+    low: list[float] = []
+    high: list[float] = []
+
+
+class Plot(Part, frozen=True):
+    """``bars``: a bar for each point, whose names are ``categories``, instead of a line."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: list[Series]
+    bars: bool = False
+    categories: list[str] = []
+    note: str = ""
+    """A line below: the setting."""
+
+
+class PaperFigure(Part, frozen=True):
+    """A figure or headline of a paper, redrawn from its numbers. ``checked``: where each number was read."""
+
+    name: str
+    paper: str
+    """Authors and year, as "Kwon et al. 2023"."""
+    title: str
+    """Of the paper."""
+    address: str
+    figure: str
+    """"Table 3", "Figure 12"."""
+    claim: str
+    """What it says, in one sentence with its number."""
+    setting: str
+    """Models, hardware and workload it was measured with."""
+    checked: str
+    plot: Plot | None = None
+
+
+class Cells(msgspec.Struct, tag_field="kind", tag="cells", kw_only=True, omit_defaults=True, frozen=True):
+    """Step by step, how many tokens were computed, and how many were there: a triangle, or one cell a row."""
+
+    computed: list[int]
+    present: list[int]
+
+
+class Pages(msgspec.Struct, tag_field="kind", tag="pages", kw_only=True, omit_defaults=True, frozen=True):
+    """The page pool: for each page whose it is, -1 for a free one. ``filled``: the share of its slots that is used."""
+
+    owners: list[int]
+    filled: list[float]
+    names: list[str] = []
+
+
+class TreeNode(Part, frozen=True):
+    """``parent``: the place of its parent in the list, -1 for a root. ``readers``: chats whose text goes through it."""
+
+    parent: int
+    tokens: int
+    readers: list[int]
+
+
+class Tree(msgspec.Struct, tag_field="kind", tag="tree", kw_only=True, omit_defaults=True, frozen=True):
+    """A prefix tree, parents before children."""
+
+    nodes: list[TreeNode]
+
+
+class Span(Part, frozen=True):
+    """From ``start`` to ``end``, in seconds of the run."""
+
+    start: float
+    end: float
+    doing: Doing
+
+
+class Lane(Part, frozen=True):
+    name: str
+    spans: list[Span]
+
+
+class Lanes(msgspec.Struct, tag_field="kind", tag="lanes", kw_only=True, omit_defaults=True, frozen=True):
+    """A row for each request. ``seconds``: the length of the axis."""
+
+    lanes: list[Lane]
+    seconds: float
+
+
+class DraftToken(Part, frozen=True):
+    """``parent``: the place of the token before it in the step, -1 for one that follows the text."""
+
+    text: str
+    fate: Fate
+    parent: int = -1
+
+
+class Drafts(msgspec.Struct, tag_field="kind", tag="drafts", kw_only=True, omit_defaults=True, frozen=True):
+    """Step by step: what was drafted, and what became of it; a step's own token is its last."""
+
+    steps: list[list[DraftToken]]
+
+
+class Heat(msgspec.Struct, tag_field="kind", tag="heat", kw_only=True, omit_defaults=True, frozen=True):
+    """``values`` row by row, each from 0 to 1."""
+
+    columns: int
+    values: list[float]
+    across: str
+    down: str
+
+
+class Strip(msgspec.Struct, tag_field="kind", tag="strip", kw_only=True, omit_defaults=True, frozen=True):
+    """The pages of one text in their order: how much of each was read, 0 to 1, and which hold what is looked for."""
+
+    read: list[float]
+    marked: list[int] = []
+
+
+class Amounts(msgspec.Struct, tag_field="kind", tag="amounts", kw_only=True, omit_defaults=True, frozen=True):
+    """Named amounts of bytes, beside a ``limit`` (0: none)."""
+
+    names: list[str]
+    amounts: list[float]
+    limit: float = 0.0
+
+
+Picture = Cells | Pages | Tree | Lanes | Drafts | Heat | Strip | Amounts
+
+
+class LabPage(Part, frozen=True):
+    """What is known of an experiment before it runs. ``keys``: the switches that it shows."""
+
+    name: str
+    number: int
+    title: str
+    group: LabGroup
+    keys: list[str]
+    problem: str
+    """Two sentences: what the technique is for, and what it does."""
+    question: str
+    """What to predict; the answer is one of ``choices``, the first of ``bounds`` that the headline stays below."""
+    choices: list[str]
+    bounds: list[float]
+    """Upper bounds of all choices but the last."""
+    lesson: str
+    """The sentence that it is to teach."""
+    fails: str
+    """When it does not help."""
+    sides: list[str]
+    """Names of what is compared, in order: the first is the one without the technique."""
+    seconds: int
+    """About how long it takes, in all, with the bundled model."""
+    use: dict[str, Value] = {}
+    """What "use it in my chats" sets."""
+    papers: list[PaperFigure] = []
+    refused: str = ""
+    """Why the model cannot show it; a sentence."""
+    instead: str = ""
+    """What can, as a sentence."""
+    brings: str = ""
+    """Name of a bundled model that can show it, where the bundled guide cannot."""
+
+
+class LabIndex(Message, frozen=True):
+    """`kvasir lab --json`."""
+
+    model: str
+    device: str
+    pages: list[LabPage]
+
+
+class LabProgress(Message, frozen=True):
+    """``side``: the place of the side that runs, -1 where none does."""
+
+    name: str
+    done: int
+    total: int
+    side: int = -1
+    sentence: str = ""
+
+
+class LabPicture(Message, frozen=True):
+    """What a side looks like now."""
+
+    name: str
+    side: int
+    picture: Picture
+
+
+class LabFigure(Part, frozen=True):
+    """One figure of all sides: the single runs, in the order in which they were taken, and each side against the first.
+
+    ``effects[i]`` compares side i + 1.
+    """
+
+    effects: list[Effect]
+    runs: list[list[float]]
+
+
+class LabText(Part, frozen=True):
+    """Whether all sides wrote the same. ``at``: the first token that differs; ``near_tie``: both scores were within
+    1e-4 of each other there. ``texts``: one of each side."""
+
+    same: bool
+    tokens: int
+    sentence: str
+    at: int = -1
+    near_tie: bool = False
+    texts: list[str] = []
+
+
+class LabResult(Message, frozen=True):
+    """A run, as it is kept and shown. ``figures[0]`` is the headline."""
+
+    name: str
+    model: str
+    device: str
+    machine: str
+    version: str
+    date: str
+    seed: int
+    settings: dict[str, Value]
+    """What the experiment was told: lengths, numbers of answers."""
+    headline: str
+    """One sentence with the number and its range, or that there is no clear difference."""
+    sides: list[str]
+    figures: list[LabFigure]
+    text: LabText | None
+    taken: str
+    """How the numbers were taken."""
+    same: list[str]
+    """What was as in the paper."""
+    other: list[str]
+    """What was not."""
+    why: list[str]
+    """Why the paper's figure is larger or smaller, from what was measured."""
+    lesson: str
+    pictures: list[Picture] = []
+    """The last of each side."""
+    plots: list[Plot] = []
+
+
+LabLine = LabIndex | LabProgress | LabPicture | LabResult
