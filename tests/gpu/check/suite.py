@@ -14,6 +14,8 @@ from tests.gpu.check.notes import Measures, Setting
 HERE = Path(__file__).parents[1]
 WORKERS = 15
 """Most of the time goes into compiling some hundred variants of kernels, each on one core."""
+TRIED_ANYWHERE = ("test_cuda.py",)
+"""What a dry run tries, so that tests which only a GPU runs do not fall behind the code."""
 MANY_VARIANTS = ("test_triton", "test_attention_kernels")
 LINES, KEPT, TIMEOUT = 12, 100, 150
 """Lines of each failure that are kept; reports after which the counts are written; seconds of one test."""
@@ -46,8 +48,21 @@ class Listener:
         """The lines that pytest marks as the error, else the first ones."""
         text = report.longreprtext.splitlines()
         marked = [line for line in text if line.startswith("E ")] or text
-        self.figure["failures"].append({"test": report.nodeid, "lines": [line[:300] for line in marked[:LINES]]})
+        self.figure["failures"].append({"test": report.nodeid, "lines": [line[:300] for line in _ends(marked)]})
         self._keep()
+
+
+class OneOfEach:
+    """A plugin: of the tests with parameters, only the first case."""
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        first = {(item.path, getattr(item, "originalname", item.name)): item for item in reversed(items)}
+        items[:] = [item for item in items if item in first.values()]
+
+
+def _ends(lines: list[str]) -> list[str]:
+    """The first lines and the last ones: a compiler says what is wrong at the end."""
+    return lines if len(lines) <= LINES else [*lines[: LINES // 2], *lines[-LINES // 2 :]]
 
 
 def files() -> list[Path]:
@@ -56,7 +71,7 @@ def files() -> list[Path]:
 
 
 def measures(setting: Setting) -> Measures:
-    """All tests; dry: a few of them, on the CPU."""
+    """All tests; dry: a case of each in some files, on the CPU."""
     if setting.dry:
         os.environ["KVASIR_TEST_DEVICE"] = "cpu"
 
@@ -64,10 +79,12 @@ def measures(setting: Setting) -> Measures:
         listener = Listener(setting.keep)
         yield listener.figure
         chosen = (
-            [str(HERE / "test_cuda.py"), "-k", "noise"] if setting.dry else [*map(str, files()), "-n", str(WORKERS)]
+            [str(HERE / name) for name in TRIED_ANYWHERE] if setting.dry else [*map(str, files()), "-n", str(WORKERS)]
         )
         options = ["-c", str(HERE / "pytest.ini"), f"--rootdir={HERE.parents[1]}", "-q", "--tb=short"]
-        code = pytest.main([*options, *chosen, "-o", f"timeout={TIMEOUT}"], plugins=[listener])
+        code = pytest.main(
+            [*options, *chosen, "-o", f"timeout={TIMEOUT}"], plugins=[listener, *[OneOfEach()] * setting.dry]
+        )
         yield {**listener.figure, "exit": int(code)}
         if code != pytest.ExitCode.OK:
             raise RuntimeError(f"{listener.figure['failed']} of the tests failed (pytest ended with {int(code)})")
