@@ -58,6 +58,15 @@ class Report(msgspec.Struct):
     comparisons: list[Comparison] = []
     peers: list[PeersFigures] = []
 
+    def show(self) -> None:
+        """Print all tables again."""
+        show_line(f"{self.machine}, {self.threads} threads, torch {self.torch}")
+        for field in self.__struct_fields__[3:]:
+            found = getattr(self, field)
+            for figures in found if isinstance(found, list) else [found]:
+                if figures is not None:
+                    figures.show()
+
 
 class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure, and how often, as the help of ``kvasir bench`` explains it.

@@ -24,6 +24,7 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.care import desktop, uninstall
+from engine.cli.compare import compare
 from engine.cli.drafts import drafts
 from engine.cli.errors import importing, report_errors
 from engine.cli.fit import fit
@@ -249,6 +250,7 @@ def train_heads(
 
 app.command()(bench)
 app.command()(lab)
+app.command()(compare)
 app.command("quantise")(make_smaller)
 app.add_typer(desktop, name="desktop")
 app.command()(uninstall)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.arguments import DRAFT_HELP, QUANTISE_HELP, draft_of, formats_of, programs_of, quantise_of, shapes_of
-from engine.cli.errors import report_errors
+from engine.cli.errors import CommandFailed, report_errors
 
 SOAK_SECONDS = 1800.0
 ROUNDS_HELP = "Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation or --peers."
@@ -61,6 +61,10 @@ def bench(
     seconds: Annotated[float | None, typer.Argument(min=1, help="For --soak.", show_default=False)] = None,
     peers: Annotated[list[Path] | None, typer.Option(metavar="FOLDER", help=PEERS_HELP, show_default=False)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="For --peers: less of the smaller shape.")] = False,
+    load: Annotated[
+        Path | None,
+        typer.Option(help="Show the figures of a file that --json of this or of compare wrote.", metavar="FILE"),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and next to other programs."""
@@ -68,6 +72,10 @@ def bench(
         raise typer.BadParameter("Seconds are for --soak alone.")
     if quick and not peers:
         raise typer.BadParameter("--quick is for --peers alone.")
+    if load is not None:
+        with report_errors():
+            _show_again(load)
+        return
     with report_errors():
         from engine.bench.run import BenchOptions, run
 
@@ -94,3 +102,23 @@ def bench(
         report = run(asked, json_file)
     if report.soak is not None and not report.soak.passed:
         raise typer.Exit(1)
+
+
+def _show_again(file: Path) -> None:
+    """Print what was measured before. Raises CommandFailed."""
+    import msgspec
+
+    from engine.bench.run import Report
+    from engine.cli.compare import tell
+    from engine.protocol.lab import LabCompared
+
+    try:
+        data = file.read_bytes()
+        if msgspec.json.decode(data, type=dict).get("type") == LabCompared.__name__:
+            tell(msgspec.json.decode(data, type=LabCompared))
+        else:
+            msgspec.json.decode(data, type=Report).show()
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be read: {error.strerror or error}.") from None
+    except msgspec.MsgspecError as error:
+        raise CommandFailed(f"{file} holds no figures of `kvasir bench` or `kvasir compare`: {error}.") from None

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.protocol.base import Message, Part, Value
+from engine.protocol.base import Message, Part, Quantise, Value
 from engine.protocol.from_engine import Effect
 
 LabGroup = Literal["The basics", "Memory", "Sharing", "Guessing"]
@@ -266,4 +266,53 @@ class LabResult(Message, frozen=True):
     plots: list[Plot] = []
 
 
-LabLine = LabIndex | LabProgress | LabPicture | LabResult
+class Column(Part, frozen=True):
+    """What one column of a comparison is: ``model`` "" is the one of the first column; ``draft`` None its own."""
+
+    name: str
+    model: str = ""
+    draft: str | None = None
+    quantise: Quantise = "none"
+    set: dict[str, Value] = {}
+
+
+class ColumnQuality(Part, frozen=True):
+    """On the user's text, against the first column: perplexities of both, mean KL of the next token's distribution in
+    nats, and the share of positions at which both think the same token the likeliest."""
+
+    first: float
+    perplexity: float
+    kl: float
+    same_top: float
+    tokens: int
+
+
+class KindFigures(Part, frozen=True):
+    """Figures on one kind of text. ``texts[prompt][column - 1]``: what the columns after the first wrote."""
+
+    kind: str
+    prompts: list[str]
+    figures: list[LabFigure]
+    texts: list[list[LabText]]
+
+
+class LabCompared(Message, frozen=True):
+    """A comparison of columns, as it is kept and read again."""
+
+    columns: list[Column]
+    models: list[str]
+    device: str
+    machine: str
+    version: str
+    date: str
+    seed: int
+    kinds: list[KindFigures]
+    quality: list[ColumnQuality | None]
+    """Of each column after the first; None where it could not be measured, and why stands in ``absent``."""
+    lossless: list[bool]
+    """Of each column after the first: whether it promises the first one's text."""
+    taken: str
+    absent: list[str] = []
+
+
+LabLine = LabIndex | LabProgress | LabPicture | LabResult | LabCompared

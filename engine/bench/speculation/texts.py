@@ -58,6 +58,11 @@ def texts(model: LoadedModel, tokens: int) -> list[Text]:
     return [*found, Text("noise", "noise", noise, greedy=False)]
 
 
+def plain(model: LoadedModel) -> dict[str, tuple[str, ...]]:
+    """The words of "talk" and "code", which is plain text to continue."""
+    return {"talk": _ABOUT_KVASIR if model.path == bundled_model().path else _TALK, "code": _CODE}
+
+
 def _prompts(model: LoadedModel, texts: Sequence[str], sampling: Sampling, chat: bool = False) -> list[Prompt]:
     """Encode plain text, or messages where ``chat`` and the model's chat template takes any."""
     found = []

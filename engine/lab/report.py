@@ -1,0 +1,153 @@
+"""A comparison as one HTML file: tables, single runs as dots, texts side by side. Nothing is fetched by it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from engine.protocol import Effect, Metric
+from engine.protocol.lab import KindFigures, LabCompared, LabFigure, LabText
+from engine.sizes import human
+
+WIDTH, HEIGHT, MARGIN = 260, 14, 6
+"""Of a picture of single runs, in pixels."""
+
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Kvasir: {{ names | join(" against ") }}</title>
+<style>
+body { font: 14px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 24px auto; padding: 0 16px; }
+body { color: #1c1e21; background: #fff; }
+h1 { font-size: 20px } h2 { font-size: 16px; margin-top: 28px }
+table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: 4px 10px; vertical-align: top }
+tr + tr > td { border-top: 1px solid #d9dce1 } .small { color: #60666f; font-size: 12px }
+.texts { display: grid; grid-template-columns: repeat({{ names | length }}, 1fr); gap: 12px }
+.texts div { white-space: pre-wrap; border: 1px solid #d9dce1; border-radius: 6px; padding: 8px }
+mark { background: #ffd9a8 } circle { fill: #2b6fd6; fill-opacity: .6 } line { stroke: #1c1e21 }
+@media (prefers-color-scheme: dark) {
+  body { color: #e6e8eb; background: #17191c } tr + tr > td, .texts div { border-color: #34383e }
+  .small { color: #9aa1ab } mark { background: #6b4a16; color: #fff } line { stroke: #e6e8eb }
+}
+</style>
+<h1>{{ names | join(" against ") }}</h1>
+<p class="small">{{ told.date }} · Kvasir {{ told.version }} · {{ told.device }} · {{ told.machine }} ·
+seed {{ told.seed }}</p>
+<table><tr><th>column</th><th>model</th><th>settings</th></tr>
+{% for column in told.columns %}<tr><td>{{ column.name }}</td><td>{{ told.models[loop.index0] }}
+{%- if column.quantise != "none" %}, quantised to {{ column.quantise }} at load{% endif %}</td>
+<td>{% for key, value in column.set.items() %}{{ key }} = {{ value }}<br>{% endfor %}</td></tr>{% endfor %}</table>
+{% for kind in kinds %}<h2>{{ kind.name }}</h2>
+<table><tr><th></th>{% for name in names %}<th>{{ name }}</th>{% endfor %}</tr>
+{% for row in kind.rows %}<tr><td>{{ row.title }}</td>
+{% for cell in row.cells %}<td>{{ cell.value }}<br>{{ cell.dots }}<br><span class="small">{{ cell.verdict }}</span></td>
+{% endfor %}</tr>{% endfor %}</table>
+{% for text in kind.texts %}<p class="small">{{ text.prompt }}</p>
+<div class="texts">{% for part in text.parts %}<div>{{ part.same }}
+{%- if part.rest %}<mark>{{ part.rest }}</mark>{% endif %}
+<br><span class="small">{{ part.verdict }}</span></div>{% endfor %}</div>{% endfor %}{% endfor %}
+<h2>Quality</h2>
+{% for line in quality %}<p>{{ line }}</p>{% endfor %}
+<h2>How it was taken</h2>
+<p>{{ told.taken }}</p>{% for line in told.absent %}<p>{{ line }}</p>{% endfor %}
+</html>
+"""
+
+
+class _Cell(NamedTuple):
+    value: str
+    dots: str
+    verdict: str
+
+
+class _Part(NamedTuple):
+    """A text up to where it differs from the first column's, and the rest."""
+
+    same: str
+    rest: str
+    verdict: str
+
+
+def html(told: LabCompared) -> str:
+    """The report."""
+    environment = Environment(autoescape=True)
+    names = [column.name for column in told.columns]
+    kinds = [
+        {
+            "name": kind.kind,
+            "rows": [{"title": _title(figure), "cells": _cells(figure)} for figure in kind.figures],
+            "texts": [
+                {"prompt": prompt, "parts": _parts(kind, place, told)} for place, prompt in enumerate(kind.prompts)
+            ],
+        }
+        for kind in told.kinds
+    ]
+    return environment.from_string(_PAGE).render(told=told, names=names, kinds=kinds, quality=quality_lines(told))
+
+
+def quality_lines(told: LabCompared) -> list[str]:
+    """A sentence for each column whose quality was measured."""
+    return [
+        f"{column.name}: perplexity {quality.perplexity:.3f} against {quality.first:.3f} of {told.columns[0].name}, KL "
+        f"{quality.kl:.5f} nats, the same likeliest token at {quality.same_top:.1%} of {quality.tokens:,} places."
+        for column, quality in zip(told.columns[1:], told.quality, strict=True)
+        if quality is not None
+    ]
+
+
+def verdict(effect: Effect) -> str:
+    """What a figure says of a column against the first one."""
+    if effect.ratio is None or effect.verdict == "none":
+        return "no clear difference"
+    between = "" if effect.metric.counted else f" ({effect.low:.2f} to {effect.high:.2f})"
+    few = ", too few pairs to tell" if effect.verdict == "few" else ""
+    return f"{effect.ratio:.2f} times as good{between}{few}"
+
+
+def amount(value: float, metric: Metric) -> str:
+    """A value with its unit."""
+    if metric.unit == "bytes":
+        return human(round(value))
+    return f"{value:,.4g}" + (f" {metric.unit}" if metric.unit else "")
+
+
+def text_verdict(told: LabCompared, place: int, text: LabText) -> str:
+    """Of a column's text, told with what the column promises; ``place`` counts from the first after the first."""
+    if told.lossless[place] and not text.same and not text.near_tie:
+        return f"{text.sentence} It was to be the same: that is a fault."
+    return text.sentence
+
+
+def _title(figure: LabFigure) -> str:
+    return figure.effects[0].metric.title
+
+
+def _cells(figure: LabFigure) -> list[_Cell]:
+    metric = figure.effects[0].metric
+    medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+    verdicts = ["", *map(verdict, figure.effects)]
+    return [
+        _Cell(amount(value, metric), _dots(runs, figure), said)
+        for value, runs, said in zip(medians, figure.runs, verdicts, strict=True)
+    ]
+
+
+def _dots(runs: list[float], figure: LabFigure) -> str:
+    """The single runs as dots, on one scale for all columns."""
+    every = [value for side in figure.runs for value in side]
+    low, high = min(every), max(every)
+    room = WIDTH - 2 * MARGIN
+    places = [MARGIN + (room / 2 if high == low else room * (value - low) / (high - low)) for value in runs]
+    circles = "".join(f'<circle cx="{place:.1f}" cy="{HEIGHT / 2:g}" r="3"/>' for place in places)
+    return Markup(f'<svg width="{WIDTH}" height="{HEIGHT}" role="img">{circles}</svg>')
+
+
+def _parts(kind: KindFigures, place: int, told: LabCompared) -> list[_Part]:
+    texts = kind.texts[place]
+    first = texts[0].texts[0]
+    parts = [_Part(first, "", "")]
+    for number, text in enumerate(texts):
+        mine = text.texts[1]
+        at = next((i for i, (a, b) in enumerate(zip(first, mine, strict=False)) if a != b), min(len(first), len(mine)))
+        parts.append(_Part(mine[:at], mine[at:], text_verdict(told, number, text)))
+    return parts

@@ -1,0 +1,264 @@
+"""`kvasir compare`: columns side by side, what they wrote, what it costs in quality, and the report."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from engine.bench.client import EngineClient, EngineError
+from engine.cache.policies import KeepAll
+from engine.cache.stores.kinds import KVKind
+from engine.cli.main import app
+from engine.lab import report
+from engine.lab.compare import Asked, Prompt, _gap, _Side, column, compare, prompts_of
+from engine.lab.experiment import LabError
+from engine.loading.parts import readers_of
+from engine.protocol import LoadOptions, keys
+from engine.protocol.lab import Column, LabCompared, LabLine
+from engine.runner.perplexity import score
+
+TEXT = "The harbour was quiet when the first boat came in, and a page of the cache holds sixteen tokens. " * 4
+PROMPTS = (Prompt("What is a <page>?"), Prompt("def add(a, b):\n", "code", plain=True))
+
+
+def kvasir(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="kvasir")
+
+
+def asked(*columns: Column, **more: Any) -> Asked:
+    return Asked(columns, **{"prompts": PROMPTS, "tokens": 12, "pairs": 1, "device": "cpu", **more})
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[LabCompared, list[LabLine]]:
+    """Alike, lossless with drafts, and lossy."""
+    columns = (
+        Column(name="as it is"),
+        Column(name="again"),
+        Column(name="drafts", set={keys.SPECULATION: "draft"}),
+        Column(name="4 bits", set={keys.KV_KIND: "int4"}),
+    )
+    told: list[LabLine] = []
+    return compare(asked(*columns, text=TEXT), told.append), told
+
+
+def test_a_column_is_read_as_the_command_line_has_it() -> None:
+    assert column("small: kv_kind=int8, speculation=off") == Column(
+        name="small", set={keys.KV_KIND: "int8", keys.SPECULATION: "off"}
+    )
+    made = column("model=some/where, draft=none, quantise=nf4, prefix_cache=off")
+    assert (made.model, made.draft, made.quantise, made.set) == ("some/where", "", "nf4", {keys.PREFIX_CACHE: False})
+    assert made.name == "model=some/where, draft=none, quantise=nf4, prefix_cache=off"
+    for wrong, word in (
+        ("kv_kind", "KEY=VALUE"),
+        ("quantise=2bit", "nf4"),
+        ("nothing=1", "kv_kind"),
+        ("kv_kind=x", "x"),
+    ):
+        with pytest.raises(LabError, match=word):
+            column(wrong)
+
+
+def test_columns_alike_write_alike_and_take_alike(found: tuple[LabCompared, list[LabLine]]) -> None:
+    result, told = found
+    assert [kind.kind for kind in result.kinds] == ["prose", "code"]
+    assert result.lossless == [True, True, False]
+    for kind in result.kinds:
+        titles = [figure.effects[0].metric.title for figure in kind.figures]
+        assert titles[:4] == ["tokens/s", "TTFT", "weights and KV cache", "tokens per step"]
+        memory = kind.figures[2]
+        assert memory.runs[0] == memory.runs[1]
+        assert memory.runs[3] < memory.runs[0], "the cache is smaller"
+        for texts in kind.texts:
+            assert [text.same for text in texts[:2]] == [True, True]
+            assert "12 tokens" in texts[0].sentence
+    progress = [line for line in told if type(line).__name__ == "LabProgress"]
+    assert {line.side for line in progress} == {-1, 0, 1, 2, 3}
+
+
+def test_memory_is_the_weights_and_the_pages_of_an_answer(found: tuple[LabCompared, list[LabLine]]) -> None:
+    result, _ = found
+    with EngineClient() as client:
+        client.load(_path(), "", LoadOptions(device="cpu"))
+        for kind, prompt in zip(result.kinds, PROMPTS, strict=True):
+            ids = client.model.encode_prompt(prompt.text) if prompt.plain else _Chat(client)(prompt.text)
+            pages = -(-(len(ids) + 12 - 1) // 16)
+            lowest = client.weight_bytes() + pages * 16 * client.model.kv_bytes_per_token
+            assert 0 <= kind.figures[2].runs[0][0] - lowest <= 16 * 2 * client.model.kv_bytes_per_token + _draft(client)
+
+
+class _Chat:
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
+
+    def __call__(self, text: str) -> list[int]:
+        from engine.protocol import ChatMessage
+
+        return self._client.model.encode_prompt([ChatMessage(role="user", content=text)])
+
+
+def _draft(client: EngineClient) -> float:
+    """With a draft model, a page holds its keys and values too: at most as many again."""
+    return 64 * client.model.kv_bytes_per_token
+
+
+def _path() -> str:
+    from engine.paths import bundled_model
+
+    return bundled_model().path
+
+
+def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[LabLine]]) -> None:
+    result, _ = found
+    again, drafts, packed = result.quality
+    assert again is not None
+    assert packed is not None
+    assert drafts is not None
+    assert again.kl == pytest.approx(0, abs=1e-9)
+    assert (again.same_top, again.first) == (1.0, pytest.approx(again.perplexity))
+    with EngineClient() as client:
+        client.load(_path(), "", LoadOptions(device="cpu"))
+        loaded = client.model
+        assert loaded.model is not None
+        assert loaded.tokenizer is not None
+        ids = loaded.tokenizer.encode(TEXT)
+        kinds = (KVKind(), KVKind("int4", hadamard=True))
+        plain, int4 = (readers_of(loaded.model, loaded.device, kind)(KeepAll()) for kind in kinds)
+        work = score(ids, plain.present, int4.present, loaded.card.vocabulary, "")
+        try:
+            while True:
+                next(work)
+        except StopIteration as end:
+            scores = end.value
+    assert packed.tokens == len(ids) - 1
+    assert packed.kl == pytest.approx(scores.divergence, rel=1e-6)
+    assert packed.perplexity == pytest.approx(scores.present, rel=1e-6)
+
+
+def test_the_gap_is_that_of_the_models_own_scores() -> None:
+    side = _Side(asked(Column(name="one"), Column(name="two")), Column(name="one"))
+    try:
+        ids = side.encoded(PROMPTS)[0]
+        loaded = side.client.model
+        assert loaded.readers is not None
+        scores = loaded.readers(KeepAll()).exact(len(ids))(ids, 0)[-1].double().log_softmax(-1)
+        first, second = torch.topk(scores, 2).indices.tolist()
+        assert _gap(side, list(ids), first, second) == pytest.approx(float(scores[first] - scores[second]), abs=1e-5)
+        assert _gap(side, list(ids), first, first) == 0.0
+    finally:
+        side.close()
+
+
+def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_now: set[int] = set()
+    load, close = EngineClient.load, EngineClient.close
+
+    def one_at_a_time(client: EngineClient, *told: Any) -> Any:
+        if open_now:
+            raise EngineError("The model needs 6 MB, and 1 MB is free.")
+        open_now.add(id(client))
+        return load(client, *told)
+
+    def closing(client: EngineClient) -> None:
+        open_now.discard(id(client))
+        close(client)
+
+    monkeypatch.setattr(EngineClient, "load", one_at_a_time)
+    monkeypatch.setattr(EngineClient, "close", closing)
+    result = compare(asked(Column(name="a"), Column(name="b"), text=TEXT, prompts=PROMPTS[:1]), lambda _: None)
+    assert "loaded anew" in result.taken
+    assert result.quality == [None]
+    assert "do not fit" in result.absent[0]
+    assert all(text.same for kind in result.kinds for texts in kind.texts for text in texts)
+    assert not open_now
+
+
+def test_other_vocabularies_are_not_scored_against_each_other() -> None:
+    result = compare(
+        asked(Column(name="guide"), Column(name="seeing", model="kvasir-seeing"), text=TEXT), lambda _: None
+    )
+    assert result.models == ["kvasir-guide", "kvasir-seeing"]
+    assert result.lossless == [False]
+    if result.quality == [None]:
+        assert "vocabulary" in result.absent[0]
+
+
+def test_one_column_and_missing_models_are_refused() -> None:
+    with pytest.raises(LabError, match="at least two"):
+        compare(asked(Column(name="a")), lambda _: None)
+    with pytest.raises(LabError, match="nowhere"):
+        compare(asked(Column(name="a"), Column(name="b", model="nowhere/at-all")), lambda _: None)
+
+
+class _Texts(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.tags, self.links = "", [], []  # type: ignore[var-annotated]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_shows_all_and_fetches_nothing(found: tuple[LabCompared, list[LabLine]]) -> None:
+    result, _ = found
+    page = _Texts()
+    page.feed(report.html(result))
+    assert page.links == []
+    assert "What is a <page>?" in page.text
+    assert "script" not in page.tags
+    for column_ in result.columns:
+        assert column_.name in page.text
+    runs = sum(len(side) for kind in result.kinds for figure in kind.figures for side in figure.runs)
+    assert page.tags.count("circle") == runs
+    assert any("perplexity" in line and line in page.text for line in report.quality_lines(result))
+    lossy = [text for kind in result.kinds for texts in kind.texts for text in texts[2:] if not text.same]
+    assert page.tags.count("mark") >= len(lossy)
+
+
+def test_a_lossless_column_that_differs_is_called_a_fault(found: tuple[LabCompared, list[LabLine]]) -> None:
+    result, _ = found
+    text = result.kinds[0].texts[0][0]
+    wrong = msgspec.structs.replace(text, same=False, sentence="Differs from token 2 on.")
+    assert "fault" in report.text_verdict(result, 0, wrong)
+    assert "fault" not in report.text_verdict(result, 0, msgspec.structs.replace(wrong, near_tie=True))
+    assert "fault" not in report.text_verdict(result, 2, wrong)
+
+
+def test_files_of_prompts(tmp_path: Path) -> None:
+    lined = tmp_path / "some.jsonl"
+    lined.write_text('{"text": "Hello"}\n\n{"text": "x = 1", "kind": "code", "plain": true}\n')
+    assert prompts_of(lined) == [Prompt("Hello"), Prompt("x = 1", "code", True)]
+    lined.write_text("Hello\n")
+    with pytest.raises(LabError, match="file of prompts"):
+        prompts_of(lined)
+
+
+def test_the_command_writes_what_bench_shows_again(tmp_path: Path) -> None:
+    made, page = tmp_path / "made.json", tmp_path / "made.html"
+    told = ["--column", "one: prefix_cache=off", "--column", "two: kv_kind=int8", "--tokens", "4", "--pairs", "1"]
+    done = kvasir("compare", *told, "--device", "cpu", "--json", str(made), "--html", str(page))
+    assert done.exit_code == 0, done.output
+    assert "prose" in done.output
+    assert "two" in page.read_text()
+    again = kvasir("bench", "--load", str(made))
+    assert again.exit_code == 0, again.output
+    assert again.output.strip() == done.output.strip()
+    made.write_text('{"machine": "m", "threads": 1, "torch": "2"}')
+    assert "1 threads" in kvasir("bench", "--load", str(made)).output
+    for content, word in (("[]", "holds no figures"), ("no", "holds no figures")):
+        made.write_text(content)
+        failed = kvasir("bench", "--load", str(made))
+        assert failed.exit_code == 1
+        assert word in failed.output
+    assert "cannot be read" in kvasir("bench", "--load", str(tmp_path / "none")).output
+    assert kvasir("compare", "--column", "a: kv_kind=nothing").exit_code == 1
