@@ -34,7 +34,7 @@ def uninstall(
     chats: Annotated[bool, typer.Option("--purge-chats", help="Delete all chats.")] = False,
     models: Annotated[bool, typer.Option("--purge-models", help="Delete the models in Kvasir's folder.")] = False,
     making: Annotated[
-        bool, typer.Option("--purge-making", help="Delete unfinished models of kvasir quantise, and measured times.")
+        bool, typer.Option("--purge-making", help="Delete unfinished models of kvasir quantise, and what was measured.")
     ] = False,
     heads: Annotated[bool, typer.Option("--purge-heads", help="Delete heads that were trained.")] = False,
     gpu: Annotated[bool, typer.Option("--purge-gpu", help="Delete the GPU packs.")] = False,

@@ -15,6 +15,7 @@ from engine.bench.client import EngineClient, EngineError
 from engine.lab import papers
 from engine.lab.experiment import Experiment, Found, Lab, LabError
 from engine.lab.experiments import ALL, BY_NAME
+from engine.memory.probe import probe
 from engine.native.library import find as native_library
 from engine.paths import lab_folder, version
 from engine.protocol import OptionSpec
@@ -98,8 +99,8 @@ def kept() -> list[LabResult]:
 
 
 def device_of(client: EngineClient) -> str:
-    device = client.model.device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    """The name of what computes."""
+    return probe(client.model.device).name
 
 
 def machine() -> str:

@@ -21,7 +21,7 @@ BACK = "KVASIR_GPU_PACK_BACK"
 """How the program that has started this is started, as a JSON list; where it is not set there is no way back."""
 FAILED = "KVASIR_GPU_PACK_FAILED"
 """Why this pack could not be used, for the program that goes on instead."""
-WITH_TORCH = frozenset({"serve", "chat", "doctor", "bench", "train-heads", "quantise"})
+WITH_TORCH = frozenset({"serve", "chat", "doctor", "bench", "lab", "compare", "train-heads", "quantise"})
 """Commands that import torch in any case."""
 
 

@@ -24,7 +24,7 @@ from engine.packs import marker
 from engine.packs.fingerprint import fingerprint, installed_version
 from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
 
-COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "models", "train-heads", "quantise"})
+COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "lab", "compare", "models", "train-heads", "quantise"})
 """The commands that compute."""
 REASON = "KVASIR_GPU_PACK_REASON"
 SWITCH = "KVASIR_GPU_PACK"

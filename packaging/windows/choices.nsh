@@ -6,7 +6,7 @@
   !insertmacro ${macro} settings 30u "Settings"
   !insertmacro ${macro} chats 43u "Chats"
   !insertmacro ${macro} models 56u "Models in Kvasir's own folder"
-  !insertmacro ${macro} making 69u "Models that are not finished, and measured times"
+  !insertmacro ${macro} making 69u "Models that are not finished, and measurements"
   !insertmacro ${macro} heads 82u "Heads that were trained here"
   !insertmacro ${macro} gpu 95u "GPU packs"
   !insertmacro ${macro} caches 108u "Caches, which can be made again"

@@ -80,10 +80,10 @@ def inventory() -> list[Item]:
         Item("models", "models", "Delete the models in Kvasir's folder?", store, models, others),
         Item(
             "making",
-            "unfinished models and measured times",
-            "Delete models that are being made and are not finished, and the times that were measured?",
+            "unfinished models and measurements",
+            "Delete models that are being made and are not finished, the times that were measured, and the Lab's results?",
             data,
-            _whole(data / "making") + _matching(data, r"runs\.(json|\d+)"),
+            _whole(data / "making") + _whole(data / "lab") + _matching(data, r"runs\.(json|\d+)"),
         ),
         Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads")),
         Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu")),

@@ -38,7 +38,7 @@ FILES = {
         "data/version.json",
     ],
     "models": ["data/models/Qwen3/config.json", "data/models/Qwen3/model.safetensors", "data/models/a-Q4.gguf"],
-    "making": ["data/making/0123456789ab/plan.json", "data/runs.json", "data/runs.17"],
+    "making": ["data/making/0123456789ab/plan.json", "data/runs.json", "data/runs.17", "data/lab/kivi-1.json"],
     "heads": ["data/heads/abc/medusa/medusa_lm_head.safetensors", "data/heads/copies/x.safetensors"],
     "gpu": ["data/gpu/active.json", "data/gpu/abc/lib/python3.11/site-packages/torch/x.so"],
     "caches": [

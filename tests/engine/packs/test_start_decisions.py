@@ -62,6 +62,8 @@ def reason_of(*arguments: str) -> str | None:
         (["models", "check"], True),
         (["train-heads", "x"], True),
         (["quantise", "x", "--to", "gptq"], True),
+        (["lab", "prefixes"], True),
+        (["compare", "--column", "kv_kind=int8"], True),
         (["chat", "--device", "cuda"], True),
         (["chat", "--device", "cpu"], False),
         (["serve", "--child", "--device=cpu"], False),
