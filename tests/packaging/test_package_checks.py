@@ -118,6 +118,8 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     stage = tmp_path / "stage"
     assert (stage / "engine" / "native" / "products.c").is_file()
     assert (stage / "assets" / "demo" / "kvasir-guide" / "model.safetensors").is_file()
+    papers = {file.name for file in (layout.ROOT / "assets" / "papers").glob("*.json")}
+    assert papers == {file.name for file in (stage / "assets" / "papers").iterdir()}, "figures that the Lab shows"
     assert all((stage / "docs" / name).is_file() for name, _ in SOURCES), "the help is the documentation"
     assert '(str(stage / "docs"), "docs")' in (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
     assert not list(stage.glob("assets/demo/*.py"))
