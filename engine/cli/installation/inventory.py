@@ -81,7 +81,7 @@ def inventory() -> list[Item]:
         Item(
             "making",
             "unfinished models and measurements",
-            "Delete models that are being made and are not finished, the times that were measured, and the Lab's results?",
+            "Delete models that are being made and are not finished, measured times, and the Lab's results?",
             data,
             _whole(data / "making") + _whole(data / "lab") + _matching(data, r"runs\.(json|\d+)"),
         ),
