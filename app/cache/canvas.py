@@ -8,7 +8,7 @@ from PySide6.QtGui import QImage
 
 from app.cache import tiles
 from app.cache.hues import NO_OWNER, ChatHues
-from app.cache.pages import SWAPPED, Pages
+from app.cache.pages import FILLS, RESERVED, SWAPPED, Pages
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES
 
@@ -17,7 +17,9 @@ LARGEST, SMALLEST = 14, 3
 FEW = 0.25
 """Up to this share of cells they are drawn one by one; beyond, the whole image anew."""
 _RISING = ("free", "evicted", "cached", "quantised", "private", "locked", "shared")
-_RANK = np.array([_RISING.index(state) for state in PAGE_STATES], dtype=np.uint8)
+_RANK = np.zeros(RESERVED + FILLS, dtype=np.uint8)
+_RANK[: len(PAGE_STATES)] = [_RISING.index(state) for state in PAGE_STATES]
+_RANK[RESERVED:] = range(1, FILLS + 1)
 """The rank of each state: of several pages that share a cell the highest is shown."""
 
 
@@ -27,8 +29,8 @@ class Canvas:
     ``together`` pages share a cell where the canvas may not grow and a cell each would be too small.
     """
 
-    def __init__(self, theme: Theme, hues: ChatHues) -> None:
-        self._theme, self._hues = theme, hues
+    def __init__(self, theme: Theme, hues: ChatHues, largest: int = LARGEST) -> None:
+        self._theme, self._hues, self._largest = theme, hues, largest
         self._palette = tiles.palette(theme)
         self._pages: Pages | None = None
         self._codes = np.empty(0, dtype=np.uint8)
@@ -81,7 +83,7 @@ class Canvas:
         total, swapped = self._pages.total, self._pages.swapped
         self.together = 1
         while True:
-            for cell in range(LARGEST, SMALLEST - 1, -1):
+            for cell in range(self._largest, SMALLEST - 1, -1):
                 columns = max(1, width // cell)
                 rows = -(-total // (self.together * columns)) - (-swapped // (self.together * columns))
                 if rows * cell <= height:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from app.cache.hues import HUES, NO_OWNER
-from app.cache.pages import SWAPPED
+from app.cache.pages import FILLS, RESERVED
 from app.theme.theme import Theme, mix
 from engine.protocol import PAGE_STATES
 
-BLANK = (SWAPPED + 1) * (HUES + 1)
+BLANK = (RESERVED + FILLS) * (HUES + 1)
 """The code of a cell that is no page."""
 _GROUND, _FREE, _FAINT, _SHARED, _FIRST = range(5)
 _SOFT = 0.42
@@ -21,23 +23,37 @@ def code(states: np.ndarray | int, hues: np.ndarray | int) -> np.ndarray:
     return np.asarray(states, dtype=np.uint8) * np.uint8(HUES + 1) + np.asarray(hues, dtype=np.uint8)
 
 
+def empty_color(theme: Theme) -> str:
+    """What a page that holds nothing shows of itself: one that was evicted, or that is only reserved."""
+    return mix(theme.tokens.mute, theme.tokens.raised, 0.45)
+
+
 def palette(theme: Theme, ground: str = "panel") -> list[int]:
     """The colours that tiles name, as QRgb: a hue is followed by its soft version."""
     t = theme.tokens
     under = getattr(t, ground)
-    found = [under, t.raised, mix(t.mute, t.raised, 0.45), t.violet]
+    found = [under, t.raised, empty_color(theme), t.violet]
     for hue in (t.mute, *theme.chat_hues):
         found += [hue, mix(hue, under, _SOFT)]
     return [_OPAQUE | int(value[1:], 16) for value in found]
 
 
+@lru_cache
 def tiles(size: int) -> np.ndarray:
-    """uint8 [BLANK + 1, size, size]: what each code looks like; from 3 pixels on, the last row and column are a gap."""
+    """uint8 [BLANK + 1, size, size]: what each code looks like; from 3 pixels on, the last row and column are a gap.
+
+    Shared by all who ask: not to be written to.
+    """
     inner = size - 1 if size > 2 else size
     found = np.full((BLANK + 1, size, size), _GROUND, dtype=np.uint8)
     for state, name in enumerate((*PAGE_STATES, "swapped")):
         for hue in range(HUES + 1):
             found[int(code(state, hue)), :inner, :inner] = _tile(name, hue, inner)
+    for fill in range(FILLS):
+        for hue in range(HUES + 1):
+            tile = found[int(code(RESERVED + fill, hue)), :inner, :inner]
+            tile[:] = _FAINT
+            tile[inner - round(inner * fill / FILLS) :] = _FIRST + 2 * hue
     return found
 
 

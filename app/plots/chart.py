@@ -31,8 +31,11 @@ def nice_ceiling(value: float) -> float:
 
 
 class Legend(NamedTuple):
+    """``token``: of the theme, or a colour as ``#rrggbb``."""
+
     token: str
     text: str
+    mark: str = "■"
 
 
 class Chart(QWidget):
@@ -90,6 +93,7 @@ class LegendLabel(QLabel):
         super().__init__()
         self._theme = theme
         self._shown: list[Legend] = []
+        theme.changed.connect(self._draw)
         self.setProperty("role", "tiny")
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
@@ -98,13 +102,16 @@ class LegendLabel(QLabel):
         return QSize(0, super().minimumSizeHint().height())
 
     def show_entries(self, entries: list[Legend]) -> None:
-        if entries == self._shown:
-            return
-        self._shown, tokens = entries, self._theme.tokens
+        if entries != self._shown:
+            self._shown = entries
+            self._draw()
+
+    def _draw(self) -> None:
+        tokens = self._theme.tokens
         self.setText(
             "&nbsp; ".join(
-                f'<span style="color:{getattr(tokens, color, color)}">■</span>&nbsp;{_whole(text)}'
-                for color, text in entries
+                f'<span style="color:{getattr(tokens, color, color)}">{mark}</span>&nbsp;{_whole(text)}'
+                for color, text, mark in self._shown
             )
         )
 

@@ -32,6 +32,8 @@ class Axes(QWidget):
         self.left, self.right, self.top = left, right, 1.0
         self.scale: Callable[[float], str] = "{:g}".format
         self.ticks: Sequence[tuple[float, str]] = ()
+        self.heads, self.feet = 1.0, 1.0
+        """Lines of text above the highest hairline and below the lowest one, of which the ticks take the first."""
         self.setMinimumHeight(20)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -43,15 +45,20 @@ class Axes(QWidget):
         self.update()
 
     @property
-    def labels(self) -> list[str]:
+    def rules(self) -> list[float]:
         """The values of the hairlines, the lowest first."""
-        return [self.scale(self.top * share) for share in (0, 0.5, 1)]
+        return [self.top * share for share in (0, 0.5, 1)]
+
+    @property
+    def labels(self) -> list[str]:
+        """What stands beside the hairlines."""
+        return [self.scale(value) for value in self.rules]
 
     def room(self) -> QRectF:
         """Where data is drawn, in pixels."""
         metrics = self.fontMetrics()
         gutter = max(metrics.horizontalAdvance(label) for label in self.labels) + _GAP
-        lane, foot = metrics.height() + 2, metrics.height()
+        lane, foot = self.heads * metrics.height() + 2, self.feet * metrics.height()
         return QRectF(gutter, lane, max(1, self.width() - gutter - 1), max(1, self.height() - lane - foot))
 
     def place_x(self, room: QRectF, value: float) -> float:
@@ -73,7 +80,7 @@ class Axes(QWidget):
     def _draw_grid(self, painter: QPainter, room: QRectF) -> None:
         tokens, metrics = self.theme.tokens, self.fontMetrics()
         painter.setPen(QColor(tokens.line))
-        heights = [round(room.bottom() - share * room.height()) for share in (0, 0.5, 1)]
+        heights = [round(self.place_y(room, value)) for value in self.rules]
         for height in heights:
             painter.drawLine(round(room.left()), height, round(room.right()), height)
         painter.setPen(QColor(tokens.mute))
@@ -83,7 +90,7 @@ class Axes(QWidget):
         for at, text in self.ticks:
             width = metrics.horizontalAdvance(text)
             start = min(max(room.left(), self.place_x(room, at) - width / 2), room.right() - width)
-            painter.drawText(QPointF(start, self.height() - metrics.descent()), text)
+            painter.drawText(QPointF(start, room.bottom() + metrics.ascent()), text)
 
 
 class Curve:
@@ -156,6 +163,13 @@ def corners(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.
     return x[kept], y[kept]
 
 
+def bar_edges(bars: int, index: int, series: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Left and right edges on the axis of the bars at 1, 2, 3 … of one of several series side by side."""
+    width = 0.72 / series
+    centre = np.arange(1, bars + 1) + (index - (series - 1) / 2) * width
+    return centre - 0.43 * width, centre + 0.43 * width
+
+
 class Bars(NamedTuple):
     """Heights at 1, 2, 3 …, in a colour of ``#rrggbb``."""
 
@@ -177,16 +191,11 @@ class BarPlot(Axes):
         self.ticks = [(number, str(number)) for number in range(every, positions + 1, every)]
         self.update()
 
-    def edges(self, index: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Left and right edges of one series' bars, on the axis."""
-        width = 0.72 / len(self.bars)
-        centre = np.arange(1, len(self.bars[index].heights) + 1) + (index - (len(self.bars) - 1) / 2) * width
-        return centre - 0.43 * width, centre + 0.43 * width
-
     def draw(self, painter: QPainter, room: QRectF) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         for index, bars in enumerate(self.bars):
             painter.setBrush(QColor(bars.color))
-            for left, right, height in zip(*self.edges(index), bars.heights, strict=True):
+            edges = bar_edges(len(bars.heights), index, len(self.bars))
+            for left, right, height in zip(*edges, bars.heights, strict=True):
                 start, top = self.place_x(room, left), self.place_y(room, height)
                 painter.drawRect(QRectF(start, top, self.place_x(room, right) - start, room.bottom() - top))

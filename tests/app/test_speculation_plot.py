@@ -8,6 +8,7 @@ import pytest
 
 from app.plots import words
 from app.plots.acceptance import MOST_SERIES, AcceptanceChart, caption, reasoning, series
+from app.plots.plot import bar_edges
 from app.proposers import PROPOSERS, color
 from app.theme.theme import DARK, LIGHT
 from engine.protocol import Acceptance, QueueCounts
@@ -51,7 +52,7 @@ def test_at_most_four_drafters_are_drawn_the_largest_first(chart) -> None:
     show(chart, *many)
     assert [one.proposer for one in series(many)] == list(reversed(DRAFTERS[-4:]))
     assert len(chart._plot.bars) == MOST_SERIES
-    edges = [chart._plot.edges(index) for index in range(MOST_SERIES)]
+    edges = [bar_edges(len(bars.heights), index, MOST_SERIES) for index, bars in enumerate(chart._plot.bars)]
     for (_, right), (left, _) in pairwise(edges):
         assert (right < left).all(), "bars of one depth lie side by side"
     assert edges[-1][1][0] < edges[0][0][1], "and those of the next depth after them"

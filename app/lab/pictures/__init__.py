@@ -1,0 +1,6 @@
+"""The Lab's pictures and plots, painted from what `engine.protocol.lab` describes."""
+
+from app.lab.pictures.plot import PlotView
+from app.lab.pictures.view import PictureView
+
+__all__ = ["PictureView", "PlotView"]

@@ -1,0 +1,88 @@
+"""A Gantt chart: a row a request, what it does in colours over the seconds of the run."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QPainter, QPen
+
+from app.lab.pictures import words
+from app.lab.pictures.painter import Painter, solid
+from app.lab.pictures.scale import Scale
+from app.plots.chart import Legend
+from app.theme.theme import Theme
+from engine.protocol.lab import Doing, Lanes
+
+ROW_PX = 24
+_MARKS: dict[Doing, str] = {"waiting": "■", "reading": "■", "writing": "■", "idle": "▨"}
+
+
+class LanesPainter(Painter):
+    def __init__(self, theme: Theme, picture: Lanes) -> None:
+        super().__init__(theme)
+        self._picture = picture
+        ends = [span.end for lane in picture.lanes for span in lane.spans]
+        longest = max([end for end in (picture.seconds, *ends) if 0 < end < float("inf")], default=0.0)
+        self._axis = Scale(0.0, longest or 1.0)
+        self._bars: list[tuple[QRectF, str]] = []
+
+    def paint(self, painter: QPainter, room: QRectF) -> None:
+        lanes, metrics = self._picture.lanes, self.metrics
+        foot = metrics.height() + 4
+        high = min(self.theme.px(ROW_PX), (room.height() - foot) / max(1, len(lanes)))
+        names = high >= metrics.height() * 0.9
+        gutter = self.gutter([lane.name for lane in lanes], room) if names else 0.0
+        area = QRectF(room.left() + gutter, room.top(), room.width() - gutter - 1, high * len(lanes))
+        self._draw_axis(painter, area)
+        inset = min(4.0, 0.15 * high)
+        self._bars = []
+        for row, lane in enumerate(lanes):
+            top = area.top() + row * high
+            if names:
+                left = QRectF(room.left(), top, gutter, high)
+                self.write(painter, left, lane.name, Qt.AlignmentFlag.AlignLeft, "text")
+            for span in lane.spans:
+                start, end = (area.left() + self._share(at) * area.width() for at in (span.start, span.end))
+                bar = QRectF(start, top + inset, max(1.0, end - start), high - 2 * inset)
+                self._bars.append((bar, words.span(lane.name, span)))
+                self._draw_span(painter, bar, span.doing)
+
+    def _share(self, at: float) -> float:
+        return min(1.0, max(0.0, self._axis.place(at)))
+
+    def _color(self, doing: Doing) -> str:
+        tokens = self.theme.tokens
+        grey = self.theme.tint("mute", 0.4, "panel")
+        return {"waiting": grey, "reading": tokens.violet, "writing": tokens.accent, "idle": grey}[doing]
+
+    def _draw_axis(self, painter: QPainter, area: QRectF) -> None:
+        metrics = self.metrics
+        free = area.left() - self.metrics.averageCharWidth()
+        for tick in self._axis.ticks():
+            at = area.left() + self._axis.place(tick) * area.width()
+            painter.setPen(self.theme.color("line"))
+            painter.drawLine(QPointF(round(at) + 0.5, area.top()), QPointF(round(at) + 0.5, area.bottom() + 2))
+            label = words.seconds(tick)
+            wide = metrics.horizontalAdvance(label) + 2
+            start = max(area.left(), min(at - wide / 2, area.right() - wide))
+            if start > free:
+                line = QRectF(start, area.bottom() + 2, wide, metrics.height())
+                self.write(painter, line, label, Qt.AlignmentFlag.AlignLeft)
+                free = start + wide + metrics.averageCharWidth()
+
+    def _draw_span(self, painter: QPainter, bar: QRectF, doing: Doing) -> None:
+        color = QColor(self._color(doing))
+        if doing != "idle":
+            solid(painter, bar, color, min(2.0, bar.width() / 4))
+            return
+        painter.setPen(QPen(color, 1))
+        painter.setBrush(QBrush(color, Qt.BrushStyle.BDiagPattern))
+        painter.drawRect(bar.adjusted(0.5, 0.5, -0.5, -0.5))
+
+    def under(self, at: QPointF) -> str:
+        return next((said for bar, said in reversed(self._bars) if bar.contains(at)), "")
+
+    def legend(self) -> list[Legend]:
+        found = {span.doing for lane in self._picture.lanes for span in lane.spans}
+        return [
+            Legend(self._color(doing), words.DOING[doing], mark) for doing, mark in _MARKS.items() if doing in found
+        ]

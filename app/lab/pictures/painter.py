@@ -1,0 +1,74 @@
+"""What paints one picture: where it draws, what its colours mean, and what is under the mouse."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetrics, QPainter
+
+from app.plots.chart import Legend
+from app.theme.theme import SECTION_PX, Theme
+
+GAP = 6
+"""Pixels between words and what they name."""
+
+
+class Painter:
+    """Of one picture. Colours and sizes are asked of the theme at each painting, so that it may change."""
+
+    metrics: QFontMetrics
+    """Of the small font, once something was drawn."""
+
+    def __init__(self, theme: Theme) -> None:
+        self.theme = theme
+
+    def draw(self, painter: QPainter, room: QRectF) -> None:
+        """Draw into ``room``, in logical pixels."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(self.theme.ui_font(SECTION_PX))
+        self.metrics = painter.fontMetrics()
+        self.paint(painter, room)
+
+    def paint(self, painter: QPainter, room: QRectF) -> None:
+        raise NotImplementedError
+
+    def under(self, at: QPointF) -> str:
+        """What is there in what was painted last, in words; "" for nothing."""
+        raise NotImplementedError
+
+    def legend(self) -> list[Legend]:
+        return []
+
+    def hue(self, owner: int) -> str:
+        """The colour of a chat or request, by its place: the same as in the page map."""
+        return self.theme.chat_hues[owner % len(self.theme.chat_hues)]
+
+    def write(self, painter: QPainter, area: QRectF, text: str, where: Qt.AlignmentFlag, token: str = "mute") -> None:
+        """One line, cut where the area ends, in the middle of its height."""
+        painter.setPen(self.theme.color(token))
+        shown = self.metrics.elidedText(text, Qt.TextElideMode.ElideRight, int(area.width()) + 1)
+        painter.drawText(area, where | Qt.AlignmentFlag.AlignVCenter, shown)
+
+    @property
+    def foot(self) -> float:
+        """The height of a line below the picture, with its distance."""
+        return self.metrics.height() + 4
+
+    def write_foot(self, painter: QPainter, room: QRectF, below: QRectF, text: str) -> None:
+        """Write a line over the width of ``room`` right below what was drawn."""
+        line = QRectF(room.left(), below.bottom() + 4, room.width(), self.metrics.height())
+        self.write(painter, line, text, Qt.AlignmentFlag.AlignLeft)
+
+    def gutter(self, names: list[str], room: QRectF) -> float:
+        """The width that names left of the rows take, at most a third."""
+        widest = max((self.metrics.horizontalAdvance(name) for name in names), default=0)
+        return min(widest, room.width() / 3) + GAP if widest else 0.0
+
+
+def solid(painter: QPainter, area: QRectF, color: QColor | str, radius: float = 0.0) -> None:
+    """Fill an area without an edge."""
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(color))
+    if radius:
+        painter.drawRoundedRect(area, radius, radius)
+    else:
+        painter.drawRect(area)

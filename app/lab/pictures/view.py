@@ -1,0 +1,130 @@
+"""A picture of the Lab, whichever kind it is, with its legend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPixmap
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
+
+from app.lab.pictures import words
+from app.lab.pictures.amounts import AmountsPainter
+from app.lab.pictures.cells import CellsPainter
+from app.lab.pictures.drafts import DraftsPainter
+from app.lab.pictures.heat import HeatPainter
+from app.lab.pictures.lanes import LanesPainter
+from app.lab.pictures.pages import PagesPainter
+from app.lab.pictures.painter import Painter
+from app.lab.pictures.strip import StripPainter
+from app.lab.pictures.tree import TreePainter
+from app.plots.chart import LegendLabel
+from app.theme.theme import SECTION_PX, Theme
+from app.theme.widgets import tip
+from engine.protocol import lab
+
+PAINTERS: dict[type, Callable[[Theme, Any], Painter]] = {
+    lab.Cells: CellsPainter,
+    lab.Pages: PagesPainter,
+    lab.Tree: TreePainter,
+    lab.Lanes: LanesPainter,
+    lab.Drafts: DraftsPainter,
+    lab.Heat: HeatPainter,
+    lab.Strip: StripPainter,
+    lab.Amounts: AmountsPainter,
+}
+
+
+class PictureView(QWidget):
+    """Says what it shows in its accessible description, and a detail of it under the mouse."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._picture: lab.Picture | None = None
+        self._painter: Painter | None = None
+        self._face = Face(theme, self)
+        self._legend = LegendLabel(theme)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addWidget(self._face, 1)
+        column.addWidget(self._legend)
+        theme.changed.connect(self._show_legend)
+        self.clear()
+
+    def show_picture(self, picture: lab.Picture) -> None:
+        """Cheap where the picture is the one on show, or where nobody looks."""
+        if picture == self._picture:
+            return
+        self._picture = picture
+        self._painter = PAINTERS[type(picture)](self._face.theme, picture) if words.shows(picture) else None
+        self._face.show_painter(self._painter, "" if self._painter else words.nothing(picture))
+        self._show_legend()
+        self.setAccessibleName(words.name(picture))
+        self.setAccessibleDescription(words.sentence(picture))
+
+    def clear(self) -> None:
+        self._picture = self._painter = None
+        self._face.show_painter(None, "")
+        self._show_legend()
+        self.setAccessibleName(words.NO_PICTURE)
+        self.setAccessibleDescription("")
+
+    def _show_legend(self) -> None:
+        self._legend.show_entries(self._painter.legend() if self._painter else [])
+
+
+class Face(QWidget):
+    """Keeps what was painted as an image until the picture, the theme or the size changes."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self._painter: Painter | None = None
+        self._words = ""
+        self._image: QPixmap | None = None
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
+        theme.changed.connect(self._repaint)
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.theme.px(320), self.theme.px(200))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.theme.px(160), self.theme.px(80))
+
+    def show_painter(self, painter: Painter | None, words: str) -> None:
+        """``words`` stand in the middle where there is nothing to paint."""
+        self._painter, self._words = painter, words
+        self._repaint()
+
+    def _repaint(self) -> None:
+        self._image = None
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ratio = self.devicePixelRatioF()
+        pixels = QSize(round(self.width() * ratio), round(self.height() * ratio))
+        if self._image is None or self._image.size() != pixels or self._image.devicePixelRatio() != ratio:
+            self._image = QPixmap(pixels)
+            self._image.setDevicePixelRatio(ratio)
+            self._image.fill(Qt.GlobalColor.transparent)
+            self._draw(self._image)
+        QPainter(self).drawPixmap(0, 0, self._image)
+
+    def _draw(self, image: QPixmap) -> None:
+        painter = QPainter(image)
+        if self._painter is not None:
+            self._painter.draw(painter, QRectF(self.rect()))
+        elif self._words:
+            painter.setFont(self.theme.ui_font(SECTION_PX))
+            painter.setPen(self.theme.color("mute"))
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, self._words)
+        painter.end()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and self._painter is not None:
+            assert isinstance(event, QHelpEvent)
+            QToolTip.showText(event.globalPos(), tip(self._painter.under(event.pos().toPointF())), self)
+            return True
+        return super().event(event)
