@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 from app.lab import words
 from app.lab.layout import label
 from app.theme.sheet import set_role
-from engine.protocol.lab import LabPage, LabResult
+from engine.protocol.lab import LabPage
 
 
 class Card(QFrame):
@@ -42,16 +42,16 @@ class Card(QFrame):
         self.found = label("", "caption", f"lab.card.{page.name}.found")
         column.addWidget(self.found)
 
-    def show_state(self, result: LabResult | None, running: bool, note: str) -> None:
-        """The last result, whether it runs now, and how its last run ended."""
+    def show_state(self, found: str, running: bool, note: str) -> None:
+        """What was found last, "" for nothing; whether it runs now, and how its last run ended."""
         page = self.page
-        self._tick.setVisible(result is not None)
+        self._tick.setVisible(bool(found))
         if running:
             text, role = "Running now…", "caption"
         elif note:
             text, role = note, "caption" if note == words.STOPPED else "bad"
-        elif result is not None:
-            text, role = result.headline, "small-figure"
+        elif found:
+            text, role = found, "small-figure"
         elif page.refused:
             text, role = words.refusal(page), "warn"
         else:

@@ -24,7 +24,7 @@ _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
 
 
 class ExperimentView(Part):
-    """``choice``: what was predicted before, -1 for nothing."""
+    """``choice``: what is predicted, -1 for nothing."""
 
     run_asked = Signal()
     cancel_asked = Signal()
@@ -88,8 +88,9 @@ class ExperimentView(Part):
         """What a side looks like now."""
         self._paint(told.side, told.picture)
 
-    def show_result(self, result: LabResult | None, pictures: dict[int, Picture]) -> None:
-        """What was found, None for nothing yet; ``pictures`` are those of a run under way, by side."""
+    def show_result(self, result: LabResult | None, predicted: int, pictures: dict[int, Picture]) -> None:
+        """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
+        of a run under way, by side."""
         self.result = result
         kept = dict(enumerate(result.pictures)) if result is not None else {}
         for side, picture in (pictures or kept).items():
@@ -103,7 +104,7 @@ class ExperimentView(Part):
         self.run.setText(words.run(self.page, result is not None, self._brought))
         self._after.setVisible(result is not None and bool(self.page.use))
         if result is not None:
-            self.found = ResultView(self.page, result, self._choice, self._theme)
+            self.found = ResultView(self.page, result, predicted, self._theme)
             self.column.insertWidget(self.column.indexOf(self._after), self.found)
 
     def show_used(self, sentence: str) -> None:

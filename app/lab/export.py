@@ -14,12 +14,14 @@ from app.lab import words
 from app.lab.experiment import ExperimentView
 from app.lab.pictures import PlotView
 from app.theme.theme import LIGHT
-from engine.protocol.lab import LabFigure, LabPage, LabResult, PaperFigure
+from engine.protocol.lab import LabFigure, LabPage, LabResult, LabText, PaperFigure
+
+_MARGIN = 24
 
 
-def save_png(view: QWidget, path: Path) -> None:
-    """The page as it is shown, all of it. Raises OSError."""
-    path.write_bytes(_png(view))
+def save_png(view: ExperimentView, path: Path) -> None:
+    """The page as it is shown, all of it, under its title. Raises OSError."""
+    path.write_bytes(_png(view, words.heading(view.page)))
 
 
 def save_html(view: ExperimentView, path: Path) -> None:
@@ -38,7 +40,7 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
     )
     heads = "".join(f"<th>{escape(side)}</th>" for side in result.sides)
     rows = "".join(_row(figure) for figure in result.figures if figure.effects)
-    text = f"<h2>The text</h2><p>{escape(words.text_verdict(result.text).text)}</p>" if result.text else ""
+    text = _texts(result.text) if result.text is not None else ""
     lists = "".join(
         f"<h2>{title}</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in sentences)}</ul>"
         for title, sentences in (
@@ -64,10 +66,11 @@ def _style() -> str:
     t = LIGHT
     return (
         f"body {{ font: 15px/1.5 system-ui, sans-serif; color: {t.text}; max-width: 960px; margin: 32px auto; }} "
-        f"h1 {{ font-size: 20px; }} h2 {{ font-size: 15px; margin-top: 28px; }} .headline {{ font-size: 20px; "
-        f"font-weight: 700; }} th, td {{ text-align: left; padding: 4px 16px 4px 0; border-bottom: 1px solid {t.line}; "
-        "vertical-align: top; } .sides { display: flex; flex-wrap: wrap; gap: 16px; } figure { margin: 0; } "
-        f"img {{ max-width: 460px; }} figcaption {{ color: {t.mute}; }}"
+        "h1 { font-size: 20px; } h2 { font-size: 15px; margin-top: 28px; } "
+        ".headline { font-size: 20px; font-weight: 700; } .sides { display: flex; flex-wrap: wrap; gap: 16px; } "
+        f"th, td {{ text-align: left; padding: 4px 16px 4px 0; border-bottom: 1px solid {t.line}; }} "
+        "td { vertical-align: top; } pre { white-space: pre-wrap; } figure { margin: 0; } img { max-width: 460px; } "
+        f"figcaption {{ color: {t.mute}; }}"
     )
 
 
@@ -78,6 +81,12 @@ def _row(figure: LabFigure) -> str:
     gains = "<br>".join(escape(words.verdict(effect).text) for effect in figure.effects)
     runs = "<br>".join(escape(", ".join(words.value(value, metric) for value in side)) for side in figure.runs)
     return f"<tr><td>{escape(words.title(metric))}</td>{each}<td>{gains}</td><td>{runs}</td></tr>"
+
+
+def _texts(text: LabText) -> str:
+    """The verdict, and what was written: once where all sides wrote the same."""
+    written = "".join(f"<pre>{escape(each)}</pre>" for each in (text.texts[:1] if text.same else text.texts))
+    return f"<h2>The text</h2><p>{escape(words.text_verdict(text).text)}</p>{written}"
 
 
 def _paper(paper: PaperFigure) -> str:
@@ -91,14 +100,21 @@ def _image(view: QWidget, about: str) -> str:
     return f'<img alt="{escape(about)}" src="data:image/png;base64,{base64.b64encode(_png(view)).decode()}">'
 
 
-def _png(view: QWidget) -> bytes:
-    """On the page's own ground: what paints none would be seen on any other."""
-    seen = view.grab()
-    whole = QPixmap(seen.size())
-    whole.setDevicePixelRatio(seen.devicePixelRatio())
+def _png(view: QWidget, title: str = "") -> bytes:
+    """On the page's own ground, as what paints none can be seen on no other; with a margin below a title."""
+    seen, ratio = view.grab(), view.devicePixelRatioF()
+    margin = _MARGIN if title else 0
+    above = margin + 2 * view.fontMetrics().height() if title else 0
+    whole = QPixmap(seen.width() + round(2 * margin * ratio), seen.height() + round((above + margin) * ratio))
+    whole.setDevicePixelRatio(ratio)
     whole.fill(view.palette().base().color())
     painter = QPainter(whole)
-    painter.drawPixmap(0, 0, seen)
+    font = view.font()
+    font.setBold(True)
+    painter.setFont(font)
+    painter.setPen(view.palette().text().color())
+    painter.drawText(margin, above - view.fontMetrics().height(), title)
+    painter.drawPixmap(margin, above, seen)
     painter.end()
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)

@@ -47,8 +47,12 @@ class LabView(QWidget):
         self.use: Callable[[dict[str, Value]], str] = lambda _: ""
         self._own: Subject | None = None
         self._with_own = False
+        self._offered: tuple[str, str] | None = None
         self._blocked = ""
         self._choices: dict[str, int] = {}
+        """What is predicted, by experiment."""
+        self._predicted: dict[str, int] = {}
+        """What was when it was run."""
         self.open_page = ""
         """The name of the experiment on show, "" for all of them."""
         self.view: ExperimentView | None = None
@@ -143,8 +147,8 @@ class LabView(QWidget):
         head.addWidget(self.title, 1)
         head.addWidget(self.everything)
         head.addWidget(self.save)
-        head.addWidget(self.models)
         column.addLayout(head)
+        column.addWidget(self.models)
         column.addWidget(self.memory)
         column.addWidget(self.said)
         self._scroll = QScrollArea()
@@ -201,11 +205,14 @@ class LabView(QWidget):
             page = self._runs.pages.get(item.data(_NAME) or "")
             if page is None:
                 continue
-            done = page.name in self._runs.results
-            runs = " · running" if page.name == self._runs.running else ""
-            item.setText(words.heading(page) + runs)
-            item.setIcon(icon(self._theme, "check", side, "good") if done else self._blank(side))
-            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{page.title}, {'with a' if done else 'no'} result")
+            if page.name == self._runs.running:
+                state, mark = "running", icon(self._theme, "measure", side, "accent")
+            elif page.name in self._runs.results:
+                state, mark = "with a result", icon(self._theme, "check", side, "good")
+            else:
+                state, mark = "no result", self._blank(side)
+            item.setIcon(mark)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{page.title}, {state}")
 
     @staticmethod
     def _blank(side: int) -> QIcon:
@@ -236,7 +243,11 @@ class LabView(QWidget):
             view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
             view.predicted.connect(lambda at: self._choices.update({page.name: at}))
             running = page.name == self._runs.running
-            view.show_result(self._runs.results.get(page.name), self._runs.pictures if running else {})
+            view.show_result(
+                self._runs.results.get(page.name),
+                self._predicted.get(page.name, -1),
+                self._runs.pictures if running else {},
+            )
             self._scroll.setWidget(view)
         self._refresh()
 
@@ -273,7 +284,9 @@ class LabView(QWidget):
         self.everything.setToolTip("" if running else self._blocked)
         self.models.setVisible(own is not None and bool(pages))
         if own is not None and runs.index is not None:
-            self.models.offer((_BUNDLED, _OWN), (runs.index.model, own.name))
+            if self._offered != (names := (runs.index.model, own.name)):  # else the keyboard would lose its place
+                self._offered = names
+                self.models.offer((_BUNDLED, _OWN), names)
             self.models.choose(_OWN if self._with_own else _BUNDLED)
         self.memory.setText(words.memory(own.name) if own is not None and self._with_own else "")
         self.memory.setVisible(bool(self.memory.text()))
@@ -298,7 +311,9 @@ class LabView(QWidget):
     def _refresh_cards(self) -> None:
         for card in self.cards:
             name = card.page.name
-            card.show_state(self._runs.results.get(name), name == self._runs.running, self._runs.notes.get(name, ""))
+            result = self._runs.results.get(name)
+            found = words.found(result, self._runs.index) if result is not None else ""
+            card.show_state(found, name == self._runs.running, self._runs.notes.get(name, ""))
 
     def _on_told(self, told: object) -> None:
         if self.view is None or self.view.page.name != self._runs.running:
@@ -310,7 +325,7 @@ class LabView(QWidget):
 
     def _on_result(self, name: str) -> None:
         if self.view is not None and self.view.page.name == name:
-            self.view.show_result(self._runs.results[name], {})
+            self.view.show_result(self._runs.results[name], self._predicted.get(name, -1), {})
             if name == self._runs.running:  # what it taught comes into view
                 QTimer.singleShot(0, self.view, self._to_lesson)
         self._refresh()
@@ -335,14 +350,18 @@ class LabView(QWidget):
         assert self.view is not None
         page = self.view.page
         if (subject := self._subject(page)) is not None:
-            self._runs.start([(page.name, subject)])
+            self._start([(page.name, subject)])
+
+    def _start(self, runs: list[tuple[str, Subject]]) -> None:
+        self._predicted.update({name: self._choices.get(name, -1) for name, _ in runs})
+        self._runs.start(runs)
 
     def _run_all(self) -> None:
         if self._runs.running:
             self._runs.cancel()
             return
         subjects = [(page.name, self._subject(page)) for page in self._runs.pages.values()]
-        self._runs.start([(name, subject) for name, subject in subjects if subject is not None])
+        self._start([(name, subject) for name, subject in subjects if subject is not None])
 
     def _save_html(self) -> None:
         self._save(".html", "HTML (*.html)", save_html)

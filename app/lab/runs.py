@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
 from app.lab import words
-from engine.protocol.lab import LabIndex, LabLine, LabPage, LabProgress, LabResult, Picture
+from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, Picture
 
 _decode = msgspec.json.Decoder(LabLine).decode
 
@@ -169,7 +169,7 @@ class LabRuns(QObject):
         elif isinstance(line, LabResult):
             self.results[line.name] = line
             self.results_changed.emit(line.name)
-        elif line.name == self.running:
+        elif isinstance(line, LabProgress | LabPicture) and line.name == self.running:
             if isinstance(line, LabProgress):
                 self.progress = line
             else:

@@ -144,6 +144,11 @@ def source(paper: PaperFigure) -> str:
     return f"{paper.paper}, {paper.figure}"
 
 
+def found(result: LabResult, index: LabIndex | None) -> str:
+    """The headline, with the model where it is not the usual one."""
+    return result.headline + (f" ({result.model})" if index is not None and result.model != index.model else "")
+
+
 def file_name(result: LabResult) -> str:
     """Of an exported result, without what tells its kind."""
     return f"kvasir-lab-{result.name}-{result.date[:10]}"
