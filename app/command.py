@@ -67,6 +67,12 @@ class LineCommand(QObject):
         program, *first = command
         self._process.start(program, [*first, *arguments])
 
+    @property
+    def warning(self) -> str:
+        """What its last words say that it could not do, though it may have ended well; "" for nothing."""
+        words = self._last_words[-1] if self._last_words else ""
+        return words.removeprefix(_OWN_SENTENCE) if words.startswith(_OWN_SENTENCE) else ""
+
     def say(self, line: bytes) -> None:
         """Give it a line to read, also before it has started."""
         self._process.write(line + b"\n")
@@ -144,9 +150,8 @@ class LineCommand(QObject):
             return
         how = f"exit code {code}" if status is QProcess.ExitStatus.NormalExit else "it was killed"
         words = self._last_words[-1] if self._last_words else ""
-        # A failure that Kvasir's command line knows is a sentence already.
-        if words.startswith(_OWN_SENTENCE):
-            self._end(End(False, words.removeprefix(_OWN_SENTENCE)))
+        if self.warning:  # a failure that Kvasir's command line knows is a sentence already
+            self._end(End(False, self.warning))
         else:
             self._end(End(False, f"{self._name} stopped ({how}){': ' + words.rstrip('.') if words else ''}."))
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QSocketNotifier
 from PySide6.QtWidgets import QApplication, QMessageBox
@@ -38,6 +39,7 @@ from app.theme.theme import Theme
 from app.window.cache_wiring import CacheWiring
 from app.window.engine_wiring import EngineWiring
 from app.window.gpu_wiring import GpuWiring
+from app.window.lazy import LazyPage
 from app.window.load_settings_wiring import LoadSettingsWiring
 from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
@@ -46,15 +48,19 @@ from app.window.switch_wiring import SwitchWiring
 from app.window.window import MainWindow
 from engine.protocol import DraftOffer, Loaded
 
+if TYPE_CHECKING:
+    from app.lab.page import LabView
+    from app.lab.runs import LabRuns
+
 log = logging.getLogger(__name__)
 
 
 class Program:
     """The window with everything behind it.
 
-    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models`` and ``quantise`` are
-    those of `kvasir gpu`, `kvasir models` and `kvasir quantise`; None is Kvasir's own with its own engine, and none
-    with another.
+    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models``, ``quantise`` and
+    ``lab`` are those of `kvasir gpu`, `kvasir models`, `kvasir quantise` and `kvasir lab`; None is Kvasir's own with
+    its own engine, and none with another.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class Program:
         gpu: Sequence[str] | None = None,
         models: Sequence[str] | None = None,
         quantise: Sequence[str] | None = None,
+        lab: Sequence[str] | None = None,
     ) -> None:
         self._closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
@@ -87,6 +94,9 @@ class Program:
         )
         self.library.store_moved.connect(self.store.move_models)
         self.library.limit = lambda: self.store.settings.download_limit
+        self._lab_command = lab if lab is not None else [*own, "lab"] if own else []
+        self.lab: LabRuns | None = None
+        self.lab_page = LazyPage(self._make_lab)
         self.window = MainWindow(
             sidebar=self.sidebar,
             chat=self.chat,
@@ -94,6 +104,7 @@ class Program:
             plots=plots,
             cache=CacheView(self.theme, plots.hues),
             models_page=ModelsPage(self.library, self.theme),
+            lab_page=self.lab_page,
             help_page=HelpPage(paths.docs_dir(), self.theme),
             settings_page=SettingsPage(self.store, self.theme, log_path, data),
             store=self.store,
@@ -112,7 +123,7 @@ class Program:
         SwitchWiring(link, store, panel, chat, plots, notice, window)
         models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
         PresetWiring(link, store, chat, window)
-        measuring = MeasureWiring(link, panel, chat, notice, window)
+        self.measuring = measuring = MeasureWiring(link, panel, chat, notice, window)
         self.cache_wiring = CacheWiring(
             link, window.cache, plots, chat, self.sidebar, self.history, window.open_chat, window
         )
@@ -132,6 +143,19 @@ class Program:
         chat.header.guard = self.opener.guard
         chat.header.offered = self._offered
         chat.why_asked.connect(window.show_why_fast)
+
+    def _make_lab(self) -> LabView:
+        """The Lab, which many never open."""
+        from app.lab.page import LabView
+        from app.lab.runs import LabRuns
+        from app.window.lab_wiring import LabWiring
+
+        window = self.window
+        self.lab = LabRuns(self._lab_command, parent=window)
+        self.lab.device = lambda: self.store.settings.device
+        view = LabView(self.lab, self.theme)
+        LabWiring(self.link, self.lab, view, window.panel, self.chat.answers, self.measuring, window)
+        return view
 
     def _offered(self, model: str) -> list[DraftOffer] | None:
         """What can draft for a model; asked for now where it is not known, for the next time."""
@@ -183,6 +207,8 @@ class Program:
         self.window.close()
         self.gpu_wiring.close_down()
         self.library.close_down()
+        if self.lab is not None:
+            self.lab.close_down()
         self.cache_wiring.close_down()
         self.chat.close_down()
         self.link.shutdown()

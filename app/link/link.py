@@ -155,6 +155,11 @@ class EngineLink(QObject):
         return (self._asked or self._last_load) is not None
 
     @property
+    def last_load(self) -> protocol.Load | None:
+        """The order that loaded the model that is loaded, or was last; None where that was no order of this link."""
+        return self._last_load
+
+    @property
     def engine_pid(self) -> int | None:
         return self._worker.pid if self._worker is not None else None
 

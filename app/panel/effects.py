@@ -10,9 +10,7 @@ from app.texts.side_by_side import Side
 from app.words import size
 from engine.protocol import Compared, Effect, OptionSpec
 
-_TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
-_GAINS = {"ms": ("sooner", "later"), "bytes": ("less", "more"), "%": ("less", "more"), "": ("more", "less")}
-"""The words for a ratio above 1 and for one below, by unit."""
+TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
 LEAST_PAIRS = 8
 UNLIKE = "unlike answers"
 
@@ -39,7 +37,7 @@ def figure(result: Compared | None) -> Line:
     text = f"{_times(own.ratio)}×"
     if not _comparable(result, own):
         return Line(f"{text}\nunlike", "caption")
-    return Line(f"{text}\n{_range(own)}" if _range(own) else text, _TONES[own.verdict])
+    return Line(f"{text}\n{_range(own)}" if _range(own) else text, TONES[own.verdict])
 
 
 def lines(spec: OptionSpec, result: Compared, asked: str) -> list[Line]:
@@ -57,7 +55,7 @@ def lines(spec: OptionSpec, result: Compared, asked: str) -> list[Line]:
 def sides(spec: OptionSpec, result: Compared) -> tuple[Side, Side]:
     """Both answers, of a result that has them."""
     speed = next((effect for effect in result.effects if effect.metric.figure == "tokens_per_second"), None)
-    figures = [f"{_amount(value, '')} tokens/s" for value in (speed.before, speed.after)] if speed else ["", ""]
+    figures = [f"{amount(value, '')} tokens/s" for value in (speed.before, speed.after)] if speed else ["", ""]
     titles = [value_title(spec, value) for value in result.values[:2]]
     one, other = (Side(f"{spec.title}: {titles[i]}", figures[i], result.texts[i]) for i in (0, 1))
     return one, other
@@ -66,17 +64,22 @@ def sides(spec: OptionSpec, result: Compared) -> tuple[Side, Side]:
 def sentence(effect: Effect, result: Compared) -> str:
     """One figure: both medians, the gain with the range of its pairs, or that there is no clear difference."""
     metric = effect.metric
-    values = f"{_amount(effect.before, metric.unit)} → {_amount(effect.after, metric.unit)}"
+    values = f"{amount(effect.before, metric.unit)} → {amount(effect.after, metric.unit)}"
     head = f"{metric.title[0].upper()}{metric.title[1:]} {values}"
     if effect.ratio is None:
         return f"{head}."
+    unlike = effect.verdict in ("better", "worse") and not _comparable(result, effect)
+    return f"{head}: {outcome(effect)}{f' ({UNLIKE})' if unlike else ''}."
+
+
+def outcome(effect: Effect) -> str:
+    """The gain with the range of its pairs, or that there is no verdict; of an effect that has a ratio."""
     if effect.verdict == "none":
-        spread = f" ({_range(effect)} in {effect.pairs} pairs)" if _range(effect) else ""
-        return f"{head}: no clear difference{spread}."
+        return "no clear difference" + (f" ({_range(effect)} in {effect.pairs} pairs)" if _range(effect) else "")
     if effect.verdict == "few":
-        return f"{head}: {_times(effect.ratio)}×, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict."
-    unlike = "" if _comparable(result, effect) else f" ({UNLIKE})"
-    return f"{head}: {_gain(effect)}{unlike}."
+        times = _times(effect.ratio or 1.0)
+        return f"{times}×, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict"
+    return _gain(effect)
 
 
 def text_verdict(result: Compared) -> Line:
@@ -95,12 +98,14 @@ def _comparable(result: Compared, effect: Effect) -> bool:
 
 
 def _tone(effect: Effect, result: Compared) -> str:
-    return _TONES[effect.verdict] if _comparable(result, effect) else "caption"
+    return TONES[effect.verdict] if _comparable(result, effect) else "caption"
 
 
 def _gain(effect: Effect) -> str:
     """For example 1.4× later (1.2–1.7 in 8 pairs): a loss is turned round, so that the figure fits its word."""
-    gain, loss = _GAINS.get(effect.metric.unit, _GAINS[""])
+    gain, loss = ("less", "more") if effect.metric.lower_is_better else ("more", "less")
+    if effect.metric.unit == "ms":
+        gain, loss = "sooner", "later"
     ratio, low, high = effect.ratio or 1.0, effect.low, effect.high
     word = gain if ratio >= 1 else loss
     if ratio < 1:
@@ -124,7 +129,8 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}" if 0.9 < ratio < 1.1 else f"{ratio:.1f}"
 
 
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
+    """A figure in its unit, for people."""
     match unit:
         case "bytes":
             return size(value) if value >= 1e5 else f"{value:,.0f} bytes"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QWidget
+from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QVBoxLayout, QWidget
 
 from app.texts.difference import parting, parts_at
 from app.theme.theme import Theme
@@ -24,14 +24,11 @@ class Side(NamedTuple):
     text: str
 
 
-class SideBySide(QDialog):
-    """Closed with Escape. ``about`` names the prompt."""
+class BothTexts(QWidget):
+    """Both answers under a sentence on where they differ. ``about`` names the prompt."""
 
     def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("side-by-side")
-        self.setWindowTitle("Both answers")
-        self.resize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX))
         found = parting(one.text, other.text)
         sentence = "Both texts are the same." if found is None else f"The answers differ {parts_at(found)}."
         if found is not None and one.figures != other.figures:
@@ -39,14 +36,15 @@ class SideBySide(QDialog):
         self._found, self._theme = found, theme
         self.sentence = _label(f"{sentence} {about}".strip(), "mute")
         grid = QGridLayout(self)
-        grid.setContentsMargins(16, 12, 16, 16)
+        grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(8)
         grid.addWidget(self.sentence, 0, 0, 1, 2)
         self.views: list[QTextEdit] = []
         for column, side in enumerate((one, other)):
             grid.addWidget(_label(side.heading, "figure"), 1, column)
-            grid.addWidget(_label(side.figures, "caption"), 2, column)
+            if side.figures:
+                grid.addWidget(_label(side.figures, "caption"), 2, column)
             view = _view(side)
             self.views.append(view)
             grid.addWidget(view, 3, column)
@@ -63,6 +61,21 @@ class SideBySide(QDialog):
             return
         for view in self.views:
             view.setExtraSelections(_marks(view, self._found.at, self._theme))
+
+
+class SideBySide(QDialog):
+    """Closed with Escape. ``about`` names the prompt."""
+
+    def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("side-by-side")
+        self.setWindowTitle("Both answers")
+        self.resize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX))
+        both = BothTexts(one, other, about, theme)
+        self.sentence, self.views = both.sentence, both.views
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 12, 16, 16)
+        column.addWidget(both)
 
 
 def _label(text: str, role: str) -> QLabel:

@@ -4,9 +4,10 @@ Widgets ask for a look with dynamic properties, so that no widget names a colour
 
 - ``surface``: "bg", "panel", "raised" (a QWidget or QFrame that paints its background); ``edge``: "top", "bottom",
   "left", "right" draws one hairline there, "all" a box with radius 8.
-- ``role`` on a QLabel: "caption", "section" (upper-case head), "title", "figure" (semibold), "tiny", "mute", "good",
-  "warn", "bad".
+- ``role`` on a QLabel: "caption", "section" (upper-case head), "title", "headline" (a result), "figure" (semibold),
+  "tiny", "mute", "right" (a prediction that was), "good", "warn", "bad".
 - ``kind`` on a QPushButton or QToolButton: "primary", "quiet" (no background until hovered), "tab" (top bar), "link",
+  "heading" (the name of a card, which opens it),
   "choice" (opens a menu of values; on a spin box: as small as that);
   without one it is a plain raised button.
 - ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice),
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.theme.theme import CAPTION_PX, SECTION_PX, TITLE_PX, Theme
+from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme
 
 
 def restyle(widget: QWidget) -> None:
@@ -65,6 +66,8 @@ def _text(theme: Theme) -> str:
     QLabel[role="section"] {{ color: {t.mute}; font-size: {section}px; letter-spacing: 1px;
         text-transform: uppercase; }}
     QLabel[role="title"] {{ font-size: {title}px; font-weight: 600; }}
+    QLabel[role="headline"] {{ font-size: {theme.px(HEADLINE_PX)}px; font-weight: 700; }}
+    QLabel[role="right"] {{ color: {t.good}; }}
     QLabel[role="tiny"] {{ color: {t.mute}; font-size: {section}px; }}
     QLabel[role="figure"] {{ font-weight: 600; }}
     QLabel[role="small-figure"] {{ font-size: {caption}px; font-weight: 600; }}
@@ -132,6 +135,10 @@ def _buttons(theme: Theme) -> str:
     *[kind="link"]:hover {{ border-color: transparent; }}
     *[kind="link"]:focus {{ border-color: {t.accent}; outline: none; }}
     *[kind="link"]:disabled {{ color: {t.mute}; }}
+    *[kind="heading"] {{ background: transparent; border: 1px solid transparent; padding: 0 2px; font-weight: 600;
+        text-align: left; }}
+    *[kind="heading"]:hover {{ background: transparent; border-color: transparent; color: {t.accent}; }}
+    *[kind="heading"]:focus {{ border-color: {t.accent}; }}
     *[kind="tab"] {{ background: transparent; border: none; border-radius: 0; color: {t.mute};
         padding: 11px 1px 10px 1px; border-bottom: 2px solid transparent; }}
     *[kind="tab"]:hover {{ color: {t.text}; background: transparent; }}
@@ -171,7 +178,13 @@ def _inputs(theme: Theme) -> str:
     QPlainTextEdit[field="true"] {{ background: {t.raised}; border: 1px solid {t.raised}; border-radius: 6px;
         padding: 4px 6px; }}
     QPlainTextEdit[field="true"]:focus {{ border-color: {t.accent}; }}
-    QCheckBox {{ spacing: 8px; background: transparent; }}
+    QCheckBox, QRadioButton {{ spacing: 8px; background: transparent; }}
+    QRadioButton {{ border: 1px solid transparent; border-radius: 4px; padding: 2px 4px 2px 0; }}
+    QRadioButton:focus {{ border-color: {t.accent}; }}
+    QRadioButton::indicator {{ width: 6px; height: 6px; border: 4px solid {t.raised}; border-radius: 7px;
+        background: {t.raised}; }}
+    QRadioButton::indicator:unchecked {{ width: 12px; height: 12px; border: 1px solid {t.mute}; }}
+    QRadioButton::indicator:checked {{ border-color: {t.accent}; background: {t.on_accent}; }}
     QSlider::groove:horizontal {{ height: 4px; background: {t.line}; border-radius: 2px; }}
     QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}
     QSlider::handle:horizontal {{ width: 14px; margin: -5px 0; border-radius: 7px; background: {t.text}; }}

@@ -42,7 +42,7 @@ class MainWindow(QWidget):
     """``painted`` is emitted once, after the window has first been painted."""
 
     painted = Signal()
-    CHAT, MODELS, HELP, SETTINGS = range(4)
+    CHAT, MODELS, LAB, HELP, SETTINGS = range(5)
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class MainWindow(QWidget):
         plots: PlotStrip,
         cache: CacheView,
         models_page: ModelsPage,
+        lab_page: QWidget,
         help_page: HelpPage,
         settings_page: SettingsPage,
         store: SettingsStore,
@@ -60,9 +61,10 @@ class MainWindow(QWidget):
     ) -> None:
         super().__init__()
         self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
-        self.models_page, self.help_page, self.settings_page = models_page, help_page, settings_page
+        self.models_page, self.lab_page = models_page, lab_page
+        self.help_page, self.settings_page = help_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
-        for page in (sidebar, chat, panel, plots, cache, models_page, help_page, settings_page, self):
+        for page in (sidebar, chat, panel, plots, cache, models_page, lab_page, help_page, settings_page, self):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._store, self._theme = store, theme
         self._was_painted = False
@@ -72,12 +74,12 @@ class MainWindow(QWidget):
         self.setObjectName("window")
         self.setProperty("surface", "panel")
         self.setMinimumSize(MINIMUM)
-        self.bar = TopBar(["Chat", "Models", "Help", "Settings"], theme)
+        self.bar = TopBar(["Chat", "Models", "Lab", "Help", "Settings"], theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
         self.gpu_card = PackCard()
         self._stack = QStackedWidget()
-        self._pages: tuple[QWidget, ...] = (self._chat_page(), models_page, help_page, settings_page)
+        self._pages: tuple[QWidget, ...] = (self._chat_page(), models_page, lab_page, help_page, settings_page)
         for each in self._pages:
             self._stack.addWidget(each)
         column = QVBoxLayout(self)
@@ -243,6 +245,7 @@ class MainWindow(QWidget):
                 "previous_region": lambda: self._regions.step(False),
                 "show_chat": lambda: self.show_page(self.CHAT),
                 "show_models": lambda: self.show_page(self.MODELS),
+                "show_lab": lambda: self.show_page(self.LAB),
                 "show_settings": lambda: self.show_page(self.SETTINGS),
                 "show_help": lambda: self.show_page(self.HELP),
                 "show_shortcuts": self.show_shortcuts,

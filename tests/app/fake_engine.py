@@ -257,7 +257,7 @@ class Session:
 
     def on_unload(self, message: p.Unload) -> None:
         self.engine.card = None
-        self.send(p.Unloaded())
+        self.send(p.Unloaded(reason=message.reason))
 
     def on_unloadafter(self, message: p.UnloadAfter) -> None:
         """Time flies: it is over at once. A model called "vanishing" cannot be loaded again."""

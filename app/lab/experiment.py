@@ -1,0 +1,183 @@
+"""One experiment: the problem, the prediction, the run, what each side looks like, and what was found."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QRadioButton,
+    QWidget,
+)
+
+from app.lab import words
+from app.lab.layout import Columns, Part, label
+from app.lab.pictures import PictureView
+from app.lab.result import ResultView
+from app.theme.sheet import set_role
+from app.theme.theme import Theme
+from engine.protocol.lab import LabPage, LabPicture, LabProgress, LabResult, Picture
+
+_PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
+
+
+class ExperimentView(Part):
+    """``choice``: what is predicted, -1 for nothing."""
+
+    run_asked = Signal()
+    cancel_asked = Signal()
+    use_asked = Signal()
+    predicted = Signal(int)
+
+    def __init__(self, page: LabPage, choice: int, theme: Theme) -> None:
+        super().__init__()
+        self.page, self._choice, self._theme = page, choice, theme
+        self.setObjectName(f"lab.experiment.{page.name}")
+        self.setProperty("surface", "bg")
+        self.column.setContentsMargins(0, 0, 6, 16)
+        self.column.setSpacing(16)
+        self._brought = ""
+        self.result: LabResult | None = None
+        self.found: ResultView | None = None
+        self.refused = Part(box=True).add(label(words.refusal(page), "warn", "lab.refused"))
+        self.add(self.refused, Part("The problem").add(label(page.problem)), self._prediction(), self._run_row())
+        self.note = label("", "bad", "lab.note")
+        self.note.hide()
+        self.add(self.note)
+        self.pictures: list[PictureView] = []
+        self._sides = Columns([self._side(at, name) for at, name in enumerate(page.sides)], theme, _SIDE_PX, 2)
+        self._sides.hide()
+        self.add(self._sides)
+        self._after = self._use_row()
+        self._after.hide()
+        self.add(self._after)
+        self.column.addStretch(1)
+
+    @property
+    def choice(self) -> int:
+        return self._choice
+
+    def show_model(self, refused: bool, brought: str) -> None:
+        """Whether the model that is chosen cannot show it, and the one that Kvasir brings in its place, "" for none."""
+        self.refused.setVisible(refused)
+        self._brought = brought
+        self.run.setText(words.run(self.page, self.result is not None, brought))
+
+    def show_state(self, running: bool, progress: LabProgress | None, blocked: str, note: str) -> None:
+        """Whether it runs, and how far it is; why it cannot be run, and how its last run ended."""
+        had_focus = self.run.hasFocus() or self.cancel.hasFocus()
+        self.run.setVisible(not running)
+        self.run.setEnabled(not blocked)
+        self.run.setToolTip(blocked)
+        self.cancel.setVisible(running)
+        self.bar.setVisible(running)
+        if running:
+            self.bar.setRange(0, progress.total if progress is not None else 0)
+            self.bar.setValue(progress.done if progress is not None else 0)
+        self.status.setText(words.status(self.page, progress) if running else blocked)
+        self.status.setVisible(bool(self.status.text()))
+        self.note.setText(note)
+        self.note.setVisible(bool(note) and not running)
+        set_role(self.note, "caption" if note == words.STOPPED else "bad")
+        if had_focus:
+            (self.cancel if running else self.run).setFocus()
+
+    def show_picture(self, told: LabPicture) -> None:
+        """What a side looks like now."""
+        self._paint(told.side, told.picture)
+
+    def show_result(self, result: LabResult | None, predicted: int, pictures: dict[int, Picture]) -> None:
+        """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
+        of a run under way, by side."""
+        self.result = result
+        kept = dict(enumerate(result.pictures)) if result is not None else {}
+        for side, picture in (pictures or kept).items():
+            self._paint(side, picture)
+        if self.found is not None:
+            self.column.removeWidget(self.found)
+            self.found.hide()
+            self.found.setObjectName("")  # it lives until the event loop has its turn
+            self.found.deleteLater()
+            self.found = None
+        self.run.setText(words.run(self.page, result is not None, self._brought))
+        self._after.setVisible(result is not None and bool(self.page.use))
+        if result is not None:
+            self.found = ResultView(self.page, result, predicted, self._theme)
+            self.column.insertWidget(self.column.indexOf(self._after), self.found)
+
+    def show_used(self, sentence: str) -> None:
+        """What came of using it in chats."""
+        self.used.setText(sentence)
+
+    def _paint(self, side: int, picture: Picture) -> None:
+        if 0 <= side < len(self.pictures):
+            self._sides.show()
+            self.pictures[side].show_picture(picture)
+
+    def _prediction(self) -> QWidget:
+        part = Part("Predict").add(label(self.page.question, name="lab.question"))
+        group = QButtonGroup(self)
+        radios = []
+        for at, choice in enumerate(self.page.choices):
+            radio = QRadioButton(choice)
+            radio.setObjectName(f"lab.choice.{at}")
+            radio.setAccessibleName(f"{self.page.question} {choice}")
+            radio.setChecked(at == self._choice)
+            group.addButton(radio, at)
+            radios.append(radio)
+        group.idClicked.connect(self._choose)
+        return part.add(Columns(radios, self._theme, _CHOICE_PX, len(radios)))
+
+    def _choose(self, at: int) -> None:
+        self._choice = at
+        self.predicted.emit(at)
+
+    def _run_row(self) -> QWidget:
+        self.run = self._button(words.run(self.page, False, ""), "lab.run")
+        self.run.setProperty("kind", "primary")
+        self.run.clicked.connect(self.run_asked)
+        self.cancel = self._button("Cancel", "lab.cancel")
+        self.cancel.clicked.connect(self.cancel_asked)
+        self.cancel.hide()
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the experiment")
+        self.bar.hide()
+        self.status = label("", "caption", "lab.status")
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        row.addWidget(self.run)
+        row.addWidget(self.cancel)
+        row.addWidget(self.status, 1)
+        row.addStretch()
+        part = Part()
+        part.column.addLayout(row)
+        return part.add(self.bar)
+
+    def _side(self, at: int, name: str) -> QWidget:
+        view = PictureView(self._theme)
+        view.setMinimumHeight(self._theme.px(_PICTURE_PX))
+        view.setAccessibleName(f"What happens: {name}")
+        self.pictures.append(view)
+        return Part(box=True).add(label(words.lettered(at, name), "figure"), view)
+
+    def _use_row(self) -> QWidget:
+        use = self._button("Use in my chats", "lab.use")
+        use.clicked.connect(self.use_asked)
+        self.used = label("", "caption", "lab.used")
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        row.addWidget(use)
+        row.addWidget(self.used, 1)
+        part = Part()
+        part.column.addLayout(row)
+        return part
+
+    @staticmethod
+    def _button(text: str, name: str) -> QPushButton:
+        button = QPushButton(text.replace("&", "&&"))
+        button.setObjectName(name)
+        button.setAccessibleName(text)
+        return button

@@ -1,0 +1,122 @@
+"""A result as a file of its own: HTML with its pictures inside, or the page as a picture."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+
+from PySide6.QtCore import QBuffer, QIODevice
+from PySide6.QtGui import QPainter, QPixmap
+from PySide6.QtWidgets import QWidget
+
+from app.lab import words
+from app.lab.experiment import ExperimentView
+from app.lab.pictures import PlotView
+from app.theme.theme import LIGHT
+from engine.protocol.lab import LabFigure, LabPage, LabResult, LabText, PaperFigure
+
+_MARGIN = 24
+
+
+def save_png(view: ExperimentView, path: Path) -> None:
+    """The page as it is shown, all of it, under its title. Raises OSError."""
+    path.write_bytes(_png(view, words.heading(view.page)))
+
+
+def save_html(view: ExperimentView, path: Path) -> None:
+    """What a view shows of its result. Raises OSError."""
+    assert view.result is not None
+    pictures = [_image(each, side) for each, side in zip(view.pictures, view.page.sides, strict=True)]
+    plots = [_image(each, "A plot") for each in view.findChildren(PlotView)]
+    path.write_text(page_of(view.page, view.result, pictures, plots), encoding="utf-8")
+
+
+def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[str]) -> str:
+    """The whole file; ``pictures`` and ``plots`` are elements of HTML, those of a side under its name."""
+    sides = "".join(
+        f"<figure>{picture}<figcaption>{escape(side)}</figcaption></figure>"
+        for picture, side in zip(pictures, result.sides, strict=False)
+    )
+    heads = "".join(f"<th>{escape(side)}</th>" for side in result.sides)
+    rows = "".join(_row(figure) for figure in result.figures if figure.effects)
+    text = _texts(result.text) if result.text is not None else ""
+    lists = "".join(
+        f"<h2>{title}</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in sentences)}</ul>"
+        for title, sentences in (
+            (words.PAPER_ALIKE, result.same),
+            (words.PAPER_OTHER, result.other),
+            (words.PAPER_WHY, result.why),
+        )
+        if sentences
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(page.title)}</title>'
+        f"<style>{_style()}</style></head><body><h1>{escape(words.heading(page))}</h1><p>{escape(page.problem)}</p>"
+        f"<div class=sides>{sides}</div><p class=headline>{escape(result.headline)}</p>"
+        f"<p><strong>{escape(result.lesson)}</strong></p>"
+        f"<h2>Figures</h2><table><tr><th></th>{heads}<th></th><th>single runs</th></tr>{rows}</table>"
+        f"{text}<div class=sides>{''.join(plots)}</div>{''.join(_paper(each) for each in page.papers)}{lists}"
+        f"<h2>When it does not help</h2><p>{escape(page.fails)}</p><h2>How it was taken</h2>"
+        f"<p>{escape(words.taken(result))}</p></body></html>\n"
+    )
+
+
+def _style() -> str:
+    t = LIGHT
+    return (
+        f"body {{ font: 15px/1.5 system-ui, sans-serif; color: {t.text}; max-width: 960px; margin: 32px auto; }} "
+        "h1 { font-size: 20px; } h2 { font-size: 15px; margin-top: 28px; } "
+        ".headline { font-size: 20px; font-weight: 700; } .sides { display: flex; flex-wrap: wrap; gap: 16px; } "
+        f"th, td {{ text-align: left; padding: 4px 16px 4px 0; border-bottom: 1px solid {t.line}; }} "
+        "td { vertical-align: top; } pre { white-space: pre-wrap; } figure { margin: 0; } img { max-width: 460px; } "
+        f"figcaption {{ color: {t.mute}; }}"
+    )
+
+
+def _row(figure: LabFigure) -> str:
+    metric = figure.effects[0].metric
+    medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+    each = "".join(f"<td>{escape(words.value(median, metric))}</td>" for median in medians)
+    gains = "<br>".join(escape(words.verdict(effect).text) for effect in figure.effects)
+    runs = "<br>".join(escape(", ".join(words.value(value, metric) for value in side)) for side in figure.runs)
+    return f"<tr><td>{escape(words.title(metric))}</td>{each}<td>{gains}</td><td>{runs}</td></tr>"
+
+
+def _texts(text: LabText) -> str:
+    """The verdict, and what was written: once where all sides wrote the same."""
+    written = "".join(f"<pre>{escape(each)}</pre>" for each in (text.texts[:1] if text.same else text.texts))
+    return f"<h2>The text</h2><p>{escape(words.text_verdict(text).text)}</p>{written}"
+
+
+def _paper(paper: PaperFigure) -> str:
+    return (
+        f'<p>{escape(words.source(paper))}: <a href="{escape(paper.address)}">{escape(paper.title)}</a>. '
+        f"{escape(paper.claim)} {escape(paper.setting)}</p>"
+    )
+
+
+def _image(view: QWidget, about: str) -> str:
+    return f'<img alt="{escape(about)}" src="data:image/png;base64,{base64.b64encode(_png(view)).decode()}">'
+
+
+def _png(view: QWidget, title: str = "") -> bytes:
+    """On the page's own ground, as what paints none can be seen on no other; with a margin below a title."""
+    seen, ratio = view.grab(), view.devicePixelRatioF()
+    margin = _MARGIN if title else 0
+    above = margin + 2 * view.fontMetrics().height() if title else 0
+    whole = QPixmap(seen.width() + round(2 * margin * ratio), seen.height() + round((above + margin) * ratio))
+    whole.setDevicePixelRatio(ratio)
+    whole.fill(view.palette().base().color())
+    painter = QPainter(whole)
+    font = view.font()
+    font.setBold(True)
+    painter.setFont(font)
+    painter.setPen(view.palette().text().color())
+    painter.drawText(margin, above - view.fontMetrics().height(), title)
+    painter.drawPixmap(margin, above, seen)
+    painter.end()
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    whole.save(buffer, "PNG")
+    return bytes(buffer.data().data())

@@ -1,0 +1,72 @@
+"""How the Lab's pages lay out: in as many columns as the width has room for, and what pages are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QVBoxLayout, QWidget
+
+from app.theme.theme import Theme
+from app.theme.widgets import caption
+
+
+class Columns(QWidget):
+    """``widgets`` in rows of up to ``most``, each at least ``least`` wide (pixels at the usual text size)."""
+
+    def __init__(self, widgets: Sequence[QWidget], theme: Theme, least: int, most: int) -> None:
+        super().__init__()
+        self._widgets, self._theme, self._least, self._most = list(widgets), theme, least, most
+        self.columns = 0
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(12)
+        self._place()
+        theme.changed.connect(self._place)
+
+    def minimumSizeHint(self) -> QSize:
+        """One column is always possible."""
+        return QSize(min(self._theme.px(self._least), 320), super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    def _place(self) -> None:
+        columns = max(1, min(self._most, self.width() // self._theme.px(self._least)))
+        if columns == self.columns:
+            return
+        for column in range(max(columns, self.columns)):
+            self._grid.setColumnStretch(column, int(column < columns))
+        self.columns = columns
+        for at, widget in enumerate(self._widgets):
+            self._grid.addWidget(widget, at // columns, at % columns)
+
+
+class Part(QFrame):
+    """A part of a page under its heading; with ``box`` in a box."""
+
+    def __init__(self, heading: str = "", box: bool = False) -> None:
+        super().__init__()
+        if box:
+            self.setProperty("card", "choice")
+        self.column = QVBoxLayout(self)
+        margin = 12 if box else 0
+        self.column.setContentsMargins(margin, margin, margin, margin)
+        self.column.setSpacing(6)
+        if heading:
+            self.column.addWidget(label(heading, "section"))
+
+    def add(self, *widgets: QWidget) -> Part:
+        for widget in widgets:
+            self.column.addWidget(widget)
+        return self
+
+
+def label(text: str, role: str = "", name: str = "") -> QLabel:
+    """Words that wrap and can be copied."""
+    made = caption(text, name)
+    made.setProperty("role", role)
+    made.setTextFormat(Qt.TextFormat.PlainText)
+    return made

@@ -1,0 +1,384 @@
+"""The Lab's page: the experiments on the left, all of them as cards or one of them on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, QTimer
+from PySide6.QtGui import QFont, QIcon, QKeyEvent, QPixmap, QShowEvent
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QListView,
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.lab import words
+from app.lab.cards import Card
+from app.lab.experiment import ExperimentView
+from app.lab.export import save_html, save_png
+from app.lab.layout import Columns, Part, label
+from app.lab.runs import LabRuns, Subject
+from app.theme.icons import icon
+from app.theme.theme import Theme
+from app.theme.widgets import MenuButton, Segments
+from engine.protocol import Value
+from engine.protocol.lab import LabPage, LabPicture
+
+_LIST_WIDTH, _WIDTH = 216, 1000
+_BUNDLED, _OWN = "bundled", "own"
+_NAME = Qt.ItemDataRole.UserRole
+
+
+class LabView(QWidget):
+    """Asks for the experiments whenever it is shown and they are not known. ``use`` gives the switches their values in
+    the person's chats, and returns what came of it, as a sentence."""
+
+    def __init__(self, runs: LabRuns, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._runs, self._theme = runs, theme
+        self.use: Callable[[dict[str, Value]], str] = lambda _: ""
+        self._own: Subject | None = None
+        self._with_own = False
+        self._offered: tuple[str, str] | None = None
+        self._blocked = ""
+        self._choices: dict[str, int] = {}
+        """What is predicted, by experiment."""
+        self._predicted: dict[str, int] = {}
+        """What was when it was run."""
+        self.open_page = ""
+        """The name of the experiment on show, "" for all of them."""
+        self.view: ExperimentView | None = None
+        self.cards: list[Card] = []
+        self.setProperty("surface", "bg")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._make()
+
+    def set_own(self, own: Subject | None) -> None:
+        """The person's own model that is loaded, None for none."""
+        self._own = own
+        self._with_own = self._with_own and own is not None
+        self._refresh()
+
+    def set_blocked(self, reason: str) -> None:
+        """Why nothing can be run now; "" when it can."""
+        if reason != self._blocked:
+            self._blocked = reason
+            self._refresh()
+
+    def show_experiment(self, name: str) -> None:
+        """Show one, or with "" all of them."""
+        for row in range(self.topics.count()):
+            if self.topics.item(row).data(_NAME) == name:
+                self.topics.setCurrentRow(row)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._runs.refresh()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self._runs.running:
+            self._runs.cancel()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            at = self.focusWidget()
+            if isinstance(at, QPushButton) and at.isEnabled():
+                at.click()
+            elif self.view is not None and self.view.run.isEnabled() and not self._runs.running:
+                self._run()
+        else:
+            super().keyPressEvent(event)
+
+    def _make(self) -> None:
+        self.topics = QListWidget()
+        self.topics.setAccessibleName("Experiments")
+        self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.topics.setWordWrap(True)
+        self.topics.setResizeMode(QListView.ResizeMode.Adjust)
+        self.topics.currentItemChanged.connect(self._on_topic)
+        self.setFocusProxy(self.topics)
+        self.title = QLabel()
+        self.title.setProperty("role", "title")
+        self.title.setWordWrap(True)
+        self.models = Segments("Model of the experiments", (), (), "lab.model")
+        self.models.chosen.connect(self._on_model)
+        self.save = MenuButton()
+        self.save.setObjectName("lab.save")
+        self.save.setAccessibleName("Save the result as a file")
+        self.save.offer("HTML, with its pictures…", "lab.save.html", self._save_html)
+        self.save.offer("Picture of this page (PNG)…", "lab.save.png", self._save_png)
+        self.save.show_title("Save as")
+        self.everything = QPushButton()
+        self.everything.setObjectName("lab.all")
+        self.everything.clicked.connect(self._run_all)
+        self.memory = label("", "caption", "lab.memory")
+        self.said = label("", "caption", "lab.said")
+        self._lay_out()
+        self._fit()
+        runs = self._runs
+        runs.index_changed.connect(self._fill)
+        runs.results_changed.connect(self._on_result)
+        runs.changed.connect(self._refresh)
+        runs.told.connect(self._on_told)
+        self._theme.changed.connect(self._on_theme)
+        self._fill()
+
+    def _lay_out(self) -> None:
+        self._side = side = QWidget()
+        side.setProperty("surface", "panel")
+        side.setProperty("edge", "right")
+        side.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        left = QVBoxLayout(side)
+        left.setContentsMargins(12, 12, 12, 12)
+        left.addWidget(self.topics)
+        self._body = body = QWidget()
+        column = QVBoxLayout(body)
+        column.setContentsMargins(24, 16, 18, 0)
+        column.setSpacing(10)
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 0, 6, 0)
+        head.setSpacing(12)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.everything)
+        head.addWidget(self.save)
+        column.addLayout(head)
+        column.addWidget(self.models)
+        column.addWidget(self.memory)
+        column.addWidget(self.said)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._scroll.setProperty("ring", "true")
+        self._scroll.setAccessibleName("Experiment")
+        column.addWidget(self._scroll, 1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(side)
+        row.addStretch(1)
+        row.addWidget(body, 100)
+        row.addStretch(1)
+
+    def _fit(self) -> None:
+        self._side.setFixedWidth(self._theme.px(_LIST_WIDTH))
+        self._body.setMaximumWidth(self._theme.px(_WIDTH))
+        self.save.setFixedWidth(self._theme.px(96))
+
+    def _on_theme(self) -> None:
+        self._fit()
+        self._fill()
+
+    def _fill(self) -> None:
+        """The list of the experiments, and the page that was open."""
+        self.topics.blockSignals(True)
+        self.topics.clear()
+        self._item("All experiments", "")
+        group = ""
+        for page in self._runs.pages.values():
+            if page.group != group:
+                group = page.group
+                heading = QListWidgetItem(group)
+                heading.setFlags(Qt.ItemFlag.NoItemFlags)
+                heading.setFont(self._theme.ui_font(12, QFont.Weight.DemiBold))
+                self.topics.addItem(heading)
+            self._item(words.heading(page), page.name)
+        self.topics.blockSignals(False)
+        self.show_experiment(self.open_page if self.open_page in self._runs.pages else "")
+        self._show()
+
+    def _item(self, text: str, name: str) -> None:
+        item = QListWidgetItem(text)
+        item.setData(_NAME, name)
+        self.topics.addItem(item)
+
+    def _show_ticks(self) -> None:
+        side = self._theme.px(14)
+        self.topics.setIconSize(QSize(side, side))
+        for item in map(self.topics.item, range(self.topics.count())):
+            page = self._runs.pages.get(item.data(_NAME) or "")
+            if page is None:
+                continue
+            if page.name == self._runs.running:
+                state, mark = "running", icon(self._theme, "measure", side, "accent")
+            elif page.name in self._runs.results:
+                state, mark = "with a result", icon(self._theme, "check", side, "good")
+            else:
+                state, mark = "no result", self._blank(side)
+            item.setIcon(mark)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{page.title}, {state}")
+
+    @staticmethod
+    def _blank(side: int) -> QIcon:
+        """What stands in the place of a tick, so that names stand in one column."""
+        nothing = QPixmap(side, side)
+        nothing.fill(Qt.GlobalColor.transparent)
+        return QIcon(nothing)
+
+    def _on_topic(self, item: QListWidgetItem | None) -> None:
+        if item is not None and item.data(_NAME) is not None and item.data(_NAME) != self.open_page:
+            self.open_page = item.data(_NAME)
+            self._show()
+
+    def _show(self) -> None:
+        """The page that is open, made anew."""
+        page = self._runs.pages.get(self.open_page)
+        self.view = None
+        self.cards = []
+        if page is None:
+            self.open_page = ""
+            self.title.setText("See what each technique buys")
+            self._scroll.setWidget(self._overview())
+        else:
+            self.title.setText(words.heading(page))
+            self.view = view = ExperimentView(page, self._choices.get(page.name, -1), self._theme)
+            view.run_asked.connect(self._run)
+            view.cancel_asked.connect(self._runs.cancel)
+            view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
+            view.predicted.connect(lambda at: self._choices.update({page.name: at}))
+            running = page.name == self._runs.running
+            view.show_result(
+                self._runs.results.get(page.name),
+                self._predicted.get(page.name, -1),
+                self._runs.pictures if running else {},
+            )
+            self._scroll.setWidget(view)
+        self._refresh()
+
+    def _overview(self) -> QWidget:
+        inside = Part()
+        inside.column.setContentsMargins(0, 0, 6, 16)
+        inside.column.setSpacing(16)
+        runs = self._runs
+        self.cards = [Card(page) for page in runs.pages.values()]
+        for card in self.cards:
+            card.opened.connect(self.show_experiment)
+        for group in dict.fromkeys(page.group for page in runs.pages.values()):
+            of_group = [card for card in self.cards if card.page.group == group]
+            inside.add(Part(group).add(Columns(of_group, self._theme, 250, 3)))
+        if runs.trouble and runs.index is None:
+            again = QPushButton("Try again")
+            again.setObjectName("lab.again")
+            again.clicked.connect(runs.refresh)
+            inside.column.addWidget(again, 0, Qt.AlignmentFlag.AlignLeft)
+        inside.column.addStretch(1)
+        return inside
+
+    def _refresh(self) -> None:
+        """What depends on what runs, on the model and on whether something can run."""
+        runs, own, pages = self._runs, self._own, list(self._runs.pages.values())
+        self._show_ticks()
+        overview = self.view is None
+        self.save.setVisible(not overview)
+        self.everything.setVisible(overview and bool(pages))
+        running = bool(runs.running)
+        total = words.minutes(sum(page.seconds for page in pages if self._subject(page) is not None))
+        self.everything.setText("Cancel" if running else f"Run all, {total}")
+        self.everything.setEnabled(running or not self._blocked)
+        self.everything.setToolTip("" if running else self._blocked)
+        self.models.setVisible(own is not None and bool(pages))
+        if own is not None and runs.index is not None:
+            if self._offered != (names := (runs.index.model, own.name)):  # else the keyboard would lose its place
+                self._offered = names
+                self.models.offer((_BUNDLED, _OWN), names)
+            self.models.choose(_OWN if self._with_own else _BUNDLED)
+        self.memory.setText(words.memory(own.name) if own is not None and self._with_own else "")
+        self.memory.setVisible(bool(self.memory.text()))
+        trouble = runs.trouble if runs.index is None else ""
+        about = f"{words.INTRODUCTION} {words.where(runs.index)}" if runs.index is not None and overview else ""
+        self.said.setText(trouble or (words.LOOKING if runs.index is None else about))
+        self.said.setVisible(bool(self.said.text()))
+        if self.view is None:
+            self._refresh_cards()
+            return
+        page, name = self.view.page, self.view.page.name
+        subject = self._subject(page)
+        refused = words.refusal(page) if subject is None else ""
+        elsewhere = words.ELSEWHERE if running and runs.running != name else ""
+        by_model = bool(page.refused) and not self._with_own
+        self.view.show_model(by_model, page.brings if by_model else "")
+        self.view.show_state(
+            runs.running == name, runs.progress, elsewhere or self._blocked or refused, runs.notes.get(name, "")
+        )
+        self.save.setEnabled(self.view.result is not None)
+
+    def _refresh_cards(self) -> None:
+        for card in self.cards:
+            name = card.page.name
+            result = self._runs.results.get(name)
+            found = words.found(result, self._runs.index) if result is not None else ""
+            card.show_state(found, name == self._runs.running, self._runs.notes.get(name, ""))
+
+    def _on_told(self, told: object) -> None:
+        if self.view is None or self.view.page.name != self._runs.running:
+            return
+        if isinstance(told, LabPicture):
+            self.view.show_picture(told)
+        else:
+            self.view.show_state(True, self._runs.progress, "", "")
+
+    def _on_result(self, name: str) -> None:
+        if self.view is not None and self.view.page.name == name:
+            self.view.show_result(self._runs.results[name], self._predicted.get(name, -1), {})
+            if name == self._runs.running:  # what it taught comes into view
+                QTimer.singleShot(0, self.view, self._to_lesson)
+        self._refresh()
+
+    def _to_lesson(self) -> None:
+        if self.view is not None and self.view.found is not None:
+            self._scroll.ensureWidgetVisible(self.view.found.lesson)
+
+    def _on_model(self, key: str) -> None:
+        self._with_own = key == _OWN
+        self._refresh()
+
+    def _subject(self, page: LabPage) -> Subject | None:
+        """The model that an experiment runs with; None where the one that is chosen cannot show it."""
+        if self._with_own and self._own is not None:
+            return self._own
+        if not page.refused:
+            return Subject()
+        return Subject(name=page.brings, path=page.brings) if page.brings else None
+
+    def _run(self) -> None:
+        assert self.view is not None
+        page = self.view.page
+        if (subject := self._subject(page)) is not None:
+            self._start([(page.name, subject)])
+
+    def _start(self, runs: list[tuple[str, Subject]]) -> None:
+        self._predicted.update({name: self._choices.get(name, -1) for name, _ in runs})
+        self._runs.start(runs)
+
+    def _run_all(self) -> None:
+        if self._runs.running:
+            self._runs.cancel()
+            return
+        subjects = [(page.name, self._subject(page)) for page in self._runs.pages.values()]
+        self._start([(name, subject) for name, subject in subjects if subject is not None])
+
+    def _save_html(self) -> None:
+        self._save(".html", "HTML (*.html)", save_html)
+
+    def _save_png(self) -> None:
+        self._save(".png", "PNG (*.png)", save_png)
+
+    def _save(self, ending: str, kinds: str, write: Callable[[ExperimentView, Path], None]) -> None:
+        view = self.view
+        if view is None or view.result is None:
+            return
+        start = str(Path.home() / (words.file_name(view.result) + ending))
+        path, _ = QFileDialog.getSaveFileName(self, "Save the result", start, kinds)
+        if not path:
+            return
+        try:
+            write(view, Path(path))
+        except OSError as error:
+            self._runs.notes[view.page.name] = words.unwritten(error)
+            self._refresh()

@@ -1,0 +1,114 @@
+"""What an experiment found: the headline, its figures, the texts, the plots and the paper beside them."""
+
+from __future__ import annotations
+
+from html import escape
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QWidget
+
+from app.lab import words
+from app.lab.figures import figure_row
+from app.lab.layout import Columns, Part, label
+from app.lab.pictures import PlotView
+from app.texts.side_by_side import BothTexts, Side
+from app.theme.theme import Theme
+from engine.protocol.lab import LabPage, LabResult, LabText, PaperFigure, Plot
+
+_PLOT_PX = 220
+_LINE_PX, _LINE_LETTERS, _MOST_LINES = 20, 40, 8
+
+
+class ResultView(Part):
+    """``choice``: what was predicted, -1 for nothing."""
+
+    def __init__(self, page: LabPage, result: LabResult, choice: int, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.setObjectName("lab.result")
+        self.column.setSpacing(16)
+        self.headline = label(result.headline, "headline", "lab.headline")
+        predicted = words.prediction(page, choice, result)
+        self.prediction = label(predicted.text, predicted.tone, "lab.prediction")
+        self.prediction.setVisible(bool(predicted.text))
+        self.lesson = lesson = Part(box=True)
+        lesson.setProperty("card", "notice")
+        lesson.add(label(result.lesson, "figure", "lab.lesson"))
+        head = Part().add(self.headline, self.prediction)
+        self.add(head, lesson)
+        figures = Part("Figures")
+        figures.column.setSpacing(12)
+        self.figures = [figure_row(each, result.sides, theme) for each in result.figures if each.effects]
+        self.add(figures.add(*self.figures))
+        if result.text is not None:
+            self.add(self._texts(result.text, result.sides))
+        ours, theirs = [self._plot(plot) for plot in result.plots], [self._paper(each) for each in page.papers]
+        if ours or theirs:
+            self.add(
+                Part("Here, and in the paper").add(
+                    Columns([*ours, *theirs], theme, 360, min(2, len(ours) + len(theirs)))
+                )
+            )
+        alike = [
+            _list(title, sentences)
+            for title, sentences in (
+                (words.PAPER_ALIKE, result.same),
+                (words.PAPER_OTHER, result.other),
+                (words.PAPER_WHY, result.why),
+            )
+            if sentences
+        ]
+        if alike:
+            self.add(Columns(alike, theme, 260, 3))
+        self.add(
+            Part("When it does not help").add(label(page.fails, name="lab.fails")),
+            Part("How it was taken").add(label(words.taken(result), "caption", "lab.taken")),
+        )
+
+    def _texts(self, text: LabText, sides: list[str]) -> Part:
+        said = words.text_verdict(text)
+        part = Part("The text").add(label(said.text, said.tone, "lab.text"))
+        if text.same and text.texts:
+            part.add(label(text.texts[0].strip(), "mute"))
+        elif len(text.texts) >= 2:
+            others = sides[1] if len(sides) == 2 else "another side"
+            both = BothTexts(Side(sides[0], "", text.texts[0]), Side(others, "", text.texts[-1]), "", self._theme)
+            both.sentence.hide()  # the verdict says it, in tokens
+            for view in both.views:
+                lines = min(_MOST_LINES, 2 + max(len(each) for each in text.texts) // _LINE_LETTERS)
+                view.setFixedHeight(self._theme.px(_LINE_PX) * lines)
+            part.add(both)
+        return part
+
+    def _plot(self, plot: Plot) -> Part:
+        part = Part("This machine", box=True)
+        part.column.addWidget(self._drawn(plot), 1)
+        return part
+
+    def _paper(self, paper: PaperFigure) -> Part:
+        link = QLabel(f'<a href="{escape(paper.address)}">{escape(paper.title)}</a>')
+        link.setOpenExternalLinks(True)
+        link.setWordWrap(True)
+        link.setAccessibleName(f"The paper: {paper.title}")
+        link.setTextInteractionFlags(
+            Qt.TextInteractionFlag.LinksAccessibleByMouse | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
+        )
+        part = Part(words.source(paper), box=True).add(link)
+        if paper.plot is not None:
+            part.column.addWidget(self._drawn(paper.plot), 1)
+        part.add(label(paper.claim), label(paper.setting, "caption"), label(f"Checked: {paper.checked}", "tiny"))
+        if paper.plot is None:
+            part.column.addStretch(1)
+        return part
+
+    def _drawn(self, plot: Plot) -> QWidget:
+        view = PlotView(self._theme)
+        view.setMinimumHeight(self._theme.px(_PLOT_PX))
+        view.show_plot(plot)
+        return view
+
+
+def _list(title: str, sentences: list[str]) -> Part:
+    part = Part(title).add(*(label(sentence, "mute") for sentence in sentences))
+    part.column.addStretch(1)
+    return part

@@ -1,0 +1,190 @@
+"""What the window knows of the Lab: its experiments, the results that are kept, and what runs now. No widgets."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from PySide6.QtCore import QObject, Signal
+
+from app.command import End, LineCommand
+from app.lab import words
+from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, Picture
+
+_decode = msgspec.json.Decoder(LabLine).decode
+
+
+class Subject(NamedTuple):
+    """The model that an experiment is shown with. ``path``: "" for the bundled one, a name for one that Kvasir brings.
+
+    ``own``: one of the person's, for which the engine gives its memory back meanwhile.
+    """
+
+    name: str = ""
+    path: str = ""
+    draft: str = ""
+    own: bool = False
+
+
+class LabRuns(QObject):
+    """``command`` is how `kvasir lab` is started; an empty one means that there is none. One experiment runs at a time,
+    others wait. ``options`` go with every run."""
+
+    index_changed = Signal()
+    results_changed = Signal(str)
+    """The name of the experiment that has another result."""
+    told = Signal(object)
+    """A LabProgress or a LabPicture of what runs."""
+    changed = Signal()
+    """What runs or waits is another."""
+    done = Signal()
+    """Nothing runs or waits any more."""
+
+    def __init__(self, command: Sequence[str], options: Sequence[str] = (), parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._command, self.options = list(command), list(options)
+        self.index: LabIndex | None = None
+        self.trouble = "" if command else words.NO_LAB
+        """Why there is no index, as a sentence."""
+        self.results: dict[str, LabResult] = {}
+        """The last one of each experiment."""
+        self.notes: dict[str, str] = {}
+        """How the last run of an experiment ended, where there is something to say."""
+        self.running = ""
+        self.subject = Subject()
+        """Of what runs."""
+        self.progress: LabProgress | None = None
+        self.pictures: dict[int, Picture] = {}
+        """By side, of what runs."""
+        self.prepare: Callable[[Subject, Callable[[str], None]], None] = lambda _, go: go("")
+        """Make room for a model; calls back with "" once there is, or with the sentence why there is none."""
+        self.device: Callable[[], str] = lambda: "auto"
+        """The device that the person chose."""
+        self._waiting: deque[tuple[str, Subject]] = deque()
+        self._asking: LineCommand | None = None
+        self._run: LineCommand | None = None
+        self._turn = 0
+        """Counts runs, so that what was prepared for one that was cancelled starts none."""
+
+    @property
+    def pages(self) -> dict[str, LabPage]:
+        """By name, in their order."""
+        return {page.name: page for page in self.index.pages} if self.index is not None else {}
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self._waiting)
+
+    def refresh(self) -> None:
+        """Ask for the experiments and the results that are kept, where that was not answered yet."""
+        if not self._command or self.index is not None or self._asking is not None:
+            return
+        self.trouble = ""
+        self._asking = self._start(["--results", "--json"], self._take, self._on_results)
+        self.index_changed.emit()
+
+    def start(self, runs: Iterable[tuple[str, Subject]]) -> None:
+        """Run these one after the other; nothing where some run already."""
+        if self.running or not self._command:
+            return
+        self._waiting.extend(runs)
+        self._next()
+
+    def cancel(self) -> None:
+        """Stop what runs, and start nothing that waits."""
+        if not self.running:
+            return
+        self._waiting.clear()
+        self.notes[self.running] = words.STOPPED
+        if self._run is not None:
+            self._run.stop()
+            self.changed.emit()
+        else:
+            self._next()
+
+    def close_down(self) -> None:
+        """Before the program ends."""
+        self._command = []
+        self._waiting.clear()
+        for command in (self._asking, self._run):
+            if command is not None:
+                command.drop()
+        self._asking = self._run = None
+
+    def _on_results(self, end: End) -> None:
+        """What is kept is shown at once; the experiments take a model."""
+        if not end.ok:
+            self._on_index(end)
+            return
+        self._asking = self._start(["--json", *self._device()], self._take, self._on_index)
+
+    def _on_index(self, end: End) -> None:
+        self._asking = None
+        if self.index is None:
+            self.trouble = end.sentence or words.NO_LAB
+            self.index_changed.emit()
+
+    def _next(self) -> None:
+        self._turn += 1
+        self.progress, self.pictures, self._run = None, {}, None
+        if not self._waiting:
+            self.running = ""
+            self.changed.emit()
+            self.done.emit()
+            return
+        self.running, self.subject = self._waiting.popleft()
+        self.notes.pop(self.running, None)
+        self.changed.emit()
+        turn = self._turn
+
+        def go(trouble: str) -> None:
+            if turn != self._turn:
+                return
+            if trouble:
+                self._waiting.clear()
+                self.notes[self.running] = trouble
+                self._next()
+            else:
+                self._begin()
+
+        self.prepare(self.subject, go)
+
+    def _begin(self) -> None:
+        subject = self.subject
+        model = ["--model", subject.path] if subject.path else []
+        draft = ["--draft", subject.draft] if subject.draft else []
+        arguments = [self.running, "--json", *model, *draft, *self._device(), *self.options]
+        self._run = self._start(arguments, self._take, self._on_end)
+        self.changed.emit()
+
+    def _device(self) -> list[str]:
+        return ["--device", self.device()] if self.device() != "auto" else []
+
+    def _take(self, line: LabLine) -> None:
+        if isinstance(line, LabIndex):
+            self.index = line
+            self.index_changed.emit()
+        elif isinstance(line, LabResult):
+            self.results[line.name] = line
+            self.results_changed.emit(line.name)
+        elif isinstance(line, LabProgress | LabPicture) and line.name == self.running:
+            if isinstance(line, LabProgress):
+                self.progress = line
+            else:
+                self.pictures[line.side] = line.picture
+            self.told.emit(line)
+
+    def _on_end(self, end: End) -> None:
+        name, run = self.running, self._run
+        if self.notes.get(name) != words.STOPPED:
+            said = end.sentence or (run.warning if run is not None else "")
+            if said:
+                self.notes[name] = said
+        self._next()
+
+    def _start(
+        self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], object]
+    ) -> LineCommand:
+        return LineCommand(self._command, arguments, _decode, "The Lab", self).heard(take, done)

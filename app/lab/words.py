@@ -1,0 +1,162 @@
+"""What the Lab's pages say. Pure functions, no widgets."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+
+from app.panel.effects import TONES, Line, amount, outcome
+from engine.protocol import Effect, Metric
+from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
+
+NO_LAB = "This engine has no experiments."
+LOOKING = "Looking at the experiments and at what was found before…"
+INTRODUCTION = (
+    "Each experiment shows what one technique buys on this machine: predict, run, and compare with the paper it "
+    "comes from."
+)
+STOPPED = "Stopped: nothing of this run was kept."
+BUSY = "An answer is being written, which would disturb the figures. Run this when it is finished."
+MEASURING = "A switch is being measured. Run this when that is finished."
+ELSEWHERE = "Another experiment is running."
+PREPARING = "Making room for the model…"
+DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
+PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
+LETTERS = "ABCDEFGH"
+"""Of the sides, in their order."""
+NO_SWITCH = "The engine is not ready yet. Try again when it has started."
+USED_ALREADY = "Your chats use it already."
+
+
+def run(page: LabPage, done: bool, brought: str) -> str:
+    """The button that runs it; ``brought``: the model that Kvasir brings for it, "" for another."""
+    return f"Run{' again' if done else ''}{f' with {brought}' if brought else ''}, {minutes(page.seconds)}"
+
+
+def minutes(seconds: int) -> str:
+    """For example "about 30 s", "about 3 min"."""
+    return f"about {seconds} s" if seconds < 100 else f"about {round(seconds / 60)} min"
+
+
+def heading(page: LabPage) -> str:
+    return f"{page.number}  {page.title}"
+
+
+def lettered(at: int, side: str) -> str:
+    """The name of a side after the letter that it has in figures."""
+    return f"{LETTERS[at]}  {side}"
+
+
+def where(index: LabIndex) -> str:
+    return f"With {index.model} on {index.device}."
+
+
+def memory(name: str) -> str:
+    """Before a run with a model that the engine holds."""
+    return (
+        f"To make room, {name} is unloaded for the time of the experiment and loaded again afterwards; chats wait. "
+        "It takes longer than with the bundled model."
+    )
+
+
+def lent(name: str) -> str:
+    """While the engine has given up its model."""
+    return f"{name} is unloaded while the Lab runs an experiment with it. It is loaded again at the end."
+
+
+def refusal(page: LabPage) -> str:
+    return f"{page.refused} {page.instead}".strip()
+
+
+def status(page: LabPage, progress: LabProgress | None) -> str:
+    """What a run is doing."""
+    if progress is None:
+        return PREPARING
+    side = page.sides[progress.side] if 0 <= progress.side < len(page.sides) else ""
+    sentence = progress.sentence or (f"run {min(progress.done + 1, progress.total)} of {progress.total} at most")
+    return f"{sentence[0].upper()}{sentence[1:]}" + (f": {side}" if side else "")
+
+
+def place(ratio: float, bounds: list[float]) -> int:
+    """The place of the choice that a ratio bears out: the first bound that it stays below, else the last choice."""
+    return next((at for at, bound in enumerate(bounds) if ratio < bound), len(bounds))
+
+
+def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
+    """What came of it; ``choice`` is -1 where nothing was predicted."""
+    effect = result.figures[0].effects[0] if result.figures and result.figures[0].effects else None
+    if choice < 0 or effect is None or effect.ratio is None:
+        return Line("", "caption")
+    said = f"Your prediction: {page.choices[choice]}"
+    if effect.verdict == "few":
+        return Line(f"{said}. Too few pairs were run to tell.", "mute")
+    right = place(1.0 if effect.verdict == "none" else effect.ratio, page.bounds)
+    if right == choice:
+        return Line(f"{said}, right.", "right")
+    return Line(f"{said}, not right. Of the choices “{page.choices[right]}” is the one.", "mute")
+
+
+def value(number: float, metric: Metric) -> str:
+    """One figure with its unit."""
+    if metric.counted and metric.unit not in ("bytes", "%") and float(number).is_integer():
+        return f"{number:,.0f}" + (f" {metric.unit}" if metric.unit else "")
+    if metric.unit in ("bytes", "%", "ms"):
+        small = metric.unit == "ms" and 0 < number < 10
+        return f"{number:.2f} ms" if small else amount(number, metric.unit)
+    digits = f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+    return digits + (f" {metric.unit}" if metric.unit else "")
+
+
+def verdict(effect: Effect) -> Line:
+    """The ratio with its range, or that there is none."""
+    if effect.ratio is None:
+        return Line("–", "caption")
+    return Line(outcome(effect), TONES[effect.verdict])
+
+
+def title(metric: Metric) -> str:
+    return f"{metric.title[:1].upper()}{metric.title[1:]}"
+
+
+def text_verdict(text: LabText) -> Line:
+    if text.same:
+        return Line(text.sentence, "good")
+    tie = " Both scores were within 0.0001 of each other there: a near-tie." if text.near_tie else ""
+    return Line(f"{text.sentence}{tie}", "warn")
+
+
+def taken(result: LabResult) -> str:
+    """How the numbers were taken: with what, where and when."""
+    settings = ", ".join(f"{key} {told}" for key, told in result.settings.items())
+    return (
+        f"{result.taken}\n{result.model} on {result.device} ({result.machine}), Kvasir {result.version}, "
+        f"{when(result)}, seed {result.seed}" + (f"; {settings}" if settings else "") + "."
+    )
+
+
+def when(result: LabResult) -> str:
+    with contextlib.suppress(ValueError):
+        return datetime.datetime.fromisoformat(result.date).strftime("%d %B %Y, %H:%M").lstrip("0")
+    return result.date
+
+
+def source(paper: PaperFigure) -> str:
+    return f"{paper.paper}, {paper.figure}"
+
+
+def found(result: LabResult, index: LabIndex | None) -> str:
+    """The headline, with the model where it is not the usual one."""
+    return result.headline + (f" ({result.model})" if index is not None and result.model != index.model else "")
+
+
+def file_name(result: LabResult) -> str:
+    """Of an exported result, without what tells its kind."""
+    return f"kvasir-lab-{result.name}-{result.date[:10]}"
+
+
+def unwritten(error: OSError) -> str:
+    return f"The file could not be written ({error.strerror or error}). Choose another folder."
+
+
+def used(titles: list[str]) -> str:
+    return f"Your chats use it from now on: {', '.join(titles)}."

@@ -1,0 +1,151 @@
+"""Connects the Lab to the engine: who has the memory, when nothing may run, what chats use. No widget is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from PySide6.QtCore import QObject
+
+from app.chat.session.answers import Answers
+from app.chat.welcome import BUNDLED
+from app.lab import words
+from app.lab.page import LabView
+from app.lab.runs import LabRuns, Subject
+from app.link.link import EngineLink, LinkState
+from app.link.switches import reason
+from app.panel.controls import value_title
+from app.panel.panel import OptimisationPanel
+from app.window.measure_wiring import MeasureWiring
+from engine import protocol
+
+
+class LabWiring(QObject):
+    """Lives as long as the window. For an experiment with the person's own model the engine gives its memory back: the
+    model is unloaded before and loaded again after, however that ends."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        runs: LabRuns,
+        view: LabView,
+        panel: OptimisationPanel,
+        answers: Answers,
+        measuring: MeasureWiring,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._link, self._runs, self._view, self._panel = link, runs, view, panel
+        self._answers, self._measuring = answers, measuring
+        self._lent: protocol.Load | None = None
+        """What loads the model again that was unloaded for the Lab."""
+        self._adapters: list[protocol.AdapterCard] = []
+        """The LoRA adapters that it had."""
+        self._returning = False
+        """Whether it is being loaded again."""
+        self._go: Callable[[str], None] | None = None
+        """What waits for the engine's memory."""
+        self._disturbed = False
+        runs.prepare = self._prepare
+        runs.done.connect(self._on_done)
+        runs.results_changed.connect(self._on_result)
+        view.use = self._use
+        link.unloaded.connect(self._on_unloaded)
+        link.loaded.connect(self._on_loaded)
+        link.welcomed.connect(self._show_own)
+        link.load_asked.connect(self._on_load_asked)
+        link.failed.connect(self._on_failed)
+        link.state_changed.connect(self._on_state)
+        for changed in (answers.waiting, answers.grown, answers.ended, answers.refused, answers.counted):
+            changed.connect(self._on_answers)
+        for changed in (link.compare_progress, link.compared, link.failed):
+            changed.connect(self._show_blocked)
+        self._show_own()
+        self._show_blocked()
+
+    def _prepare(self, subject: Subject, go: Callable[[str], None]) -> None:
+        self._disturbed = False
+        card = self._link.card
+        if not subject.own or card is None or self._link.idle:
+            go("")
+        elif self._answers.busy:  # it would end here
+            go(words.BUSY)
+        else:
+            self._go = go
+            self._adapters = self._link.adapters
+            self._lent = self._link.last_load or protocol.Load(model=card.path)
+            self._link.send(protocol.Unload(reason=words.lent(card.name)))
+
+    def _on_unloaded(self, *_: object) -> None:
+        go, self._go = self._go, None
+        if go is not None:
+            go("")
+        self._show_own()
+
+    def _on_state(self, state: LinkState, _sentence: str) -> None:
+        if state is not LinkState.CONNECTED:  # an engine that is gone holds no memory
+            self._returning = False
+            self._on_unloaded()
+        self._show_blocked()
+
+    def _on_done(self) -> None:
+        self._go = None
+        order, self._lent = self._lent, None
+        if order is not None:
+            self._link.send(order)
+            self._returning = True
+
+    def _on_load_asked(self, _: protocol.Load) -> None:
+        """The person wants a model now: none comes back in its place."""
+        self._lent = None
+        self._returning = False
+
+    def _on_loaded(self, _: protocol.Loaded) -> None:
+        for adapter in self._adapters if self._returning else ():
+            self._link.send(protocol.LoadAdapter(name=adapter.name, path=adapter.path))
+        self._returning = False
+        self._show_own()
+
+    def _on_failed(self, error: protocol.Error) -> None:
+        if not error.id and self._returning:
+            self._returning = False
+            self._show_own()
+
+    def _show_own(self, *_: object) -> None:
+        """The model of the person that can be chosen; one that was lent is still theirs."""
+        card, order = self._link.card, self._link.last_load
+        if self._lent is not None or self._returning:
+            return
+        if card is None or card.name == BUNDLED:
+            self._view.set_own(None)
+        else:
+            draft = order.draft if order is not None else None
+            self._view.set_own(Subject(name=card.name, path=card.path, draft=draft or "", own=True))
+
+    def _on_answers(self, *_: object) -> None:
+        self._disturbed |= bool(self._runs.running) and self._answers.busy
+        self._show_blocked()
+
+    def _on_result(self, name: str) -> None:
+        if name == self._runs.running and self._disturbed:
+            self._runs.notes[name] = words.DISTURBED
+
+    def _show_blocked(self, *_: object) -> None:
+        self._view.set_blocked(
+            words.BUSY if self._answers.busy else words.MEASURING if self._measuring.comparing else ""
+        )
+
+    def _use(self, values: Mapping[str, protocol.Value]) -> str:
+        """Set switches as the panel does, all or none; what came of it."""
+        told = []
+        for key, value in values.items():
+            spec = self._panel.spec(key)
+            if spec is None:
+                return words.NO_SWITCH
+            if why := reason(spec, value):
+                return f"{spec.title}: {why}"
+            told.append((spec, value))
+        if all(spec.value == value for spec, value in told):
+            return words.USED_ALREADY
+        for spec, value in told:
+            self._panel.value_changed.emit(spec.key, value)
+        return words.used([f"{spec.title}: {value_title(spec, value)}" for spec, value in told])

@@ -1,0 +1,212 @@
+"""`kvasir lab` without a model: python fake_lab.py STATE.json [NAME] …
+
+STATE.json: ``steps`` (seconds of a run; a negative number: none but the first ever ends), ``fails`` (a sentence before
+which nothing is found; "" for none), ``dies`` (whether it is gone in the middle), ``full`` (whether the disk is),
+``kept`` (names that have a result), ``index_fails`` (a sentence). It notes its arguments in ``asked``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, os.getcwd())  # it runs as a script, from the repository's root
+
+from engine.protocol import Effect, Metric, keys
+from engine.protocol.base import Message
+from engine.protocol.lab import (
+    Axis,
+    LabFigure,
+    LabIndex,
+    LabPage,
+    LabPicture,
+    LabProgress,
+    LabResult,
+    LabText,
+    PaperFigure,
+    Plot,
+    Series,
+    Tree,
+    TreeNode,
+)
+
+PAIRS, USERS = 8, 4
+PLOT = Plot(
+    title="First token of each user",
+    x=Axis(title="user"),
+    y=Axis(title="first token", unit="ms"),
+    series=[
+        Series(name="without", points=[(float(user), 100.0 * user) for user in range(1, USERS + 1)]),
+        Series(name="with", points=[(float(user), 12.0 * user) for user in range(1, USERS + 1)]),
+    ],
+)
+PAPER = PaperFigure(
+    name="hits",
+    paper="Zheng et al. 2024",
+    title="SGLang",
+    address="https://arxiv.org/abs/2312.07104",
+    figure="Figure 5",
+    claim="Up to 6.4 times the throughput.",
+    setting="Llama-7B, A10G",
+    checked="read in the paper",
+    plot=PLOT,
+)
+
+
+def page(name: str, number: int, title: str, group: str, **more: object) -> LabPage:
+    known = {
+        "keys": [keys.PREFIX_CACHE],
+        "problem": "Twelve people ask about the same long text. A tree keeps what was read.",
+        "question": "How much sooner does the first word come?",
+        "choices": ["not at all", "2 times", "5 times", "20 times"],
+        "bounds": [1.4, 3.2, 10.0],
+        "lesson": "Text that was read once need not be read again.",
+        "fails": "The first prompt of all gains nothing.",
+        "sides": ["each prompt read whole", "prefix tree"],
+        "seconds": 30,
+    }
+    return LabPage(name=name, number=number, title=title, group=group, **{**known, **more})  # type: ignore[arg-type]
+
+
+PAGES = [
+    page("cache", 1, "KV cache", "The basics", use={"kv_cache": False}, seconds=20),
+    page(
+        "needle",
+        5,
+        "QUEST",
+        "Memory",
+        refused="The context is too short.",
+        instead="A longer one can.",
+        brings="needle-tiny",
+    ),
+    page(
+        "windows",
+        6,
+        "Window and sinks",
+        "Memory",
+        refused="This needs a GPU.",
+        instead="A machine with one can show it.",
+    ),
+    page("prefixes", 7, "Prefix caching", "Sharing", papers=[PAPER]),
+]
+
+
+def result(name: str, model: str = "kvasir-guide", same: bool = True) -> LabResult:
+    """Invented figures: 4.0 times, or for "cache" no clear difference."""
+    slow = [400.0 + 5 * at for at in range(PAIRS)]
+    fast = [value / (1.02 if name == "cache" else 4.0) for value in slow]
+    first = Metric(title="first token, median", unit="ms", lower_is_better=True)
+    computed = Metric(title="prompt tokens computed", lower_is_better=True, counted=True)
+    clear = name != "cache"
+    effects = (
+        Effect(
+            metric=first,
+            before=417.5,
+            after=sorted(fast)[4],
+            ratio=4.0 if clear else 1.02,
+            low=3.9 if clear else 0.97,
+            high=4.1 if clear else 1.06,
+            pairs=PAIRS,
+            verdict="better" if clear else "none",
+        ),
+        Effect(
+            metric=computed, before=14844.0, after=1413.0, ratio=10.5, low=10.5, high=10.5, pairs=1, verdict="better"
+        ),
+    )
+    texts = ["The tree keeps what was read, page by page."] * 2
+    if not same:
+        texts = ["The tree keeps what was read, page by page.", "The tree keeps what is new, leaf by leaf."]
+    return LabResult(
+        name=name,
+        model=model,
+        device="cpu",
+        machine="a machine",
+        version="0.1.0",
+        date="2026-11-26T02:50:53+00:00",
+        seed=1,
+        settings={"users": 12},
+        headline="4.00 times sooner (3.90 to 4.10 in 8 pairs)." if clear else "No clear difference here.",
+        sides=["each prompt read whole", "prefix tree"],
+        figures=[
+            LabFigure(effects=[effects[0]], runs=[slow, fast]),
+            LabFigure(effects=[effects[1]], runs=[[14844.0], [1413.0]]),
+        ],
+        text=LabText(
+            same=same,
+            tokens=96,
+            sentence="The same text: identical, 96 tokens." if same else "The texts differ from token 6 on.",
+            at=-1 if same else 5,
+            near_tie=not same,
+            texts=texts,
+        ),
+        taken="12 prompts about one text.",
+        same=["one shared text"],
+        other=["12 users"],
+        why=["14,844 tokens against 1,413."],
+        lesson=PAGES[-1].lesson,
+        pictures=[tree(side) for side in (0, 1)],
+        plots=[PLOT],
+    )
+
+
+def tree(side: int) -> Tree:
+    own = [TreeNode(parent=-1 if side == 0 else 0, tokens=16, readers=[user]) for user in range(USERS)]
+    return Tree(nodes=own if side == 0 else [TreeNode(parent=-1, tokens=1221, readers=list(range(USERS))), *own])
+
+
+def main() -> int:
+    path, *arguments = Path(sys.argv[1]), *sys.argv[2:]
+    state = json.loads(path.read_text())
+    state["asked"].append(arguments)
+    write(path, state)
+    if "--results" in arguments:
+        for name in state["kept"]:
+            tell(result(name))
+        return 0
+    if arguments[0].startswith("--"):
+        if state["index_fails"]:
+            sys.stderr.write(f"kvasir: {state['index_fails']}\n")
+            return 1
+        tell(LabIndex(model="kvasir-guide", device="cpu", pages=PAGES))
+        return 0
+    return run(arguments, state)
+
+
+def write(path: Path, state: dict) -> None:
+    """At once: others read it meanwhile."""
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(state))
+    new.replace(path)
+
+
+def run(arguments: list[str], state: dict) -> int:
+    name = arguments[0]
+    model = arguments[arguments.index("--model") + 1] if "--model" in arguments else "kvasir-guide"
+    for done in range(2):
+        tell(LabProgress(name=name, done=done, total=4, side=done, sentence="" if done else "warming up"))
+        tell(LabPicture(name=name, side=done, picture=tree(done)))
+        if state["dies"]:
+            os._exit(9)
+        time.sleep(60.0 if state["steps"] < 0 else state["steps"])
+    if state["fails"]:
+        sys.stderr.write(f"kvasir: {state['fails']}\n")
+        return 1
+    tell(LabProgress(name=name, done=4, total=4))
+    tell(result(name, Path(model).name, state["same"]))
+    if state["full"]:
+        sys.stderr.write("kvasir: the result could not be kept: No space left on device.\n")
+    return 0
+
+
+def tell(line: Message) -> None:
+    sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,382 @@
+"""The Lab's page with a fake `kvasir lab` behind it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QLabel, QPushButton
+
+from app.lab import words
+from app.lab.export import page_of
+from app.lab.figures import Dots
+from app.lab.page import LabView
+from app.lab.runs import LabRuns, Subject
+from app.texts.side_by_side import BothTexts
+from app.theme.theme import Theme
+from engine.protocol import Metric
+from engine.protocol.lab import LabProgress
+from tests.app.fake_lab import PAGES, PAPER, result, write
+from tests.app.pressing import button_of, press
+from tests.app.test_window import nameless
+
+FAKE = Path(__file__).with_name("fake_lab.py")
+PREFIXES = PAGES[-1]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    path = tmp_path / "state.json"
+    facts = {
+        "steps": 0.0,
+        "fails": "",
+        "dies": False,
+        "full": False,
+        "kept": ["cache"],
+        "index_fails": "",
+        "same": True,
+    }
+    path.write_text(json.dumps({**facts, "asked": []}))
+    return path
+
+
+def change(path: Path, **facts: Any) -> None:
+    write(path, {**json.loads(path.read_text()), **facts})
+
+
+def asked(path: Path) -> list[list[str]]:
+    """The runs that were asked for."""
+    return [each for each in json.loads(path.read_text())["asked"] if not each[0].startswith("--")]
+
+
+@pytest.fixture
+def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
+    begun: list[LabRuns] = []
+
+    def begin() -> LabView:
+        runs = LabRuns([sys.executable, str(FAKE), str(state)])
+        begun.append(runs)
+        view = LabView(runs, theme)
+        qtbot.addWidget(view)
+        view.resize(1200, 800)
+        view.show()
+        qtbot.waitUntil(lambda: runs.index is not None or bool(runs.trouble))
+        return view
+
+    yield begin
+    for runs in begun:
+        runs.close_down()
+
+
+@pytest.fixture
+def lab(start) -> LabView:
+    return start()
+
+
+def said(lab: LabView, name: str) -> str:
+    found = lab.findChild(QLabel, name)
+    return found.text() if found is not None and found.isVisibleTo(lab) else ""
+
+
+def run(qtbot, lab: LabView, name: str = "prefixes") -> None:
+    """Through the page, to its end."""
+    lab.show_experiment(name)
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+
+
+def begin(qtbot, lab: LabView, state: Path, name: str = "prefixes") -> None:
+    """A run that stays in its middle."""
+    change(state, steps=-1)
+    lab.show_experiment(name)
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+
+
+def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
+    texts = [lab.topics.item(row).text() for row in range(lab.topics.count())]
+    assert texts == [
+        "All experiments", "The basics", "1  KV cache", "Memory", "5  QUEST", "6  Window and sinks",
+        "Sharing", "7  Prefix caching",
+    ]  # fmt: skip
+    items = {lab.topics.item(row).text(): lab.topics.item(row) for row in range(lab.topics.count())}
+    role = Qt.ItemDataRole.AccessibleTextRole
+    assert items["1  KV cache"].data(role) == "KV cache, with a result"
+    assert items["7  Prefix caching"].data(role) == "Prefix caching, no result"
+    assert not items["Memory"].flags() & Qt.ItemFlag.ItemIsSelectable
+    assert said(lab, "lab.card.cache.found") == "No clear difference here."
+    assert said(lab, "lab.card.prefixes.found") == "About 30 s"
+    assert said(lab, "lab.card.windows.found") == "This needs a GPU. A machine with one can show it."
+    assert lab.everything.text() == "Run all, about 80 s"  # without the one that nothing here can show
+    press(lab, "lab.open.prefixes")
+    assert lab.view is not None
+    assert lab.topics.currentItem().text() == "7  Prefix caching"
+    assert nameless(lab) == []
+
+
+def test_predict_run_and_see(qtbot, lab, state):
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.headline") == said(lab, "lab.lesson") == ""
+    assert not lab.save.isEnabled()
+    button = lab.view.findChild(object, "lab.choice.2")
+    button.click()
+    run(qtbot, lab)
+    assert asked(state) == [["prefixes", "--json"]]
+    assert said(lab, "lab.headline") == "4.00 times sooner (3.90 to 4.10 in 8 pairs)."
+    assert said(lab, "lab.prediction") == "Your prediction: 5 times, right."
+    assert said(lab, "lab.lesson") == PREFIXES.lesson
+    assert said(lab, "lab.text") == "The same text: identical, 96 tokens."
+    assert said(lab, "lab.fails") == PREFIXES.fails
+    assert "kvasir-guide on cpu (a machine), Kvasir 0.1.0, 26 November 2026, 02:50, seed 1" in said(lab, "lab.taken")
+    assert button_of(lab, "lab.run").text() == "Run again, about 30 s"
+    first, computed = lab.view.found.figures
+    assert [label.text() for label in first.findChildren(QLabel)] == [
+        "First token, median", "A  each prompt read whole", "418 ms", "B  prefix tree", "105 ms", "B against A",
+        "4.0× sooner (3.9–4.1 in 8 pairs)",
+    ]  # fmt: skip
+    assert [label.text() for label in computed.findChildren(QLabel)][2:5:2] == ["14,844", "1,413"]
+    dots = first.findChild(Dots)
+    assert dots.accessibleDescription().startswith("400 ms, 405 ms")
+    assert "; 100 ms, 101 ms" in dots.accessibleDescription()
+    words_shown = {label.text() for label in lab.view.findChildren(QLabel)}
+    assert {PAPER.claim, PAPER.setting, "one shared text", "12 users", "14,844 tokens against 1,413."} <= words_shown
+    assert nameless(lab) == []
+
+
+def test_a_wrong_prediction_and_no_clear_difference(qtbot, lab):
+    lab.show_experiment("cache")
+    lab.view.findChild(object, "lab.choice.3").click()
+    run(qtbot, lab, "cache")
+    wrong = "Your prediction: 20 times, not right. Of the choices “not at all” is the one."
+    assert said(lab, "lab.prediction") == wrong
+    shown = [label.text() for label in lab.view.found.figures[0].findChildren(QLabel)]
+    assert shown[-1] == "no clear difference (0.97–1.06 in 8 pairs)"
+    lab.show_experiment("prefixes")
+    lab.show_experiment("cache")
+    assert lab.view.choice == 3  # as it was left
+    lab.view.findChild(object, "lab.choice.0").click()  # too late for this run
+    lab.show_experiment("prefixes")
+    lab.show_experiment("cache")
+    assert lab.view.choice == 0
+    assert said(lab, "lab.prediction") == wrong
+
+
+@pytest.mark.parametrize(("ratio", "at"), [(0.7, 0), (1.39, 0), (1.4, 1), (9.99, 2), (10.0, 3), (500.0, 3)])
+def test_the_place_of_a_ratio_among_the_choices(ratio, at):
+    assert words.place(ratio, PREFIXES.bounds) == at
+
+
+@pytest.mark.parametrize(
+    ("number", "metric", "told"),
+    [
+        (1413.0, Metric(counted=True), "1,413"),
+        (2.5, Metric(), "2.5"),
+        (0.034, Metric(unit="ms"), "0.03 ms"),
+        (5_000_000.0, Metric(unit="bytes"), "5.0 MB"),
+        (0.25, Metric(unit="%"), "25 %"),
+        (17.0, Metric(unit="tokens/s"), "17 tokens/s"),
+        (12_345.6, Metric(unit="tokens"), "12,346 tokens"),
+    ],
+)
+def test_figures_are_told_in_their_unit(number, metric, told):
+    assert words.value(number, metric) == told
+
+
+def test_texts_that_differ_are_shown_with_the_first_difference_marked(qtbot, lab, state):
+    change(state, same=False)
+    run(qtbot, lab)
+    assert said(lab, "lab.text").startswith("The texts differ from token 6 on. Both scores were within")
+    both = lab.view.found.findChild(BothTexts)
+    for view, word in zip(both.views, ("was", "is"), strict=True):
+        _rest, first = view.extraSelections()
+        assert first.cursor.selectedText() == word
+
+
+def test_while_it_runs_it_shows_both_sides_and_is_cancelled_with_escape(qtbot, lab, state):
+    begin(qtbot, lab, state)
+    assert said(lab, "lab.status") == "Warming up: each prompt read whole"
+    assert (lab.view.bar.maximum(), lab.view.bar.value()) == (4, 0)
+    assert lab.view.pictures[0].isVisibleTo(lab)
+    assert not lab.view.run.isVisibleTo(lab)
+    assert lab.topics.currentItem().data(Qt.ItemDataRole.AccessibleTextRole) == "Prefix caching, running"
+    lab.show_experiment("cache")
+    assert said(lab, "lab.status") == words.ELSEWHERE
+    lab.show_experiment("prefixes")
+    assert lab.view.pictures[0].isVisibleTo(lab)  # what is known of the run
+    qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note") == words.STOPPED
+    assert said(lab, "lab.headline") == ""
+
+
+def test_enter_runs_it(qtbot, lab, state):
+    lab.show_experiment("prefixes")
+    qtbot.keyClick(lab.view.findChild(object, "lab.choice.1"), Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: "prefixes" in lab._runs.results and not lab._runs.running)
+    assert asked(state) == [["prefixes", "--json"]]
+    qtbot.keyClick(lab.topics, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(asked(state)) == 2 and not lab._runs.running)
+
+
+@pytest.mark.parametrize(
+    ("fact", "sentence"),
+    [
+        ({"fails": "The experiment ended: the engine stopped."}, "The experiment ended: the engine stopped."),
+        ({"dies": True}, "The Lab stopped (exit code 9)."),
+        ({"full": True}, "The result could not be kept: No space left on device."),
+    ],
+)
+def test_what_goes_wrong_is_said_and_what_was_found_stays(qtbot, lab, state, fact, sentence):
+    run(qtbot, lab)
+    change(state, **fact)
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note").lower() == sentence.lower()
+    assert said(lab, "lab.headline").startswith("4.00 times")
+    assert lab.view.run.isEnabled()
+    lab.show_experiment("")
+    assert said(lab, "lab.card.prefixes.found").lower() == sentence.lower()
+    change(state, fails="", dies=False, full=False)
+    run(qtbot, lab)
+    assert said(lab, "lab.note") == ""
+
+
+def test_what_the_model_cannot_show_says_what_can(qtbot, lab, state):
+    lab.show_experiment("windows")
+    assert said(lab, "lab.refused") == "This needs a GPU. A machine with one can show it."
+    assert not lab.view.run.isEnabled()
+    lab.show_experiment("needle")
+    assert said(lab, "lab.refused") == "The context is too short. A longer one can."
+    assert lab.view.run.text() == "Run with needle-tiny, about 30 s"
+    run(qtbot, lab, "needle")
+    assert asked(state) == [["needle", "--json", "--model", "needle-tiny"]]
+    assert "needle-tiny on cpu" in said(lab, "lab.taken")
+    lab.show_experiment("")
+    assert said(lab, "lab.card.needle.found").endswith("(needle-tiny)")
+
+
+def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
+    press(lab, "lab.all")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert [each[0] for each in asked(state)] == ["cache", "needle", "prefixes"]
+    change(state, steps=-1)
+    press(lab, "lab.all")
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    assert lab.everything.text() == "Cancel"
+    assert said(lab, "lab.card.cache.found") == "Running now…"
+    press(lab, "lab.all")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert len(asked(state)) == 4
+    assert said(lab, "lab.card.cache.found") == words.STOPPED
+
+
+def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab, state):
+    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True)
+    waiting: list[Callable[[str], None]] = []
+    lab._runs.prepare = lambda subject, go: waiting.append(go)
+    lab._runs.device = lambda: "cuda:1"
+    assert not lab.models.isVisibleTo(lab)
+    lab.set_own(own)
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.memory") == ""
+    chosen = button_of(lab, "lab.model.own")
+    press(lab, "lab.model.own")
+    assert button_of(lab, "lab.model.own") is chosen
+    assert said(lab, "lab.memory") == words.memory("Qwen3-4B")
+    press(lab, "lab.run")
+    assert said(lab, "lab.status") == words.PREPARING
+    assert not asked(state)
+    waiting.pop()("")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert asked(state) == [
+        ["prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--device", "cuda:1"]
+    ]
+    press(lab, "lab.run")
+    press(lab, "lab.cancel")  # before there was room
+    assert said(lab, "lab.note") == words.STOPPED
+    press(lab, "lab.run")
+    first, second = waiting
+    first("")  # too late: nobody waits for it
+    assert len(asked(state)) == 1
+    second("It cannot be unloaded.")
+    assert said(lab, "lab.note") == "It cannot be unloaded."
+    assert len(asked(state)) == 1
+
+
+def test_while_nothing_may_run_the_button_says_why(lab):
+    lab.show_experiment("prefixes")
+    lab.set_blocked(words.BUSY)
+    assert not lab.view.run.isEnabled()
+    assert said(lab, "lab.status") == words.BUSY
+    lab.set_blocked("")
+    assert lab.view.run.isEnabled()
+    lab.show_experiment("")
+    lab.set_blocked(words.BUSY)
+    assert not lab.everything.isEnabled()
+
+
+def test_an_index_that_fails_is_asked_for_again(qtbot, start, state):
+    change(state, index_fails="There is no model.")
+    lab = start()
+    assert said(lab, "lab.said") == "There is no model."
+    change(state, index_fails="")
+    press(lab, "lab.again")
+    qtbot.waitUntil(lambda: lab._runs.index is not None)
+    assert lab.cards
+
+
+def test_a_result_is_saved_as_html_and_as_a_picture(qtbot, lab, tmp_path, monkeypatch):
+    run(qtbot, lab)
+    for ending in ("html", "png"):
+        file = tmp_path / f"saved.{ending}"
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, file=file: (str(file), ""))
+        press(lab, f"lab.save.{ending}")
+        assert file.stat().st_size > 1000
+    page = (tmp_path / "saved.html").read_text()
+    assert page.count("data:image/png;base64,") == 4  # two sides, our plot and the paper's
+    assert "4.00 times sooner" in page
+    assert PAPER.claim in page
+    assert 'src="http' not in page
+    assert (tmp_path / "saved.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "missing" / "x.html"), ""))
+    press(lab, "lab.save.html")
+    assert said(lab, "lab.note").startswith("The file could not be written (No such file or directory)")
+
+
+def test_what_comes_from_outside_is_text_in_an_exported_page():
+    hostile = msgspec.structs.replace(result("prefixes"), headline="<script>1</script>")
+    assert "<script>" not in page_of(PREFIXES, hostile, [], [])
+
+
+@pytest.mark.parametrize(("width", "scale", "columns"), [(800, 1.0, 1), (800, 1.5, 1), (1300, 1.0, 2)])
+def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns):
+    lab.set_own(Subject(name="Qwen3-4B", path="/models/Qwen3-4B", own=True))
+    run(qtbot, lab)
+    try:
+        theme.set_scale(scale)
+        lab.resize(width, 700)
+        qtbot.waitUntil(lambda: lab.view is not None and lab.view.width() <= lab._scroll.viewport().width())
+        assert lab.width() == width
+        for label in (each for each in lab.view.findChildren(QLabel) if each.isVisibleTo(lab)):
+            assert label.mapTo(lab.view, label.rect().topRight()).x() <= lab.view.width(), label.text()
+        assert lab.view._sides.columns == columns
+    finally:
+        theme.set_scale(1.0)
+
+
+def test_progress_in_words():
+    told = LabProgress(name="prefixes", done=3, total=16, side=1)
+    assert words.status(PREFIXES, told) == "Run 4 of 16 at most: prefix tree"
+    assert words.status(PREFIXES, None) == words.PREPARING
+
+
+def test_all_buttons_are_operated_by_keyboard(lab):
+    lab.show_experiment("prefixes")
+    for button in lab.view.findChildren(QPushButton):
+        assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.text()

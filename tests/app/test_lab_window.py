@@ -1,0 +1,189 @@
+"""The Lab in the assembled program: its tab, the engine's memory, and what it changes in chats."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from app.lab import words
+from app.lab.page import LabView
+from app.program import Program
+from app.shortcuts import TABLE
+from app.window.window import MainWindow
+from engine import protocol
+from tests.app.conftest import FAKE_ENGINE
+from tests.app.pressing import press
+from tests.app.test_lab_page import FAKE, asked, change, said, state
+from tests.app.test_window import ask, nameless
+
+__all__ = ["state"]
+
+
+@pytest.fixture
+def program(qapp, qtbot, own_folders: Path, programs: list[Program], state: Path) -> Program:
+    engine = [sys.executable, str(FAKE_ENGINE), "--rate", "2000"]
+    made = Program(qapp, own_folders / "kvasir.log", engine, lab=[sys.executable, str(FAKE), str(state)])
+    programs.append(made)
+    made.window.show()
+    qtbot.waitUntil(lambda: made.link.card is not None)
+    return made
+
+
+@pytest.fixture
+def lab(qtbot, program: Program) -> LabView:
+    program.window.show_page(MainWindow.LAB)
+    view = program.lab_page.inner
+    assert view is not None
+    qtbot.waitUntil(lambda: view._runs.index is not None)
+    return view
+
+
+@pytest.fixture
+def sent(program: Program, monkeypatch: pytest.MonkeyPatch) -> list[protocol.Message]:
+    """What is sent to the engine from now on, which gets it."""
+    messages: list[protocol.Message] = []
+    send = program.link.send
+
+    def note(message: protocol.Message) -> None:
+        messages.append(message)
+        send(message)
+
+    monkeypatch.setattr(program.link, "send", note)
+    return messages
+
+
+def of(sent: list[protocol.Message], *kinds: type) -> list[protocol.Message]:
+    return [message for message in sent if isinstance(message, kinds)]
+
+
+def run_own(lab: LabView) -> None:
+    lab.show_experiment("prefixes")
+    press(lab, "lab.model.own")
+    press(lab, "lab.run")
+
+
+def test_it_is_made_when_it_is_first_shown_and_has_the_keyboard(qtbot, program, monkeypatch):
+    assert program.lab is None
+    assert program.lab_page.inner is None
+    keys = next(entry.keys for entry in TABLE if entry.action == "show_lab")
+    shortcut = next(each for each in program.window._shortcuts if each.key().toString() == keys)
+    shortcut.activated.emit()
+    assert program.window.page == MainWindow.LAB
+    view = program.lab_page.inner
+    qtbot.waitUntil(lambda: view._runs.index is not None)
+    assert program.window._parts() == [program.window.bar, program.lab_page]
+    assert QApplication.focusWidget() is view.topics or not program.window.isActiveWindow()
+    assert nameless(program.window) == []
+    stopped = []
+    monkeypatch.setattr(program.chat, "stop", lambda: stopped.append(1))
+    qtbot.keyClick(view.topics, Qt.Key.Key_Escape)  # no experiment runs
+    assert stopped == [1]
+
+
+def test_ones_own_model_gives_its_memory_and_comes_back(qtbot, program, lab, sent, state, monkeypatch):
+    free: list[bool] = []
+    begin = lab._runs._begin
+    monkeypatch.setattr(lab._runs, "_begin", lambda: (free.append(program.link.card is None), begin()))
+    program.link.send(protocol.LoadAdapter(name="pirate", path="/adapters/pirate"))
+    qtbot.waitUntil(lambda: bool(program.link.adapters))
+    order = program.link.last_load
+    run_own(lab)
+    qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
+    assert free == [True]  # before the command began
+    unload, load = of(sent, protocol.Unload, protocol.Load)
+    assert unload == protocol.Unload(reason=words.lent("tiny"))
+    assert load == order
+    assert asked(state) == [["prefixes", "--json", "--model", "/models/tiny"]]
+    assert said(lab, "lab.headline").startswith("4.00 times")
+    qtbot.waitUntil(lambda: [card.name for card in program.link.adapters] == ["pirate"])
+    assert lab.models.isVisibleTo(lab)
+    assert said(lab, "lab.memory") == words.memory("tiny")  # it is still chosen
+
+
+@pytest.mark.parametrize("how", ["fails", "dies", "cancel"])
+def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, how):
+    change(state, **({"steps": -1} if how == "cancel" else {how: "It failed." if how == "fails" else True}))
+    run_own(lab)
+    if how == "cancel":
+        qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+        assert program.link.card is None
+        assert program.window.notice.text == words.lent("tiny")
+        qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
+    assert len(of(sent, protocol.Load)) == 1
+    assert said(lab, "lab.note") == {"fails": "It failed.", "cancel": words.STOPPED}.get(
+        how, "The Lab stopped (exit code 9)."
+    )
+    assert program.window.notice.text == ""
+
+
+def test_a_model_loaded_meanwhile_stays(qtbot, program, lab, sent, state):
+    change(state, steps=-1)
+    run_own(lab)
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    program.chat.header.load_now("odd")
+    qtbot.waitUntil(lambda: program.link.card is not None)
+    press(lab, "lab.cancel")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert [load.model for load in of(sent, protocol.Load)] == ["odd"]
+
+
+def test_an_engine_that_dies_meanwhile_gets_the_model_too(qtbot, program, lab, sent, state):
+    change(state, steps=-1)
+    run_own(lab)
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    with qtbot.waitSignal(program.link.welcomed):
+        program.link.restart()
+    assert program.link.card is None
+    press(lab, "lab.cancel")
+    qtbot.waitUntil(lambda: program.link.card is not None)
+    assert len(of(sent, protocol.Load)) == 1
+
+
+def test_answers_and_experiments_do_not_disturb_each_other_unnoticed(qtbot, program, lab, sent, state):
+    lab.show_experiment("prefixes")
+    program.chat.send("slow")
+    qtbot.waitUntil(lambda: said(lab, "lab.status") == words.BUSY)
+    assert not lab.view.run.isEnabled()
+    program.chat.stop()
+    qtbot.waitUntil(lab.view.run.isEnabled)
+    change(state, steps=0.6)
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    ask(qtbot, program)
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note") == words.DISTURBED
+    change(state, steps=0)
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note") == ""
+    assert of(sent, protocol.Unload, protocol.Load) == []  # with the bundled model the engine keeps its own
+
+
+def test_what_was_shown_is_used_in_chats(qtbot, program, lab, sent):
+    lab.show_experiment("cache")
+    with qtbot.waitSignal(program.link.options):
+        press(lab, "lab.use")
+    assert of(sent, protocol.Set) == [protocol.Set(key="kv_cache", value=False)]
+    assert said(lab, "lab.used") == "Your chats use it from now on: KV cache: off."
+    qtbot.waitUntil(lambda: program.window.panel.spec("kv_cache").value is False)
+    press(lab, "lab.use")
+    assert said(lab, "lab.used") == words.USED_ALREADY
+    assert lab.use({"quest": True}) == "QUEST sparse pages: Needs a context above 4,096 tokens."
+    assert lab.use({"unheard of": True}) == words.NO_SWITCH
+    assert len(of(sent, protocol.Set)) == 1
+
+
+def test_the_window_closes_in_the_middle_of_a_run(qtbot, program, lab, state):
+    change(state, steps=-1)
+    run_own(lab)
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    process = lab._runs._run._process
+    program.close()
+    assert process.state().value == 0
+    assert json.loads(program.store.path.read_text())["model"] == "tiny"  # the next start loads it
