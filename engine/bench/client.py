@@ -6,6 +6,7 @@ import itertools
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from engine.core.events import Event
 from engine.loading.model import LoadedModel, LoadModel
 from engine.protocol import (
     FAILED,
+    WHOLE,
     Delta,
     Error,
     Finished,
@@ -49,6 +51,16 @@ class Answer(NamedTuple):
     gaps: list[float]
     """Seconds between the arrivals of its tokens, the first excluded."""
     usage: Usage
+    submitted: float
+    """When the engine got its prompt, by time.perf_counter()."""
+
+
+class Arrival(NamedTuple):
+    """A prompt that arrives after these seconds."""
+
+    seconds: float
+    prompt_ids: Sequence[int]
+    sampling: Sampling
 
 
 class EngineClient:
@@ -117,9 +129,20 @@ class EngineClient:
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
     ) -> list[Answer]:
         """Answer all prompts at once, to their ends. Each answer's ``steps`` are those of all of them."""
-        return self._collect(
-            [_request(f"bench {number}", prompt, sampling, optimisations) for number, prompt in enumerate(prompts)]
-        )
+        return self.arriving([Arrival(0.0, prompt, sampling) for prompt in prompts], optimisations)
+
+    def arriving(
+        self, arrivals: Sequence[Arrival], optimisations: Mapping[str, Value] | None = None, slots: int = 0
+    ) -> list[Answer]:
+        """Answer prompts that arrive one by one, in this order, to their ends; :meth:`together` otherwise.
+
+        The engine gets no more than ``slots`` of them at a time, 0 for any number.
+        """
+        requests = [
+            _request(f"bench {number}", prompt, sampling, optimisations)
+            for number, (_, prompt, sampling) in enumerate(arrivals)
+        ]
+        return self._collect(requests, at=[arrival.seconds for arrival in arrivals], slots=slots)
 
     def interrupted(
         self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
@@ -129,33 +152,58 @@ class EngineClient:
         return self._collect([first], [second], after_tokens)[0]
 
     def _collect(
-        self, requests: Sequence[AddRequest], later: Sequence[AddRequest] = (), after_tokens: int = 0
+        self,
+        requests: Sequence[AddRequest],
+        later: Sequence[AddRequest] = (),
+        after_tokens: int = 0,
+        at: Sequence[float] = (),
+        slots: int = 0,
     ) -> list[Answer]:
-        """All answers, once all have ended. ``later`` is submitted once the first answer has ``after_tokens``."""
+        """All answers, once all have ended. ``later`` is submitted once the first answer has ``after_tokens``.
+
+        ``at``: how many seconds from now each of ``requests`` is submitted, in order; all now if left out.
+        """
         names = [request.id for request in (*requests, *later)]
         ids: dict[str, list[int]] = {name: [] for name in names}
         arrivals: dict[str, list[float]] = {name: [] for name in names}
         finished: dict[str, Finished] = {}
         steps: list[StepRecord] = []
-        for request in requests:
+        submitted: dict[str, float] = {}
+
+        def submit(request: AddRequest) -> None:
+            submitted[request.id] = time.perf_counter()
             self.engine.submit(request)
-        while len(finished) < len(names):
-            event = self._next()
+
+        began = time.perf_counter()
+        due = deque(zip(at or [0.0] * len(requests), requests, strict=True))
+        recorded = True  # whether the record of the step that ended the last answer is there, which comes after its end
+        while len(finished) < len(names) or not recorded:
+            room = not slots or len(submitted) - len(finished) < slots
+            wait = began + due[0][0] - time.perf_counter() if due and room else None
+            if wait is not None and wait <= 0.0:
+                submit(due.popleft()[1])
+                continue
+            event = self._next(wait)
             if isinstance(event, Delta):
                 ids[event.id].extend(token.id for token in event.tokens)
                 arrivals[event.id].append(time.perf_counter())
                 if later and len(ids[names[0]]) >= after_tokens:
                     for request in later:
-                        self.engine.submit(request)
+                        submit(request)
                     later = ()
             elif isinstance(event, StepRecord):
                 steps.append(event)
+                recorded = True
             elif isinstance(event, Finished):
                 finished[event.id] = event
+                recorded = event.reason not in WHOLE
                 if event.reason in FAILED:
                     raise EngineError(event.detail or event.reason)
         gaps = {name: [after - before for before, after in itertools.pairwise(arrivals[name])] for name in names}
-        return [Answer(ids[name], finished[name].timings, steps, gaps[name], finished[name].usage) for name in names]
+        return [
+            Answer(ids[name], finished[name].timings, steps, gaps[name], finished[name].usage, submitted[name])
+            for name in names
+        ]
 
     def weight_bytes(self) -> int:
         """Bytes that the loaded model's weights take."""
@@ -171,8 +219,12 @@ class EngineClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _next(self) -> Event:
-        event = self._events.get()
+    def _next(self, seconds: float | None = None) -> Event | None:
+        """The next event; None where none comes within these seconds."""
+        try:
+            event = self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
         if isinstance(event, Error):
             raise EngineError(event.message)
         return event

@@ -18,6 +18,7 @@ from engine.sampling.sampler import Draw, LogProbs
 from engine.scheduling.scheduler import Plan, Slice
 from engine.speculation.base import DraftTree, Seen, Work
 from engine.speculation.verify.verifier import Verdict
+from engine.telemetry.records import TreeRecord
 from engine.vision.embeddings import PictureEmbeddings
 
 
@@ -140,3 +141,14 @@ def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None
         else:
             run.append(TokenInfo(id=token, source=origin, logprob=asked.chosen, top=asked.top))
     return run
+
+
+def trees_of(taken: Sequence[Taken]) -> tuple[TreeRecord, ...]:
+    """What was drafted, and which of it became part of the requests."""
+    return tuple(
+        TreeRecord(
+            *each.piece.sequence.owner, each.tree.proposer, each.tree.tokens, each.tree.parents, tuple(each.nodes)
+        )
+        for each in taken
+        if each.tree.tokens
+    )

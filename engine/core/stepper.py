@@ -15,7 +15,7 @@ from engine.core.answers import AppendResult, extend, flushed
 from engine.core.events import Event
 from engine.core.lane import Flight, Lane
 from engine.core.model_cache import ModelCache
-from engine.core.step import Facts, Taken, draws_of, moves, replays, rows_of, run_of, seen
+from engine.core.step import Facts, Taken, draws_of, moves, replays, rows_of, run_of, seen, trees_of
 from engine.devices import release_cached
 from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
@@ -217,8 +217,7 @@ class Stepper:
         limits = self._limits()
         for each in taken:
             self._settle(each, limits)
-        generated = sum(each.outcome.kept for each in taken if each.outcome is not None)
-        self._record(*times, facts, generated, drafts)
+        self._record(*times, facts, taken, drafts)
 
     def _limits(self) -> Limits:
         options = self._options
@@ -420,7 +419,7 @@ class Stepper:
         scheduled: float,
         forwarded_at: float,
         facts: Facts,
-        generated: int,
+        taken: Sequence[Taken],
         drafts: tuple[DraftRecord, ...],
     ) -> None:
         running, runner = self.scheduler.running, self.model.runner
@@ -437,7 +436,7 @@ class Stepper:
                 decode_rows=facts.decode_rows,
                 prefill_rows=facts.prefill_rows,
                 verify_rows=facts.verify_rows,
-                generated=generated,
+                generated=sum(each.outcome.kept for each in taken if each.outcome is not None),
                 drafts=drafts,
                 pages_used=self.cache.pool.used_count,
                 live_tokens=self.cache.live_tokens(running),
@@ -452,5 +451,6 @@ class Stepper:
                 drafting=facts.work,
                 captured=None if runner.graphs is None else not runner.eager,
                 eager=runner.eager,
+                trees=trees_of(taken),
             )
         )

@@ -52,6 +52,9 @@ class Found(NamedTuple):
     settings: dict[str, Value]
     pictures: list[Picture] = []
     plots: list[Plot] = []
+    sides: list[str] = []
+    """Those that ran, where the model lacks some of the page's."""
+    told_of: int = -1
 
 
 Run = Generator[Told, None, Found]
@@ -144,6 +147,15 @@ class Pairs:
             if turn + 1 >= min(LEAST, most) and (time.monotonic() > end or all(map(settled, self._effects(0)))):
                 break
         yield LabProgress(name=self._name, done=most * len(sides), total=most * len(sides))
+
+    def shown(self, sides: Sequence[Callable[[], Side]], picture: Callable[[int], Picture]) -> Iterator[Told]:
+        """As :meth:`run`, with the picture of each side after each of its runs."""
+        ran = -1
+        for progress in self.run(sides):
+            if ran >= 0:
+                yield LabPicture(name=self._name, side=ran, picture=picture(ran))
+            ran = progress.side
+            yield progress
 
     def figures(self) -> list[LabFigure]:
         """What was found, in the order of what is measured."""

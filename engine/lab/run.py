@@ -73,9 +73,8 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         version=version(),
         date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         seed=lab.seed,
-        sides=page.sides,
         lesson=page.lesson,
-        **found._asdict(),
+        **found._replace(sides=found.sides or page.sides)._asdict(),
     )
 
 

@@ -196,7 +196,7 @@ class LabIndex(Message, frozen=True):
 
 
 class LabProgress(Message, frozen=True):
-    """``side``: the place of the side that runs, -1 where none does."""
+    """``side``: the place among the page's sides of the one that runs, -1 where none does."""
 
     name: str
     done: int
@@ -250,6 +250,7 @@ class LabResult(Message, frozen=True):
     headline: str
     """One sentence with the number and its range, or that there is no clear difference."""
     sides: list[str]
+    """Those that ran: the page's, without those that the model lacks."""
     figures: list[LabFigure]
     text: LabText | None
     taken: str
@@ -264,6 +265,8 @@ class LabResult(Message, frozen=True):
     pictures: list[Picture] = []
     """The last of each side."""
     plots: list[Plot] = []
+    told_of: int = -1
+    """The place in ``figures[0].effects`` of the one that the headline tells of, and the prediction is about."""
 
 
 class Column(Part, frozen=True):

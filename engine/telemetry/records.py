@@ -24,6 +24,18 @@ class DraftRecord(NamedTuple):
     reasoning: str = ""
 
 
+class TreeRecord(NamedTuple):
+    """What was drafted for one answer of a request, as in :class:`~engine.speculation.base.DraftTree`: tokens, their
+    parents (None: a chain), and the nodes that were accepted, the root first."""
+
+    id: str
+    answer: int
+    proposer: str
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...] | None
+    accepted: tuple[int, ...]
+
+
 class HostSeconds(NamedTuple):
     """The host's part of a step in seconds: planning it with its pages, making tensors of the plan, taking in results.
 
@@ -50,7 +62,7 @@ class StepRecord(NamedTuple):
     the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
     seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
     ``host`` says what the host's part went into, ``drafting`` what drafting cost. ``captured``: whether the forward was
-    a captured graph, None where none can be; ``eager`` says why it was not.
+    a captured graph, None where none can be; ``eager`` says why it was not. ``trees``: the draft tokens themselves.
     """
 
     time: float
@@ -74,3 +86,4 @@ class StepRecord(NamedTuple):
     drafting: Work = Work()
     captured: bool | None = None
     eager: str = ""
+    trees: tuple[TreeRecord, ...] = ()

@@ -1,0 +1,145 @@
+"""What the experiments on guessing share: three texts, written with draft methods and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from engine.bench.client import Answer
+from engine.bench.speculation.steps import Drafted, decoding
+from engine.bench.speculation.texts import Text, texts
+from engine.lab.experiment import GREEDY, Lab, LabError, Measured, Refusal, Side
+from engine.loading.model import LoadedModel
+from engine.protocol import Metric, OptionSpec, Value, keys
+from engine.protocol.lab import Drafts, DraftToken
+from engine.telemetry.pairs import LEAST
+
+AHEAD, NODES = 4, 16
+"""Tokens drafted ahead in each step, and those of a tree: fixed, so that what does not pay is not switched off."""
+TEXTS = {"edit": ("an edit", 3), "talk": ("free talk", 1), "noise": ("noise", 1)}
+"""What each text is called, and how many prompts of it are asked. As a rule easy, hard and hopeless to foresee."""
+EASY, HARD = "edit", "talk"
+LEAST_CONTEXT = 512
+SHORTEST, LONGEST = 16, 96
+PROBE = 12
+"""Tokens of the answer that tells how fast the model writes."""
+_TREES = ("medusa", "eagle", "mtp")
+SPEEDS = {key: Measured(f"{key} speed", Metric(title=f"tokens a second, {title}")) for key, (title, _) in TEXTS.items()}
+PER_STEP = {
+    key: Measured(f"{key} per step", Metric(title=f"tokens a step, {title}", counted=True))
+    for key, (title, _) in TEXTS.items()
+}
+
+
+class Method(NamedTuple):
+    """A draft method of the loaded model; "off" is none."""
+
+    name: str
+    title: str
+
+    @property
+    def switches(self) -> dict[str, Value]:
+        """Its own drafts alone, of a fixed shape, accepted only where they are what the model would have written."""
+        found: dict[str, Value] = {keys.SPECULATION: self.name, keys.ACCEPTANCE: "keyed"}
+        if self.name != "off":
+            found |= {keys.NGRAM_FIRST: False, keys.NGRAM_CHATS: False, keys.DRAFT_LENGTH: AHEAD}
+        return found | ({keys.TREE_NODES: NODES} if self.name in _TREES else {})
+
+
+def methods(state: Mapping[str, OptionSpec], names: Iterable[str]) -> list[Method]:
+    """Those of ``names`` that the loaded model has."""
+    spec = state[keys.SPECULATION]
+    titles = dict(zip(spec.choices, spec.choice_titles, strict=True))
+    return [
+        Method(name, titles[name]) for name in names if not spec.disabled_reason and name not in spec.disabled_choices
+    ]
+
+
+def refused(model: LoadedModel, state: Mapping[str, OptionSpec], names: Sequence[str]) -> Refusal | None:
+    """Why the loaded model has none of these methods, or no room for the texts."""
+    spec = state[keys.SPECULATION]
+    if not methods(state, names):
+        return Refusal(spec.disabled_reason or spec.disabled_choices[names[0]], "The bundled model can show it.")
+    if model.card.context < LEAST_CONTEXT:
+        why = f"The model's context is {model.card.context} tokens; these texts need {LEAST_CONTEXT}."
+        return Refusal(why, "Load it with a longer context, or take the bundled model.")
+    return None
+
+
+def asked(lab: Lab, sides: int) -> list[Text]:
+    """The three texts, in answers as long as so many sides can write in the time that there is.
+
+    Prompts whose answers end by themselves come before those that would repeat themselves. Raises LabError.
+    """
+    probe = msgspec.structs.replace(GREEDY, max_tokens=PROBE)
+    kinds = {text.key: text for text in texts(lab.model, PROBE)}
+    if not kinds.keys() >= TEXTS.keys():
+        raise LabError("The model has no tokenizer, so it cannot be asked for a text. Take the bundled model.")
+    prompt = kinds[EASY].prompts[-1].ids
+    speeds = [lab.client.answer(prompt, probe, Method("off", "").switches).timings.tokens_per_second for _ in range(2)]
+    answers = sum(count for _, count in TEXTS.values())
+    tokens = round(max(SHORTEST, min(LONGEST, speeds[1] * lab.budget / ((LEAST + 1) * sides * answers))))
+    found = {text.key: text for text in texts(lab.model, tokens)}
+    return [
+        found[key]._replace(prompts=sorted(found[key].prompts, key=lambda each: each.sampling.ignore_eos)[:count])
+        for key, (_, count) in TEXTS.items()
+    ]
+
+
+class Writing:
+    """One side: the texts written with one method, and what its last run gave."""
+
+    def __init__(self, lab: Lab, kinds: Sequence[Text], method: Method) -> None:
+        self._lab, self._kinds, self.method = lab, kinds, method
+        self.answers: dict[str, list[Answer]] = {}
+        self._steps: dict[str, list[Drafted]] = {text.key: [] for text in kinds}
+
+    def run(self) -> Side:
+        figures: dict[str, float] = {}
+        for kind in self._kinds:
+            answers = [self._lab.client.answer(*prompt, self.method.switches) for prompt in kind.prompts]
+            self.answers[kind.key] = answers
+            self._steps[kind.key] += [step for answer in answers for step in decoding(answer.steps)]
+            # The first token of an answer comes from reading the prompt, and no draft was asked for it.
+            written = sum(len(answer.ids) - 1 for answer in answers)
+            seconds = sum(answer.timings.total_ms - answer.timings.ttft_ms for answer in answers) / 1000
+            figures[SPEEDS[kind.key].key] = written / max(seconds, 1e-9)
+            figures[PER_STEP[kind.key].key] = written / max(1, sum(answer.timings.steps - 1 for answer in answers))
+        return figures
+
+    def all(self) -> list[Answer]:
+        """The answers of the last run."""
+        return [answer for answers in self.answers.values() for answer in answers]
+
+    def steps(self, key: str, unit: float = 1.0) -> list[Drafted]:
+        """All its steps on one text, of all runs, costs in ``unit`` seconds."""
+        return [step._replace(cost=step.cost / unit, draft_cost=step.draft_cost / unit) for step in self._steps[key]]
+
+    def drafts(self, key: str) -> Drafts:
+        """Step by step, what was drafted of the first answer to a text."""
+        return Drafts(steps=steps_of(self.answers[key][0], self._lab.model))
+
+
+def steps_of(answer: Answer, model: LoadedModel) -> list[list[DraftToken]]:
+    """What was drafted in each step of an answer, what became of it, and the step's own token; no other answer ran."""
+    assert model.tokenizer is not None
+    decode = model.tokenizer.decode
+    found, place = [], 0
+    for step in answer.steps:
+        tokens: list[DraftToken] = []
+        last, accepted = -1, 0
+        for tree in step.trees:
+            last, accepted = tree.accepted[-1] if tree.accepted else -1, len(tree.accepted)
+            parents = range(-1, len(tree.tokens) - 1) if tree.parents is None else tree.parents
+            tokens = [
+                DraftToken(text=decode([token]), fate="accepted" if node in tree.accepted else "refused", parent=parent)
+                for node, (token, parent) in enumerate(zip(tree.tokens, parents, strict=True))
+            ]
+        if step.generated > accepted:  # an answer may end with an accepted token
+            tokens.append(DraftToken(text=decode([answer.ids[place + accepted]]), fate="own", parent=last))
+        place += step.generated
+        if tokens:
+            found.append(tokens)
+    return found

@@ -1,0 +1,140 @@
+"""Medusa and EAGLE: heads that guess from the model's own states, beside a draft model and n-grams."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+import msgspec
+
+from engine.bench.speculation.steps import Drafted
+from engine.lab.drafting import (
+    AHEAD,
+    NODES,
+    PER_STEP,
+    SPEEDS,
+    TEXTS,
+    Writing,
+    asked,
+    methods,
+    refused,
+)
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, same_text, told
+from engine.loading.model import LoadedModel
+from engine.protocol import OptionSpec, keys
+from engine.protocol.lab import Drafts, LabPage
+
+HEADS = ("eagle", "medusa", "mtp")
+"""What grows on the model itself; one of them must be there."""
+TALK = "talk"
+"""The headline's text: heads are trained on answers, and their papers measured conversations."""
+METHODS = {
+    "off": "no guesses",
+    "ngram": "n-gram",
+    "draft": "draft model",
+    "medusa": "Medusa",
+    "mtp": "MTP",
+    "eagle": "EAGLE",
+}
+
+
+class Heads:
+    """All draft methods that the model has of these, at one length; heads and layers draft trees."""
+
+    page = LabPage(
+        name="heads",
+        number=10,
+        title="Medusa and EAGLE",
+        group="Guessing",
+        keys=[keys.SPECULATION, keys.TREE_NODES],
+        problem="A second model that guesses must be found, loaded and run, and it does not know what the large one is "
+        "about to say. Medusa and EAGLE instead guess from the large model's own thoughts, with a few small layers on "
+        "top of it, and offer a tree of guesses of which one path may be right.",
+        question="How many tokens does the best of these methods write in one step of an answer?",
+        choices=["1", "2", "3", "4 or more"],
+        bounds=[1.5, 2.5, 3.5],
+        lesson="The better the guess, the more tokens a step writes; a tree finds one more often than a line.",
+        fails="The heads must be trained for this one model, and every branch of the tree must be checked: where "
+        "arithmetic is scarce a wide tree costs more than it finds.",
+        sides=list(METHODS.values()),
+        seconds=60,
+        use={keys.SPECULATION: "auto"},
+    )
+
+    def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
+        return refused(model, state, HEADS)
+
+    def run(self, lab: Lab) -> Run:
+        found = methods(lab.client.state(), METHODS)
+        kinds = asked(lab, len(found))
+        sides = [Writing(lab, kinds, each) for each in found]
+        order = [list(METHODS).index(each.name) for each in found]
+        rest = [each[key] for key in TEXTS if key != TALK for each in (PER_STEP, SPEEDS)]
+        pairs = Pairs(lab, self.page.name, (PER_STEP[TALK], SPEEDS[TALK], *rest))
+        for line in pairs.shown([side.run for side in sides], lambda side: _one_step(sides[side])):
+            yield msgspec.structs.replace(line, side=order[line.side] if line.side >= 0 else -1)
+        figures = pairs.figures()
+        plain = statistics.median(step.cost for step in sides[0].steps(TALK))
+        names = [METHODS[each.name] for each in found]
+        per_step, speeds = figures[0].effects, figures[1].effects
+        best = max(range(len(per_step)), key=lambda place: per_step[place].after)
+        others = ", ".join(
+            f"{name} {effect.after:.2f}"
+            for name, effect in zip(names[1:], per_step, strict=True)
+            if name != names[1 + best]
+        )
+        lacking = {name: title for name, title in METHODS.items() if name not in {each.name for each in found}}
+        return Found(
+            headline=f"{per_step[best].after:.2f} tokens a step of free talk with {names[1 + best]} ({others}). "
+            f"{told(speeds[best], 'as fast as without guesses', 'as slow as without guesses')}",
+            figures=figures,
+            text=same_text([side.all() for side in sides], lab),
+            taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, MTP "
+            f"and EAGLE in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
+            "prompt. The picture is one step that kept as many guesses as most did.",
+            same=["one answer at a time", "the text stays the same", "trees of guesses that are checked in one pass"],
+            other=[
+                f"{lab.model.card.name} on {lab.model.device.type}, and its own heads",
+                f"one shape for all: {AHEAD} tokens ahead, {NODES} in a tree",
+                *(f"not compared: {title}, which this model does not have" for title in lacking.values()),
+            ],
+            why=[_cost(side, METHODS[side.method.name], plain) for side in sides[1:]],
+            settings={
+                "methods": ", ".join(names),
+                "ahead": AHEAD,
+                "nodes": NODES,
+                "tokens": max(prompt.sampling.max_tokens or 0 for text in kinds for prompt in text.prompts),
+            },
+            pictures=[_one_step(side) for side in sides],
+            sides=names,
+            told_of=best,
+        )
+
+
+def _cost(side: Writing, name: str, plain: float) -> str:
+    """What a method's steps of free talk hit and took, beside plain steps of so many seconds."""
+    steps = [step for step in side.steps(TALK, plain) if step.depths]
+    if not steps:
+        return f"With {name} nothing was guessed in free talk."
+    guesses, kept = (
+        statistics.mean(each) for each in ([step.rows - 1 for step in steps], [_kept(step) for step in steps])
+    )
+    cost, making = (
+        statistics.median(each) for each in zip(*((step.cost, step.draft_cost) for step in steps), strict=True)
+    )
+    return (
+        f"With {name} {guesses:.1f} guesses were made a step in free talk, of which {kept:.1f} were kept; such a step "
+        f"takes {cost:.2f} steps without guesses, {making:.2f} of them to make the guesses."
+    )
+
+
+def _kept(step: Drafted) -> int:
+    return sum(accepted for _, _, accepted in step.depths)
+
+
+def _one_step(side: Writing) -> Drafts:
+    """The step of the first answer of whose guesses as many were kept as in most: the median, by tokens kept."""
+    every = side.drafts(TALK).steps
+    steps = [step for step in every if len(step) > 1] or every
+    ranked = sorted(steps, key=lambda step: sum(token.fate == "accepted" for token in step))
+    return Drafts(steps=[ranked[len(ranked) // 2]])

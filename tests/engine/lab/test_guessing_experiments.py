@@ -1,0 +1,114 @@
+"""Speculation and heads in the Lab with the bundled model, beside counts that were taken otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from engine.bench.client import Answer, EngineClient
+from engine.lab import drafting
+from engine.lab import run as laboratory
+from engine.lab.drafting import AHEAD, NODES, TEXTS, Method, Writing, steps_of
+from engine.lab.experiment import Lab
+from engine.lab.experiments import BY_NAME
+from engine.protocol.lab import Drafts, DraftToken, LabLine, LabPicture, LabProgress, LabResult
+from engine.speculation.control.stats import expected_tokens
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafting, "SHORTEST", 8)
+
+
+def ran(client: EngineClient, name: str) -> tuple[LabResult, list[LabLine]]:
+    told: list[LabLine] = []
+    return laboratory.run(Lab(client, pairs=1, budget=0.1), BY_NAME[name], told.append), told
+
+
+def holds(steps: Sequence[Sequence[DraftToken]]) -> None:
+    """What is refused does not continue what is kept, and a step's own token follows the last one kept."""
+    for step in steps:
+        assert [token.fate for token in step].count("own") <= 1
+        kept = [place for place, token in enumerate(step) if token.fate == "accepted"]
+        assert [step[place].parent for place in kept] == [-1, *kept][: len(kept)]
+        own = step[-1]
+        if own.fate == "own":
+            assert own.parent == (kept[-1] if kept else -1)
+            beside = [token for token in step[:-1] if token.parent == own.parent and token.fate == "refused"]
+            assert own.text not in [token.text for token in beside]
+
+
+def counted(answers: Sequence[Answer]) -> float:
+    """Tokens a step, from the records of steps instead of the answers' own figures."""
+    steps = [step for answer in answers for step in answer.steps if not step.prefill_rows]
+    return sum(step.generated for step in steps) / len(steps)
+
+
+@pytest.fixture
+def kinds(guide: EngineClient) -> list[Writing]:
+    texts = drafting.asked(Lab(guide, budget=0.1), 2)
+    return [Writing(Lab(guide), texts, Method(name, name)) for name in ("off", "ngram", "draft", "medusa", "eagle")]
+
+
+def test_every_method_is_counted(guide: EngineClient, kinds: list[Writing]) -> None:
+    assert guide.model.tokenizer is not None
+    plain = kinds[0]
+    for side in kinds:
+        figures = side.run()
+        for key, answers in side.answers.items():
+            assert figures[drafting.PER_STEP[key].key] == pytest.approx(counted(answers))
+            assert [answer.ids for answer in answers] == [answer.ids for answer in plain.answers[key]]
+            for answer in answers:
+                steps = steps_of(answer, guide.model)
+                holds(steps)
+                written = [token.text for step in steps for token in step if token.fate != "refused"]
+                assert written == [guide.model.tokenizer.decode([id]) for id in answer.ids]
+                drafted = [token for step in steps for token in step if token.fate != "own"]
+                assert len(drafted) == answer.timings.proposed
+                assert sum(token.fate == "accepted" for token in drafted) == answer.timings.accepted
+        assert all(figures[each.key] == 1.0 for each in drafting.PER_STEP.values()) == (side is plain)
+
+
+def test_speculation(guide: EngineClient) -> None:
+    result, _ = ran(guide, "speculation")
+    assert result.text is not None
+    assert result.text.same
+    assert result.settings["draft"] == "draft model"
+    for place in range(len(TEXTS), 2 * len(TEXTS)):
+        assert result.figures[place].runs[0] == [1.0]
+        assert 1.0 <= result.figures[place].runs[1][0] <= AHEAD + 1
+    (plot,) = result.plots
+    curve, line, *dots = plot.series
+    # The curve is the formula's: its cost is the same at each acceptance.
+    costs = {round(expected_tokens(x, AHEAD) / y, 6) for x, y in curve.points}
+    assert len(costs) == 1
+    assert all(y == 1.0 for _, y in line.points)
+    for dot, figure in zip(dots, result.figures, strict=False):
+        assert dot.points[0][1] == figure.effects[0].ratio
+        assert 0.0 <= dot.points[0][0] <= 1.0
+
+
+def test_heads(guide: EngineClient) -> None:
+    result, told = ran(guide, "heads")
+    page = BY_NAME["heads"].page
+    assert result.sides == [side for side in page.sides if side != "MTP"]
+    assert result.text is not None
+    assert result.text.same
+    assert len(result.figures[0].effects) == len(result.sides) - 1
+    best = result.figures[0].effects[result.told_of]
+    assert best.after == max(effect.after for effect in result.figures[0].effects)
+    assert result.headline.startswith(f"{best.after:.2f} tokens a step")
+    for picture in result.pictures:
+        assert isinstance(picture, Drafts)
+        holds(picture.steps)
+        assert len(picture.steps) == 1
+    tree = result.pictures[-1]
+    assert isinstance(tree, Drafts)
+    parents = [token.parent for token in tree.steps[0] if token.fate != "own"]
+    assert len(parents) == NODES
+    assert len(set(parents)) < len(parents)  # it branches
+    # Sides are told by their places on the page, which has one that this model lacks.
+    shown = {line.side for line in told if isinstance(line, LabPicture)}
+    assert shown == {page.sides.index(side) for side in result.sides}
+    assert [line for line in told if isinstance(line, LabProgress)][-1].side == -1

@@ -1,0 +1,107 @@
+"""Prefix caching in the Lab with the bundled model, and `kvasir lab`, which runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from engine.bench.client import EngineClient
+from engine.cli.main import app
+from engine.lab import run as laboratory
+from engine.lab.experiment import Lab
+from engine.lab.experiments import BY_NAME, prefixes
+from engine.lab.experiments.prefixes import ANSWER, QUESTION, USERS
+from engine.protocol import keys
+from engine.protocol.lab import LabIndex, LabLine, LabPicture, LabProgress, LabResult, Tree
+
+TEXT, PAGE = 70, 16
+WHOLE = TEXT + QUESTION
+"""Tokens of a prompt."""
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefixes, "LONGEST", TEXT)
+
+
+@pytest.fixture
+def roomy(guide: EngineClient) -> Iterator[EngineClient]:
+    """The guide, reading all prompts in one step, so that all users hold their pages at the same time.
+
+    In batch-invariant arithmetic no near-tie can part the texts.
+    """
+    lab = Lab(guide)
+    with lab.switched({keys.TOKEN_BUDGET: 2048, keys.BATCH_INVARIANT: True}):
+        yield guide
+
+
+def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
+    told: list[LabLine] = []
+    result = laboratory.run(Lab(roomy, pairs=1), BY_NAME["prefixes"], told.append)
+    _, computed, pages = result.figures
+    shared = TEXT // PAGE  # all but the first find whole pages of the text, and copy the page in which it ends
+    held = ceil((WHOLE + ANSWER - 1) / PAGE)  # by each user: the last token of an answer is never read
+    others = USERS - 1
+    assert computed.runs == [[USERS * WHOLE], [WHOLE + others * QUESTION]]
+    assert pages.runs == [[others * held], [shared + others * (held - shared)]]
+    assert result.text is not None
+    assert result.text.same
+    assert result.text.tokens == USERS * ANSWER
+    assert (result.name, result.seed, result.sides) == ("prefixes", 1, BY_NAME["prefixes"].page.sides)
+    apart, tree = result.pictures
+    assert isinstance(apart, Tree)
+    assert isinstance(tree, Tree)
+    assert [node.tokens for node in apart.nodes] == [WHOLE] * USERS
+    assert sum(node.tokens for node in tree.nodes) == TEXT + USERS * QUESTION
+    assert {type(line) for line in told} == {LabProgress, LabPicture}
+
+
+def lab(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["lab", "--device", "cpu", *arguments], prog_name="kvasir")
+
+
+def lines(result: Result) -> list[LabLine]:
+    return [msgspec.json.decode(line, type=LabLine) for line in result.stdout.splitlines()]
+
+
+def test_the_list() -> None:
+    (index,) = lines(lab("--json"))
+    assert isinstance(index, LabIndex)
+    assert [page.number for page in index.pages] == sorted(each.page.number for each in BY_NAME.values())
+    assert {page.name for page in index.pages} == set(BY_NAME)
+    assert not any(page.refused for page in index.pages if page.name in ("prefixes", "batching", "heads"))
+
+
+def test_an_unknown_name() -> None:
+    result = lab("perpetuum")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("kvasir: There is no experiment called 'perpetuum': there are ")
+    assert "prefixes" in result.stderr
+
+
+def test_results_are_kept_and_shown_again(home: Path) -> None:
+    first = lab("prefixes", "--pairs", "1", "--seed", "7", "--json")
+    assert first.exit_code == 0, first.stderr
+    *told, result = lines(first)
+    assert isinstance(result, LabResult)
+    assert (result.seed, result.model) == (7, "kvasir-guide")
+    assert all(isinstance(line, LabProgress | LabPicture) for line in told)
+    assert lines(lab("--results", "--json")) == [result]
+    assert result.headline in lab("--results").stdout
+    (file,) = (home / "data" / "lab").glob("*.json")
+    file.with_name("broken.json").write_text("{", "utf-8")  # passed over
+    assert lines(lab("--results", "--json")) == [result]
+
+
+def test_a_result_that_cannot_be_kept_is_shown(home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "data" / "lab").write_text("in the way", "utf-8")
+    result = lab("prefixes", "--pairs", "1")
+    assert result.exit_code == 0
+    assert "prompt tokens computed" in result.stdout
+    assert result.stderr.startswith("kvasir: the result could not be kept: ")
