@@ -68,7 +68,7 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         name=page.name,
         model=lab.model.card.name,
         device=device_of(lab.client),
-        machine=_machine(),
+        machine=machine(),
         version=version(),
         date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         seed=lab.seed,
@@ -102,7 +102,8 @@ def device_of(client: EngineClient) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def _machine() -> str:
+def machine() -> str:
+    """What computes, as far as it decides how fast."""
     library = native_library()[0]
     native = f"native code in {library.instructions}" if library else "no native code"
     return f"{platform.machine()}, {torch.get_num_threads()} threads, {native}, torch {torch.__version__}"
