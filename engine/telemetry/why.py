@@ -81,6 +81,11 @@ class Facts(NamedTuple):
     steps: int = 1 << 30
     prompt: LastPrompt | None = None
 
+    @property
+    def cached(self) -> bool:
+        """Whether a processor's cache holds the weights, so that reading fewer bytes of them brings little."""
+        return not self.gpu and self.weights < self.machine.cache
+
     def value(self, key: str) -> Value | None:
         return self.switches[key].value if key in self.switches else None
 
@@ -179,13 +184,13 @@ def reasons(facts: Facts) -> list[Reason]:
 def limit(facts: Facts) -> str:
     """What one answer could reach at most, by memory alone, and what it reached of that in the last seconds."""
     frame, read = facts.frame, facts.frame.bytes_per_token or float(facts.weights)
-    if not facts.bandwidth or not read:
-        return ""
-    if not facts.gpu and read < facts.machine.cache:
+    if read and not facts.gpu and read < facts.machine.cache:
         return (
             f"The {human(int(read))} that a token reads fit into the processor's cache, so memory sets no limit here: "
             "arithmetic and the program's own work do."
         )
+    if not facts.bandwidth or not read:
+        return ""
     sentence = (
         f"A token reads {human(int(read))}, and this memory gives {human(int(facts.bandwidth))} a second: with these "
         f"settings no more than {figure(facts.bandwidth / read)} tokens a second are possible"
@@ -257,10 +262,11 @@ def busy_processor(facts: Facts) -> Found | None:
         return None
     left = max(0.5, machine.cores - machine.others)
     sentence = (
-        f"Other programs keep {machine.others:.1f} of this computer's {machine.cores} cores busy, and the engine "
-        f"computes with {machine.threads}."
+        f"Other programs keep {machine.others:.1f} of this computer's {machine.cores} cores busy, and the engine has "
+        f"{machine.threads} thread{'s' * (machine.threads > 1)} there."
     )
-    return Found(min(machine.threads, machine.cores) / left, Reason(sentence=sentence, action="Close what computes."))
+    action = "Close the programs that compute, or wait for them."
+    return Found(min(machine.threads, machine.cores) / left, Reason(sentence=sentence, action=action))
 
 
 def few_threads(facts: Facts) -> Found | None:
@@ -316,7 +322,7 @@ def no_drafts(facts: Facts) -> Found | None:
 
 def sixteen_bits(facts: Facts) -> Found | None:
     """Decoding waits for bytes, of which a model in 4 bits has a quarter."""
-    if not facts.dense or facts.weights < facts.machine.cache:
+    if not facts.dense or facts.cached:
         return None
     sentence = f"The model's weights are in 16 bits or more: {human(facts.weights)} are read for each token."
     return Found(
@@ -339,11 +345,11 @@ def in_float32(facts: Facts) -> Found | None:
 
 def wide_head(facts: Facts) -> Found | None:
     """The output head is read whole for each token."""
-    if not facts.weights or facts.head < facts.weights / 4 or not facts.can(keys.OUTPUT_HEAD, "int8"):
+    if facts.cached or not facts.head or facts.head < facts.weights / 4 or not facts.can(keys.OUTPUT_HEAD, "int8"):
         return None
     share = facts.head / facts.weights
     reason = Reason(
-        sentence=f"The output head is not quantised, and {100 * share:.0f} % of the bytes that a token reads are its.",
+        sentence=f"The output head is not quantised: it is {100 * share:.0f} % of the weights that a token reads.",
         detail="In 8 bits half of them are read, and the text may differ. The model is loaded again.",
         keys={keys.OUTPUT_HEAD: "int8"},
     )

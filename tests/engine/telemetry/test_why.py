@@ -152,6 +152,7 @@ def test_weights_in_sixteen_bits() -> None:
 
 def test_an_output_head_that_is_half_of_what_is_read() -> None:
     assert only(facts(head=2 * GB)).keys == {keys.OUTPUT_HEAD: "int8"}
+    assert reasons(facts(head=2 * GB, machine=QUIET._replace(cache=5 * GB))) == [], "the cache holds them"
     assert reasons(facts(head=GB // 2)) == []
 
 
@@ -217,8 +218,8 @@ def test_what_gains_most_stands_first() -> None:
 
 
 def test_the_limit() -> None:
-    assert limit(facts(bandwidth=0.0)) == ""
     at_rest = telemetry(bytes_per_token=None, bandwidth_share=None)
+    assert limit(facts(bandwidth=0.0, frame=at_rest)) == ""
     assert limit(facts(frame=at_rest)).endswith("no more than 5.0 tokens a second are possible.")
     reading = limit(facts(frame=telemetry(bytes_per_token=5.0 * GB, bandwidth_share=0.61)))
     assert reading.endswith("no more than 4.0 tokens a second are possible, and the last seconds reached 61 % of that.")
