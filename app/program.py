@@ -45,6 +45,7 @@ from app.window.measure_wiring import MeasureWiring
 from app.window.model_wiring import ModelWiring
 from app.window.preset_wiring import PresetWiring
 from app.window.switch_wiring import SwitchWiring
+from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
 from engine.protocol import DraftOffer, Loaded
 
@@ -123,6 +124,7 @@ class Program:
         SwitchWiring(link, store, panel, chat, plots, notice, window)
         models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
         PresetWiring(link, store, chat, window)
+        WhyWiring(link, plots, panel, self.theme, window)
         self.measuring = measuring = MeasureWiring(link, panel, chat, notice, window)
         self.cache_wiring = CacheWiring(
             link, window.cache, plots, chat, self.sidebar, self.history, window.open_chat, window

@@ -51,6 +51,7 @@ class EngineLink(QObject):
     context_cut = Signal(object)
     cost = Signal(object)
     adapters_changed = Signal(object)
+    reasons = Signal(object)
     failed = Signal(object)
     load_asked = Signal(object)
     """A Load that is on its way, or waits for the engine."""
@@ -105,6 +106,7 @@ class EngineLink(QObject):
             protocol.ContextCut: self.context_cut,
             protocol.Cost: self.cost,
             protocol.Adapters: self.adapters_changed,
+            protocol.Reasons: self.reasons,
             protocol.Error: self.failed,
         }
 

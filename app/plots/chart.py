@@ -49,14 +49,14 @@ class Chart(QWidget):
         self.title = ElidedLabel(title, "caption")
         self.figure = QLabel("–")
         self.figure.setProperty("role", "figure")
-        self._narrow = False
-        head = QHBoxLayout()
-        head.addWidget(self.title, 1)
-        head.addWidget(self.figure)
+        self.narrow = False
+        self.head = QHBoxLayout()
+        self.head.addWidget(self.title, 1)
+        self.head.addWidget(self.figure)
         self.column = QVBoxLayout(self)
         self.column.setContentsMargins(14, 10, 14, 8)
         self.column.setSpacing(4)
-        self.column.addLayout(head)
+        self.column.addLayout(self.head)
 
     def add(self, frame: Telemetry) -> None:
         raise NotImplementedError
@@ -73,8 +73,8 @@ class Chart(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """On a narrow chart the figure is smaller rather than cut."""
         super().resizeEvent(event)
-        if (narrow := event.size().width() < self.theme.px(NARROW_PX)) != self._narrow:
-            self._narrow = narrow
+        if (narrow := event.size().width() < self.theme.px(NARROW_PX)) != self.narrow:
+            self.narrow = narrow
             set_role(self.figure, "small-figure" if narrow else "figure")
 
     def set_figure(self, text: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from PySide6.QtGui import QResizeEvent
 
 from app.plots import words
 from app.plots.chart import Legend, TimeChart, nice_ceiling
 from app.plots.plot import Curve
+from app.plots.why import WhyButton
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel
 from app.words import kv_cached, size
@@ -21,9 +23,15 @@ class RateChart(TimeChart):
         super().__init__("Tokens per second", theme, [self._prefill, self._line])
         self._plot.scale = words.count
         self._captions = [ElidedLabel("", "tiny") for _ in range(2)]
+        self.why = WhyButton("plots.why.chart")
+        self.head.insertWidget(1, self.why)
         for caption in self._captions:
             self.column.addWidget(caption)
         self.recolour()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.why.shorten(self.narrow)
 
     def values(self, frame: Telemetry) -> tuple[float, ...]:
         return frame.prefilled_per_second, frame.generated_per_second

@@ -7,6 +7,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QWidget
 
 from app.plots import words
+from app.plots.why import WhyButton
 from app.theme.widgets import ElidedLabel
 from engine.protocol import Telemetry
 
@@ -28,6 +29,8 @@ class StatusLine(QWidget):
         row.setContentsMargins(16, 0, 12, 0)
         row.setSpacing(4)
         row.addWidget(self._figures, 1)
+        self.why = WhyButton("plots.why.line")
+        row.addWidget(self.why)
         for text, tip, asked in (
             ("Plots", "Show the plots", self.plots_requested),
             ("Optimisations", "Show or hide the optimisations", self.panel_requested),

@@ -76,6 +76,8 @@ class PlotStrip(QWidget):
     plots_requested = Signal()
     panel_requested = Signal()
     """A click on the line of figures."""
+    why_requested = Signal(object)
+    """The button that asks why this is slow."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -101,6 +103,7 @@ class PlotStrip(QWidget):
         self._line = StatusLine()
         self._line.plots_requested.connect(self.plots_requested)
         self._line.panel_requested.connect(self.panel_requested)
+        self._line.why.asked.connect(self.why_requested)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self._row)
         self._stack.addWidget(self._line)
@@ -187,7 +190,9 @@ class PlotStrip(QWidget):
         from app.plots.pages import PagesChart
 
         theme, self._pages = self._theme, PagesChart(self._theme, self.hues)
-        made: list[Chart] = [RateChart(theme), MemoryChart(theme), self._pages, QueueChart(theme)]
+        rates = RateChart(theme)
+        rates.why.asked.connect(self.why_requested)
+        made: list[Chart] = [rates, MemoryChart(theme), self._pages, QueueChart(theme)]
         for chart in (*made, AcceptanceChart(theme), GpuChart(theme)):
             chart.setObjectName(f"plots.{type(chart).__name__}")
             divider = QFrame()

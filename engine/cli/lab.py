@@ -13,14 +13,15 @@ from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
 
 if TYPE_CHECKING:
-    from engine.protocol.lab import LabIndex, LabLine, LabResult
+    from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
 
-EVERY = "all"
+EVERY, ROOFLINE = "all", "roofline"
 
 
 def lab(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments to run, or all; a list if left out.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Experiments to run, or all; roofline; a list if left out."),
     ] = None,
     model: Annotated[str, typer.Option(help="A model's name or folder; the bundled one if left out.")] = "",
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
@@ -41,6 +42,7 @@ def lab(
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
             from engine.lab.experiments import BY_NAME
+            from engine.lab.roofline import roofline
             from engine.paths import find_model
             from engine.protocol import LoadOptions
 
@@ -51,10 +53,12 @@ def lab(
         known = find_model(path_or_name_of(model))
         with_draft = known.draft if draft is None else draft_of(draft) or ""
         try:
-            wanted = [laboratory.find(name) for name in asked]
+            wanted = [laboratory.find(name) for name in asked if name != ROOFLINE]
             with EngineClient() as client:
                 client.load(known.path, with_draft, LoadOptions(device=kind))
-                if not wanted:
+                if ROOFLINE in asked:
+                    _show_all([roofline(client)], json)
+                elif not wanted:
                     _show_all([laboratory.index(client)], json)
                 for experiment in wanted:
                     result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
@@ -78,8 +82,8 @@ def _show(json: bool) -> Callable[[LabLine], object]:
     return lambda line: lines([line]) if json else None
 
 
-def _show_all(found: Sequence[LabIndex | LabResult], json: bool) -> None:
-    from engine.protocol.lab import LabIndex
+def _show_all(found: Sequence[LabIndex | LabResult | LabRoofline], json: bool) -> None:
+    from engine.protocol.lab import LabIndex, LabRoofline
 
     if json:
         lines(found)
@@ -87,6 +91,8 @@ def _show_all(found: Sequence[LabIndex | LabResult], json: bool) -> None:
     for each in found:
         if isinstance(each, LabIndex):
             _list(each)
+        elif isinstance(each, LabRoofline):
+            _tell_roofline(each)
         else:
             _tell(each)
 
@@ -107,4 +113,17 @@ def _tell(result: LabResult) -> None:
     if result.text is not None:
         print(f"  {result.text.sentence}")
     for sentence in (result.taken, *result.why, result.lesson):
+        print(f"  {sentence}")
+
+
+def _tell_roofline(roof: LabRoofline) -> None:
+    print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
+    for ceiling in roof.ceilings:
+        unit = "bytes" if ceiling.name in ("memory", "cache") else "operations"
+        print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {unit} a second. {ceiling.taken}")
+    print(f"  {'':24} {'op/byte':>9} {'Gop/s':>9} {'tokens/s':>10}")
+    for point in roof.points:
+        figures = f"{point.intensity:9,.1f} {point.operations / 1e9:9,.1f} {point.tokens:10,.0f}"
+        print(f"  {point.name:24} {figures}  {point.setting}")
+    for sentence in roof.sentences:
         print(f"  {sentence}")

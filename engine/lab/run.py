@@ -103,6 +103,7 @@ def device_of(client: EngineClient) -> str:
 
 
 def machine() -> str:
+    """What computes, as far as it decides how fast."""
     library = native_library()[0]
     native = f"native code in {library.instructions}" if library else "no native code"
     return f"{platform.machine()}, {torch.get_num_threads()} threads, {native}, torch {torch.__version__}"

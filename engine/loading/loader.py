@@ -282,7 +282,8 @@ class OpenedCheckpoint:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
-        notices = [*self.notices, *checkpoint.notices, *fallbacks(model, checkpoint.path.name)]
+        declined = list(fallbacks(model, checkpoint.path.name))
+        notices = [*self.notices, *checkpoint.notices, *declined]
         notices += [text for text in (template.notice, self.kind_refused, self.sight.reason) if text]
         tower, marker = self.sight.tower, self.sight.marker
         card = ModelCard(
@@ -300,6 +301,7 @@ class OpenedCheckpoint:
             draft_refused=self.companions.refused,
             heads=drafters.heads,
             notices=notices,
+            fallbacks=declined,
             computing=self.computing,
             load_seconds=self.times.seconds,
             thinking=thinking_modes(template, channels),

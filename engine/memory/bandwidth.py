@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,24 +25,30 @@ _BUDGET_SECONDS = 0.15
 
 
 @functools.cache
-def read_bandwidth(kind: str, index: int, threads: int) -> float:
+def read_bandwidth(kind: str, index: int, threads: int, size: int = 0) -> float:
     """Bytes a second; see :func:`measure_bandwidth`, which fills in the key under which it is kept."""
     if kind != "cpu":
-        return _measured(torch.device(kind, index))
+        return _measured(torch.device(kind, index), size)
+    return in_a_thread(lambda: _measured(torch.device(kind), size))
+
+
+def in_a_thread(measure: Callable[[], float]) -> float:
+    """What is measured on a processor."""
     # In a thread that then ends, as do the threads that OpenMP keeps for each that has used it. Where two threads have
     # some, libgomp lets all of them sleep between regions: each of torch's operators in the engine waits 40 us for one.
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_measured, torch.device(kind)).result()
+        return pool.submit(measure).result()
 
 
-def _measured(device: torch.device) -> float:
+def _measured(device: torch.device, size: int) -> float:
     gpu = devices.traits(device).gpu
     if gpu:
-        data = torch.ones(min(_GPU_BYTES, free_bytes(device) // 16) // 4, dtype=torch.float32, device=device)
+        size = size or min(_GPU_BYTES, free_bytes(device) // 16)
+        data = torch.ones(max(1, size // 4), dtype=torch.float32, device=device)
     else:  # in pages like those of a model's weights
         beyond = 2 * last_level_bytes()
-        size = beyond if _CPU_BYTES < beyond < free_bytes(device) // 4 else _CPU_BYTES
-        data = Slabs().empty((size // 4,), torch.float32).fill_(1)
+        size = size or (beyond if _CPU_BYTES < beyond < free_bytes(device) // 4 else _CPU_BYTES)
+        data = Slabs().empty((max(1, size // 4),), torch.float32).fill_(1)
     data.sum()
     # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
     passes = _GPU_PASSES if gpu else 1
@@ -67,9 +74,10 @@ def last_level_bytes(cores: Path = _CORES) -> int:
     return sum(sizes.values()) << 10
 
 
-def measure_bandwidth(device: torch.device) -> float:
+def measure_bandwidth(device: torch.device, size: int = 0) -> float:
     """Best of several passes over a buffer larger than the caches, some tenths of a second at first, then remembered.
 
-    Bytes a second with torch's present number of threads.
+    Bytes a second with torch's present number of threads. ``size``: of a buffer of so many bytes, which caches may
+    hold.
     """
-    return read_bandwidth(device.type, device.index or 0, torch.get_num_threads())
+    return read_bandwidth(device.type, device.index or 0, torch.get_num_threads(), size)

@@ -90,6 +90,20 @@ def programs(device: torch.device, process: int) -> list[tuple[str, int]]:
     return sorted(found, key=lambda each: -each[1])
 
 
+def throttling(device: torch.device) -> str:
+    """Why a GPU runs below its clock, as a phrase; "" where it does not, or nothing is known."""
+    nvml = _library() if device.type == "cuda" else None
+    if nvml is None:
+        return ""
+    try:
+        said = int(nvml.nvmlDeviceGetCurrentClocksEventReasons(_handle(nvml, device)))
+    except Exception:  # a driver or a GPU that does not say
+        return ""
+    heat = nvml.nvmlClocksEventReasonSwThermalSlowdown | nvml.nvmlClocksEventReasonHwThermalSlowdown
+    power = nvml.nvmlClocksEventReasonSwPowerCap | nvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
+    return "its temperature" if said & heat else "its power limit" if said & power else ""
+
+
 class Meter:
     """Reads one GPU. Any thread may ask; a GPU that is lost is not asked again."""
 

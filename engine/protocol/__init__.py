@@ -25,6 +25,7 @@ from engine.protocol.recommended import *  # noqa: F403
 from engine.protocol.records import *  # noqa: F403
 from engine.protocol.to_engine import *  # noqa: F403
 from engine.protocol.to_engine import ToEngine
+from engine.protocol.why import *  # noqa: F403
 
 _encoder = msgspec.json.Encoder()
 decode_to_engine = msgspec.json.Decoder(ToEngine).decode

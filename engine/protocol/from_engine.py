@@ -8,6 +8,7 @@ from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
 from engine.protocol.records import Device, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
+from engine.protocol.why import Reasons
 
 
 class KnownModel(Part, frozen=True):
@@ -288,6 +289,7 @@ FromEngine = (
     | ContextCut
     | Cost
     | Adapters
+    | Reasons
     | Error
 )
 

@@ -318,4 +318,60 @@ class LabCompared(Message, frozen=True):
     absent: list[str] = []
 
 
-LabLine = LabIndex | LabProgress | LabPicture | LabResult | LabCompared
+class Ceiling(Part, frozen=True):
+    """What this machine gives at most: ``value`` bytes or operations a second, and how that was measured."""
+
+    name: str
+    value: float
+    taken: str
+
+
+class RoofPoint(Part, frozen=True):
+    """Where something stands. ``tokens`` and ``operations`` are a second's, of all answers together.
+
+    ``intensity`` is operations a byte read. ``measured``: it was run, and ``low`` to ``high`` are operations a second
+    from its slower quarter to its fastest pass; else it was computed from bytes and operations, and stands on the roof:
+    no more than that is possible. ``keys`` are the switches of which it is the effect.
+    """
+
+    name: str
+    measured: bool
+    intensity: float
+    operations: float
+    low: float
+    high: float
+    tokens: float
+    setting: str
+    keys: dict[str, Value] = {}
+    roof: float = 0.0
+    """Operations a second that the ceilings allow at this intensity."""
+
+
+class LabRoofline(Message, frozen=True):
+    """`kvasir lab roofline`: what limits the loaded model, as it is set, on this machine.
+
+    Of one token of one answer at ``context``: ``weights`` and ``kept`` (keys, values, states) are bytes read.
+    """
+
+    model: str
+    device: str
+    machine: str
+    version: str
+    date: str
+    context: int
+    weights: float
+    kept: float
+    operations: float
+    limit: float
+    """Tokens a second that one answer cannot pass with these settings."""
+    memory: Ceiling
+    """The one that holds here: of a cache, where what a token reads fits into it."""
+    arithmetic: Ceiling
+    """The one that holds here: of packed products, where layers are packed."""
+    ceilings: list[Ceiling]
+    points: list[RoofPoint]
+    plot: Plot
+    sentences: list[str]
+
+
+LabLine = LabIndex | LabProgress | LabPicture | LabResult | LabCompared | LabRoofline

@@ -147,6 +147,8 @@ class ModelCard(Part, frozen=True):
     """Kinds of heads in use that draft for this model, as :data:`Source` names them: ["medusa", "eagle"]."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
+    fallbacks: list[str] = []
+    """Of the notices, those about fast paths of layers that declined."""
     computing: str = ""
     """How it computes, and why, where that is not the usual way of its device; there is nothing to do about it."""
     load_seconds: dict[str, float] = {}

@@ -10,6 +10,7 @@ from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
 from engine.protocol.records import ChatMessage, LoadOptions, Sampling, Thinking
+from engine.protocol.why import Why
 
 
 class Hello(Message, tag="hello", frozen=True):
@@ -129,4 +130,5 @@ ToEngine = (
     | LoadAdapter
     | UnloadAdapter
     | ListAdapters
+    | Why
 )

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import psutil
 import torch
 
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.loading.speed import served
-from engine.memory.bandwidth import measure_bandwidth
+from engine.memory import nvml
+from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.memory.estimate import OutOfMemory, size
 from engine.memory.nvml import Meter
 from engine.memory.owners import memory_by_owner
-from engine.memory.probe import all_devices, choose_device, described, probe
+from engine.memory.probe import all_devices, choose_device, described, free_bytes, probe, usable_cores
 from engine.options import EngineOptions
 from engine.protocol import Device, DeviceName, Estimated, GpuReading, LoadOptions, MemoryByOwner, Value
+from engine.telemetry.processor import RecentPrograms
 from engine.telemetry.runs import Recorder
+from engine.telemetry.why import Machine
 
 
 class MachineProbes:
@@ -33,6 +39,7 @@ class MachineProbes:
         self._measured_for: Callable[[], LoadedModel | None] = lambda: None
         self._most_used = 0
         self._meters: dict[torch.device, Meter] = {}
+        self._programs = RecentPrograms()
 
     def device(self) -> Device:
         return probe(self._device)
@@ -54,6 +61,26 @@ class MachineProbes:
                 meter = self._meters[device] = Meter(device)
         return meter.read()
 
+    def machine(self, loaded: LoadedModel | None) -> Machine:
+        """What may make answers slow and is not the model's."""
+        device = self._device if loaded is None else loaded.device
+        with self._lock:
+            others = self._programs.cores()
+        cpu, battery = torch.device("cpu"), getattr(psutil, "sensors_battery", lambda: None)()
+        return Machine(
+            cores=min(usable_cores(), psutil.cpu_count(logical=False) or usable_cores()),
+            threads=torch.get_num_threads(),
+            others=others,
+            free=free_bytes(cpu),
+            total=probe(cpu).total_bytes,
+            swapped=_swapped(),
+            cache=last_level_bytes(),
+            held=tuple(nvml.programs(device, os.getpid())),
+            throttled=nvml.throttling(device),
+            battery=battery is not None and battery.power_plugged is False,
+            no_gpu=os.environ.get("KVASIR_GPU_PACK_REASON", ""),
+        )
+
     def bandwidth(self, loaded: LoadedModel | None) -> float | None:
         """Bytes a second that the device reads; None if it cannot be measured now."""
         try:
@@ -70,6 +97,8 @@ class MachineProbes:
 
     def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner:
         """``used_share`` is the share of the cache's pages in use."""
+        with self._lock:
+            self._programs.look()
         if loaded is None:
             return memory_by_owner(self._device, 0, 0, 0)
         fit = loaded.fit
@@ -101,3 +130,12 @@ class MachineProbes:
             f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
         )
         return Estimated(id="", fits=True, fit=fit, sentence=f"{sentence} {opened.companions.refused}".strip())
+
+
+def _swapped(status: Path = Path("/proc/self/status")) -> int:
+    """Bytes of this process that lie on the disk; 0 where the system does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in status.read_text().splitlines():
+            if line.startswith("VmSwap:"):
+                return int(line.split()[1]) << 10
+    return 0

@@ -28,6 +28,8 @@ class TelemetryWindow:
         self._energy: deque[tuple[float, float, int]] = deque()  # (time, joules so far, tokens so far)
         self.totals: Counter[str] = Counter()
         """Counted since the start of the engine, by the names of engine/telemetry/prometheus.py."""
+        self.steps = 0
+        """Of the present model."""
 
     def add(self, record: StepRecord) -> None:
         seconds = inter_token_seconds(self._last, record)
@@ -35,6 +37,7 @@ class TelemetryWindow:
             self._latencies.append((record.time, seconds, record.generated))
         self._records.append(record)
         self._last = record
+        self.steps += 1
         self.totals.update(
             steps=1,
             generated=record.generated,
@@ -61,7 +64,7 @@ class TelemetryWindow:
 
     def model_changed(self) -> None:
         """Another model is loaded, or none is."""
-        self._last = None
+        self._last, self.steps = None, 0
 
     def frame(
         self,

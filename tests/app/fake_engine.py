@@ -299,6 +299,30 @@ class Session:
     def on_counttokens(self, message: p.CountTokens) -> None:
         self.send(p.Counted(id=message.id, tokens=len(tokenise(joined(message.prompt)))))
 
+    def on_why(self, message: p.Why) -> None:
+        """What its switches are at that is slow."""
+        if self.engine.card is None:
+            self.send(p.Error(code="no_model", message="No model is loaded. Load one first.", id=message.id))
+            return
+        found = []
+        if not self.engine.value("kv_cache"):
+            found.append(p.Reason(sentence="The KV cache is off.", keys={"kv_cache": True}))
+        if self.engine.value("draft_length"):
+            detail = "Automatic lengths rest where drafts do not pay."
+            fast: dict[str, p.Value] = {"draft_length": 0, "speculation": "off"}
+            found.append(p.Reason(sentence="What is drafted is refused four times in five.", detail=detail, keys=fast))
+        if self.engine.card.notices:
+            found.append(
+                p.Reason(sentence=self.engine.card.notices[0], action="Choose another format.", place="models")
+            )
+        self.send(
+            p.Reasons(
+                id=message.id,
+                reasons=found,
+                limit="A token reads 4.0 GB: no more than 5.0 tokens a second are possible.",
+            )
+        )
+
     def on_estimate(self, message: p.Estimate) -> None:
         self.send(p.Estimated(id=message.id, fits=True, sentence="It fits: 15 MB of 6 GB."))
 

@@ -40,12 +40,14 @@ from engine.protocol import (
     LoadAdapter,
     MeasureCost,
     Message,
+    Prefill,
     Set,
     Subscribe,
     Unload,
     UnloadAdapter,
     UnloadAfter,
     Welcome,
+    Why,
     encode,
 )
 from engine.server.answering import Asked, cancelled_before_start, prepared, request_message, tokenised
@@ -57,7 +59,9 @@ from engine.server.session.compare import compare
 from engine.server.session.frames import decoded, refused_greeting
 from engine.server.session.outbox import Outbox
 from engine.server.session.subscriptions import Subscriptions
+from engine.server.session.why import why
 from engine.server.turns import AnswerCollector, Turns
+from engine.telemetry.why import LastPrompt
 from engine.text.template import PromptError
 
 log = logging.getLogger(__name__)
@@ -76,6 +80,7 @@ class Session:
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
+        self._last_prompt: LastPrompt | None = None
         self._cache = CacheMessages(hub, self._outbox.put)
         self._subscriptions = Subscriptions(hub, self._cache, self._outbox.put)
 
@@ -198,6 +203,8 @@ class Session:
                 self._begin(message.id, self._cache.describe(message))
             case MeasureCost():
                 self._begin(message.id, self._measure(message))
+            case Why():
+                self._begin(message.id, self._why(message))
             case ForgetChat(chat=chat):
                 self._turns.forget(chat)
                 hub.submit(message)
@@ -257,6 +264,9 @@ class Session:
                 match event:
                     case Delta(answer=0):
                         first.take(event)
+                    case Prefill(cached=cached, total=total):
+                        told = prompt.continued
+                        self._last_prompt = LastPrompt(total, cached, told.diverged, told.divergence)
                     case Finished(answer=0):
                         self._turns.remember(message.id, first.finished(), prompt.tokenizer)
                 left -= isinstance(event, Finished)
@@ -304,6 +314,9 @@ class Session:
         with self._residency.use() as use:
             await use.model()
             await self._cache.measure(message, self._turns)
+
+    async def _why(self, message: Why) -> None:
+        self._outbox.put(await why(self._hub, message, self._last_prompt))
 
     def _leave(self, id: str, active: _Active) -> None:
         if self._active.get(id) is active:

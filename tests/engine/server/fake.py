@@ -49,6 +49,7 @@ from engine.protocol import (
 )
 from engine.runner.perplexity import Scores
 from engine.telemetry.records import StepRecord
+from engine.telemetry.why import Machine
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import CHATML, trained
@@ -336,6 +337,9 @@ class FakeProbes:
 
     def gpu(self, loaded: Any) -> GpuReading | None:
         return self.reading
+
+    def machine(self, loaded: Any) -> Machine:
+        return Machine()
 
     def memory(self, loaded: Any, used_share: float) -> MemoryByOwner:
         used = int(1600 * used_share)

@@ -12,13 +12,13 @@ from engine.telemetry.processor import OtherPrograms
 
 def test_what_neither_idles_nor_is_this_process_is_others(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([(100.0, 50.0, 10.0), (120.0, 55.0, 14.0)])
-    monkeypatch.setattr(processor, "_times", lambda: next(times))
+    monkeypatch.setattr(processor, "_times", lambda parent: next(times))
     assert OtherPrograms().share() == pytest.approx((20 - 5 - 4) / 20)
 
 
 def test_a_moment_too_short_for_the_counters_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([(100.0, 50.0, 10.0), (100.1, 50.0, 10.0)])
-    monkeypatch.setattr(processor, "_times", lambda: next(times))
+    monkeypatch.setattr(processor, "_times", lambda parent: next(times))
     assert OtherPrograms().share() == 0.0
 
 

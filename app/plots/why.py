@@ -1,0 +1,202 @@
+"""Why is this slow? A small button near the token rate, and the card that it opens: sentences, each with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
+from PySide6.QtGui import QHideEvent, QKeyEvent, QMouseEvent, QShowEvent
+from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from app.panel.controls import value_title
+from app.theme.theme import Theme
+from app.theme.widgets import caption
+from engine.protocol import OptionSpec, Reason, Reasons
+
+TITLE = "Why is this slow?"
+LOOKS = "Looking at the last seconds…"
+NOTHING = "Nothing stands out."
+PLACES = {"models": "Open Models", "settings": "Open Settings"}
+MOST = 4
+"""Reasons shown; those after them gain less."""
+WIDTH, GAP = 380, 6
+
+
+class WhyButton(QPushButton):
+    """``asked`` carries the button itself, next to which the card opens."""
+
+    asked = Signal(object)
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__("Why slow?", parent)
+        self.setObjectName(name)
+        self.setProperty("kind", "link")
+        self.setAccessibleName(TITLE)
+        self.setToolTip(f"{TITLE} What stands out, and what mends it")
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.clicked.connect(lambda: self.asked.emit(self))
+
+    def shorten(self, short: bool) -> None:
+        """Where there is little room."""
+        self.setText("Why?" if short else "Why slow?")
+
+
+class WhyCard(QFrame):
+    """Lies over the window it belongs to; a click elsewhere, Escape and another size of the window close it.
+
+    ``mended`` carries the switches to set, ``place_asked`` the page of the window to show.
+    """
+
+    mended = Signal(object)
+    place_asked = Signal(str)
+
+    def __init__(self, theme: Theme, window: QWidget) -> None:
+        super().__init__(window)
+        self._theme, self._window = theme, window
+        self._near = QRect()
+        self.setObjectName("why")
+        self.setAccessibleName(TITLE)
+        self.setProperty("card", "tip")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.hide()
+        title = QLabel(TITLE)
+        title.setProperty("role", "figure")
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(12)
+        self._limit = caption(name="why.limit")
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(14, 10, 14, 12)
+        self._column.setSpacing(10)
+        self._column.addWidget(title)
+        self._column.addLayout(self._rows)
+        self._column.addWidget(self._limit)
+
+    @property
+    def words(self) -> str:
+        """All that it says."""
+        labels = self.findChildren(QLabel)
+        return "\n".join(label.text() for label in labels if label.text() and not label.isHidden())
+
+    def open(self, near: QWidget) -> None:
+        """Show it next to ``near``, waiting for words."""
+        self._near = QRect(near.mapTo(self._window, QPoint()), near.size())
+        self._show_rows([_plain(LOOKS)], "")
+        self.show()
+        self.raise_()
+        self.setFocus()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        application = QApplication.instance()
+        assert application is not None
+        application.installEventFilter(self)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        application = QApplication.instance()
+        if application is not None:
+            application.removeEventFilter(self)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.hide()
+        else:
+            super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A press between its buttons goes no further: the window below would get it."""
+        event.accept()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Close it, and let the event go on to where it belongs."""
+        if event.type() == QEvent.Type.MouseButtonPress and isinstance(watched, QWidget):
+            if watched is not self and not self.isAncestorOf(watched):
+                self.hide()
+        elif event.type() == QEvent.Type.Resize and watched is self._window:
+            self.hide()
+        return False
+
+    def say(self, sentence: str) -> None:
+        """Why nothing can be said."""
+        self._show_rows([_plain(sentence)], "")
+
+    def show_reasons(self, found: Reasons, specs: Mapping[str, OptionSpec]) -> None:
+        """``specs``: the switches by their keys, which say what their values are called."""
+        shown = found.reasons[:MOST]
+        rows = [self._row(place, reason, specs) for place, reason in enumerate(shown)] or [_plain(NOTHING)]
+        if more := len(found.reasons) - len(shown):
+            rows.append(_plain(f"{more} more, which matter{'s' * (more == 1)} less.", "caption"))
+        self._show_rows(rows, found.limit)
+        first = self.findChild(QPushButton)
+        if first is not None:
+            first.setFocus()
+
+    def _row(self, place: int, reason: Reason, specs: Mapping[str, OptionSpec]) -> QWidget:
+        row = QWidget()
+        column = QVBoxLayout(row)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(_plain(reason.sentence))
+        for text in (reason.detail, reason.action):
+            if text:
+                column.addWidget(_plain(text, "caption"))
+        title = remedy(reason, specs)
+        if title:
+            button = QPushButton(title.replace("&", "&&"))
+            button.setObjectName(f"why.mend.{place}")
+            button.setAccessibleName(f"{reason.sentence} {title}")
+            button.clicked.connect(lambda: self._press(reason))
+            line = QHBoxLayout()
+            line.addWidget(button)
+            line.addStretch(1)
+            column.addLayout(line)
+        return row
+
+    def _press(self, reason: Reason) -> None:
+        if reason.keys:
+            self.mended.emit(reason.keys)
+        else:
+            self.hide()
+            self.place_asked.emit(reason.place)
+
+    def _show_rows(self, rows: Sequence[QWidget], limit: str) -> None:
+        while (item := self._rows.takeAt(0)) is not None:
+            old = item.widget()
+            assert old is not None, "rows are widgets"
+            old.setParent(None)
+            old.deleteLater()
+        for row in rows:
+            self._rows.addWidget(row)
+            row.show()
+        self._limit.setText(limit)
+        self._limit.setVisible(bool(limit))
+        width = self._theme.px(WIDTH)
+        self.setFixedWidth(width)
+        self.setFixedHeight(self._column.totalHeightForWidth(width))
+        self._place()
+
+    def _place(self) -> None:
+        """Above the button where there is room, and inside the window."""
+        room = self._window.rect().adjusted(GAP, GAP, -GAP, -GAP)
+        left = max(room.left(), min(self._near.left(), room.right() - self.width()))
+        above = self._near.top() - GAP - self.height()
+        below = min(self._near.bottom() + GAP, room.bottom() - self.height())
+        self.move(left, above if above >= room.top() else max(room.top(), below))
+
+
+def remedy(reason: Reason, specs: Mapping[str, OptionSpec]) -> str:
+    """What stands on the button that mends it; "" where none does."""
+    if reason.keys:
+        known = [(specs[key], value) for key, value in reason.keys.items() if key in specs]
+        return "Set " + ", ".join(f"{spec.title}: {value_title(spec, value)}" for spec, value in known)
+    return PLACES.get(reason.place, "")
+
+
+def _plain(text: str, role: str = "") -> QLabel:
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    if role:
+        label.setProperty("role", role)
+    return label

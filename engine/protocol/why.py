@@ -1,0 +1,37 @@
+"""Why answers are slow: what the window asks, and what the engine says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.protocol.base import Message, Part, Value
+
+
+class Why(Message, tag="why", frozen=True):
+    """What makes answers slow now -> :class:`Reasons`."""
+
+    id: str
+
+
+class Reason(Part, frozen=True):
+    """One thing that makes answers slower, a sentence, and what mends it.
+
+    ``keys`` are switches to set; else ``action`` is a sentence that says what to do, in ``place`` if that is a page of
+    the window's. Neither: nothing is to be mended.
+    """
+
+    sentence: str
+    detail: str = ""
+    """What it costs to mend it, or how it is known."""
+    keys: dict[str, Value] = {}
+    action: str = ""
+    place: Literal["", "models", "settings"] = ""
+
+
+class Reasons(Message, tag="reasons", frozen=True):
+    """``reasons``: those first whose mending is likely to gain most; none where nothing stands out."""
+
+    id: str
+    reasons: list[Reason]
+    limit: str = ""
+    """What one answer could reach at most here, and what it reached lately: a sentence, "" while nothing is known."""

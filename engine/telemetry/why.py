@@ -1,0 +1,509 @@
+"""Why answers are slow: sentences from what is known of the engine and the machine, each with what mends it.
+
+A rule looks at facts and finds a reason or none. How many times faster answers would be with it mended is estimated
+from the facts where they say it, else taken from docs/measurements.md: rough, and good enough to sort by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.protocol import Acceptance, ModelCard, OptionSpec, Reason, Telemetry, Value, keys
+from engine.sizes import figure, human
+
+REFUSED = 0.6
+"""Share of draft tokens thrown away from which drafts are named."""
+LEAST_DRAFTS = 32
+"""Draft tokens in the last seconds below which their share says little."""
+LEAST_TOKENS = 64
+"""Tokens of a prompt that are worth a word where they were computed again."""
+WARM_STEPS = 32
+"""Steps of a model after which kernels are chosen and buffers are there."""
+SLACK_CORES = 0.5
+"""Of cores that other programs may take."""
+HELD_BYTES = 1 << 30
+"""Of a GPU's memory that other programs hold, from which it is worth a word."""
+FULL = 0.95
+"""Share of the pages in use by answers from which the cache is full."""
+
+
+class Machine(NamedTuple):
+    """What the machine says now; 0, "" and () where it does not.
+
+    ``cores`` are those of its own that the engine may use, ``threads`` those that it computes with, and ``others`` the
+    cores that other programs kept busy over the last seconds. ``free`` and ``total`` are the machine's memory,
+    ``swapped`` the engine's own that lies on the disk, ``cache`` the last level of the processor's caches, in bytes.
+    ``held`` are names of programs and the bytes of the GPU's memory that they hold, the most first; ``throttled`` says
+    why the GPU runs below its clock.
+    """
+
+    cores: int = 0
+    threads: int = 0
+    others: float = 0.0
+    free: int = 0
+    total: int = 0
+    swapped: int = 0
+    cache: int = 0
+    held: tuple[tuple[str, int], ...] = ()
+    throttled: str = ""
+    battery: bool = False
+    no_gpu: str = ""
+    """Why an installed GPU pack is not used."""
+
+
+class LastPrompt(NamedTuple):
+    """``cached`` of its ``tokens`` were not computed again; it left the conversation before it at ``diverged``."""
+
+    tokens: int
+    cached: int
+    diverged: int | None = None
+    divergence: str = ""
+
+
+class Facts(NamedTuple):
+    """``weights`` are the bytes of them that one row reads, ``head`` of these a 16- or 32-bit output head's.
+
+    ``dense``: the model's weights are in 16 or 32 bits. ``float32``: it was asked to compute in that. ``bandwidth`` of
+    the device in bytes a second, 0: not known. ``steps`` since the model was loaded.
+    """
+
+    card: ModelCard
+    switches: dict[str, OptionSpec]
+    frame: Telemetry
+    machine: Machine = Machine()
+    gpu: bool = False
+    weights: int = 0
+    head: int = 0
+    dense: bool = False
+    float32: bool = False
+    bandwidth: float = 0.0
+    steps: int = 1 << 30
+    prompt: LastPrompt | None = None
+
+    @property
+    def cached(self) -> bool:
+        """Whether a processor's cache holds the weights, so that reading fewer bytes of them brings little."""
+        return not self.gpu and self.weights < self.machine.cache
+
+    def value(self, key: str) -> Value | None:
+        return self.switches[key].value if key in self.switches else None
+
+    def can(self, key: str, value: Value) -> bool:
+        """Whether the switch is not at that value, and could be."""
+        spec = self.switches.get(key)
+        if spec is None or spec.hidden or spec.disabled_reason or str(value) in spec.disabled_choices:
+            return False
+        return spec.value != value
+
+
+class Found(NamedTuple):
+    """``gain``: about how many times faster answers are with it mended; 1 where it says how things are."""
+
+    gain: float
+    reason: Reason
+
+
+Rule = Callable[[Facts], Found | None]
+
+
+class SlowValue(NamedTuple):
+    """A value of a switch that is there to show what the other is for, or to prove something."""
+
+    key: str
+    slow: Value
+    fast: Value
+    gain: float
+    sentence: str
+    detail: str = ""
+
+
+SLOW_VALUES = (
+    SlowValue(
+        keys.KV_CACHE, False, True, 4.4, "The KV cache is off, so the whole text is computed again for every token."
+    ),
+    SlowValue(
+        keys.BATCH_INVARIANT,
+        True,
+        False,
+        4.2,
+        "Batch-invariant arithmetic is on, which computes every row alike and takes several times as long.",
+        "Without it equal settings still give the same text, but for two nearly equal tokens now and then.",
+    ),
+    SlowValue(
+        keys.CUDA_GRAPHS, False, True, 2.0, "CUDA graphs are off, so the GPU waits for each kernel to be launched."
+    ),
+    SlowValue(
+        keys.WEIGHTS,
+        "16bit",
+        "packed",
+        2.0,
+        "The model's weights are held in 16 bits, and all of them are read for each token.",
+        "Packed, as in its file, they are the same numbers. The model is loaded again.",
+    ),
+    SlowValue(
+        keys.ACTIVATIONS,
+        "32bit",
+        "8bit",
+        2.0,
+        "Activations are multiplied in 32 bits, for which the processor takes several passes.",
+        "With 8 bits the text may change a little, less than any 4-bit file has changed it.",
+    ),
+    SlowValue(keys.ACTIVATIONS, "16bit", "8bit", 1.4, "Activations are multiplied in 16 bits, which takes two passes."),
+    SlowValue(
+        keys.ASYNC_SCHEDULING,
+        False,
+        True,
+        1.2,
+        "Asynchronous scheduling is off, so the GPU waits for the processor between two steps.",
+    ),
+    SlowValue(
+        keys.PACKED_KERNEL,
+        "torch",
+        "native",
+        1.1,
+        "Packed weights are multiplied by PyTorch's operators instead of Kvasir's own code.",
+        "The model is loaded again.",
+    ),
+    SlowValue(
+        keys.PREFIX_CACHE,
+        False,
+        True,
+        1.5,
+        "Prefix caching is off, so each message computes the whole conversation before it again.",
+    ),
+)
+
+
+def reasons(facts: Facts) -> list[Reason]:
+    """All that rules find, those first whose mending is likely to gain most."""
+    found = [found for rule in RULES if (found := rule(facts)) is not None]
+    return [each.reason for each in sorted(found, key=lambda each: -each.gain)]
+
+
+def limit(facts: Facts) -> str:
+    """What one answer could reach at most, by memory alone, and what it reached of that in the last seconds."""
+    frame, read = facts.frame, facts.frame.bytes_per_token or float(facts.weights)
+    if read and not facts.gpu and read < facts.machine.cache:
+        return (
+            f"The {human(int(read))} that a token reads fit into the processor's cache, so memory sets no limit here: "
+            "arithmetic and the program's own work do."
+        )
+    if not facts.bandwidth or not read:
+        return ""
+    sentence = (
+        f"A token reads {human(int(read))}, and this memory gives {human(int(facts.bandwidth))} a second: with these "
+        f"settings no more than {figure(facts.bandwidth / read)} tokens a second are possible"
+    )
+    if frame.bandwidth_share is None:
+        return f"{sentence}."
+    return f"{sentence}, and the last seconds reached {100 * frame.bandwidth_share:.0f} % of that."
+
+
+# --- rules ---------------------------------------------------------------------------------------------------------
+
+
+def _slow(case: SlowValue) -> Rule:
+    def rule(facts: Facts) -> Found | None:
+        if facts.value(case.key) != case.slow or not facts.can(case.key, case.fast):
+            return None
+        return Found(case.gain, Reason(sentence=case.sentence, detail=case.detail, keys={case.key: case.fast}))
+
+    return rule
+
+
+def swapped_out(facts: Facts) -> Found | None:
+    """A part of the engine lies on the disk."""
+    machine = facts.machine
+    if machine.swapped < max(1, facts.weights) // 20 or machine.swapped < 50_000_000:
+        return None
+    sentence = f"{human(machine.swapped)} of the engine's memory lie on the disk, because the machine's own was full."
+    action = "Close other programs, or load a smaller model or a shorter context."
+    return Found(20.0, Reason(sentence=sentence, action=action, place="models"))
+
+
+def memory_short(facts: Facts) -> Found | None:
+    """The next allocation of anybody may swap."""
+    machine = facts.machine
+    if not machine.total or machine.free >= 0.03 * machine.total:
+        return None
+    sentence = f"Only {human(machine.free)} of the machine's {human(machine.total)} of memory are free."
+    action = "Close other programs, or load a smaller model or a shorter context."
+    return Found(1.5, Reason(sentence=sentence, action=action, place="models"))
+
+
+def without_gpu(facts: Facts) -> Found | None:
+    if facts.gpu or not facts.machine.no_gpu:
+        return None
+    sentence = f"The processor computes, although a GPU pack is installed. {facts.machine.no_gpu}"
+    return Found(10.0, Reason(sentence=sentence, action="Test the GPU pack in Settings.", place="settings"))
+
+
+def fell_back(facts: Facts) -> Found | None:
+    """Layers whose fast kernel declined."""
+    if not facts.card.fallbacks:
+        return None
+    first, *others = facts.card.fallbacks
+    return Found(
+        3.0,
+        Reason(
+            sentence=first,
+            detail=" ".join(others),
+            action="Run `kvasir doctor` in a terminal, which says what is missing, or choose another format.",
+            place="models",
+        ),
+    )
+
+
+def busy_processor(facts: Facts) -> Found | None:
+    """A thread that waits for its core holds up the others."""
+    machine = facts.machine
+    if facts.gpu or machine.others < SLACK_CORES or machine.others + machine.threads <= machine.cores + SLACK_CORES:
+        return None
+    left = max(0.5, machine.cores - machine.others)
+    sentence = (
+        f"Other programs keep {machine.others:.1f} of this computer's {machine.cores} cores busy, and the engine has "
+        f"{machine.threads} thread{'s' * (machine.threads > 1)} there."
+    )
+    action = "Close the programs that compute, or wait for them."
+    return Found(min(machine.threads, machine.cores) / left, Reason(sentence=sentence, action=action))
+
+
+def few_threads(facts: Facts) -> Found | None:
+    """One core is left to the window on purpose."""
+    machine = facts.machine
+    if facts.gpu or not machine.threads or machine.threads + 1 >= machine.cores:
+        return None
+    sentence = f"The engine computes with {machine.threads} of this computer's {machine.cores} cores."
+    action = "Start Kvasir without the variable OMP_NUM_THREADS, or with a larger number in it."
+    return Found(machine.cores / machine.threads, Reason(sentence=sentence, action=action))
+
+
+def refused_drafts(facts: Facts) -> Found | None:
+    """Drafts of a length that the person set are made whether they pay or not; automatic ones rest by themselves."""
+    drafted = [one for one in facts.frame.acceptance if one.proposed >= LEAST_DRAFTS and not one.off_reason]
+    fixed: dict[str, Value] = {key: 0 for key in (keys.DRAFT_LENGTH, keys.TREE_NODES) if facts.value(key)}
+    worst = max(drafted, key=_thrown_away, default=None)
+    if worst is None or not fixed or _thrown_away(worst) < REFUSED:
+        return None
+    titles = facts.switches[keys.SPECULATION]
+    names = dict(zip(titles.choices, titles.choice_titles, strict=False))
+    of_five = min(5, round(5 * _thrown_away(worst)))
+    times = "every time" if of_five == 5 else f"{('', '', 'two', 'three', 'four')[of_five]} times in five"
+    reason = Reason(
+        sentence=f"What {names.get(worst.proposer, worst.proposer)} drafts is refused {times}, and it goes on, because "
+        "its length is fixed.",
+        detail="Automatic lengths follow what is accepted, and rest where drafts cost more than they save.",
+        keys={**fixed, **({keys.SPECULATION: "auto"} if facts.can(keys.SPECULATION, "auto") else {})},
+    )
+    return Found(1.6, reason)
+
+
+def _thrown_away(one: Acceptance) -> float:
+    """The share of a draft's depth that was not accepted; of a tree one path can be."""
+    if one.tree_nodes > one.draft_length > 0:
+        return 1 - (one.tokens_per_step - 1) / one.draft_length
+    return 1 - one.accepted / one.proposed if one.proposed else 0.0
+
+
+def no_drafts(facts: Facts) -> Found | None:
+    """One answer at a time leaves arithmetic idle, with which drafts could be checked."""
+    if facts.value(keys.SPECULATION) != "off" or not facts.can(keys.SPECULATION, "auto"):
+        return None
+    if facts.frame.queue.running > 1:
+        return None
+    reason = Reason(
+        sentence="Speculation is off, so every token takes a pass over all weights of its own.",
+        detail="Auto drafts where that was measured to pay, and the text stays the same.",
+        keys={keys.SPECULATION: "auto"},
+    )
+    return Found(1.3, reason)
+
+
+def sixteen_bits(facts: Facts) -> Found | None:
+    """Decoding waits for bytes, of which a model in 4 bits has a quarter."""
+    if not facts.dense or facts.cached:
+        return None
+    sentence = f"The model's weights are in 16 bits or more: {human(facts.weights)} are read for each token."
+    return Found(
+        2.5,
+        Reason(
+            sentence=sentence,
+            detail="In 4 bits that is about a quarter. The text changes a little.",
+            action='Set "Quantise 16-bit models on load" in Settings, or choose a quantised file of the model.',
+            place="settings",
+        ),
+    )
+
+
+def in_float32(facts: Facts) -> Found | None:
+    if not facts.float32:
+        return None
+    sentence = "The model was told to compute in float32, which moves twice the bytes of 16 bits."
+    return Found(2.0, Reason(sentence=sentence, action="Load it without --dtype float32."))
+
+
+def wide_head(facts: Facts) -> Found | None:
+    """The output head is read whole for each token."""
+    if facts.cached or not facts.head or facts.head < facts.weights / 4 or not facts.can(keys.OUTPUT_HEAD, "int8"):
+        return None
+    share = facts.head / facts.weights
+    reason = Reason(
+        sentence=f"The output head is not quantised: it is {100 * share:.0f} % of the weights that a token reads.",
+        detail="In 8 bits half of them are read, and the text may differ. The model is loaded again.",
+        keys={keys.OUTPUT_HEAD: "int8"},
+    )
+    return Found(1 / (1 - share / 2), reason)
+
+
+def long_text(facts: Facts) -> Found | None:
+    """Keys and values of one long text are most of what a token reads."""
+    frame = facts.frame
+    if frame.bytes_per_token is None or frame.queue.running > 1 or not facts.weights:
+        return None
+    kept = frame.bytes_per_token - facts.weights
+    if kept < facts.weights:
+        return None
+    sentence = f"The text is long: its keys and values are {human(int(kept))} of what a token reads."
+    if facts.value(keys.KV_KIND) == "16bit" and facts.can(keys.KV_KIND, "int8"):
+        detail = "In 8 bits they are about half. The text may change a little, and running answers end."
+        reason = Reason(sentence=sentence, detail=detail, keys={keys.KV_KIND: "int8"})
+    else:
+        reason = Reason(sentence=sentence, action="Begin a new chat, or choose QUEST under Attention.")
+    return Found(frame.bytes_per_token / (facts.weights + kept / 2), reason)
+
+
+def cache_full(facts: Facts) -> Found | None:
+    """Answers give way to each other, or wait until others end."""
+    frame = facts.frame
+    pages, waiting = frame.pages, frame.queue.waiting
+    full = pages.total and pages.used - pages.cached >= FULL * pages.total
+    if not frame.preemptions and not (waiting and full):
+        return None
+    if frame.preemptions:
+        count = frame.preemptions
+        paused = "One answer was" if count == 1 else f"{count} answers were"
+        sentence = f"{paused} paused in the last seconds, because the memory for keys and values is full."
+    else:
+        wait = "request waits" if waiting == 1 else "requests wait"
+        sentence = f"{waiting} {wait} until there are free pages for keys and values."
+    if facts.value(keys.PAGE_RESERVATION) == "whole_context":
+        return Found(3.0, Reason(sentence=sentence, keys={keys.PAGE_RESERVATION: "on_demand"}))
+    if facts.value(keys.KV_KIND) == "16bit" and facts.can(keys.KV_KIND, "int8"):
+        detail = "In 8 bits about twice as much text fits. It may change a little, and running answers end."
+        return Found(2.0, Reason(sentence=sentence, detail=detail, keys={keys.KV_KIND: "int8"}))
+    return Found(2.0, Reason(sentence=sentence, action="Ask less at once, or give the model more memory in Settings."))
+
+
+def left_its_cache(facts: Facts) -> Found | None:
+    """The last prompt did not begin with the conversation before it."""
+    prompt = facts.prompt
+    if prompt is None or prompt.diverged is None:
+        return None
+    again = prompt.tokens - max(prompt.diverged, prompt.cached)
+    if again < LEAST_TOKENS:
+        return None
+    return Found(
+        1.4,
+        Reason(
+            sentence=f"The last prompt left its cache at token {prompt.diverged + 1:,} of {prompt.tokens:,}, so that "
+            f"{again:,} were computed again.",
+            detail=prompt.divergence,
+            action="Go on at the end of a chat: what is changed before it is computed again.",
+        ),
+    )
+
+
+def small_chunks(facts: Facts) -> Found | None:
+    budget = facts.value(keys.TOKEN_BUDGET)
+    spec = facts.switches.get(keys.TOKEN_BUDGET)
+    if spec is None or not isinstance(budget, int) or budget > int(spec.default) // 4:
+        return None
+    sentence = f"Prompts are computed at most {budget} tokens at a time, which makes the first word late."
+    return Found(1.2, Reason(sentence=sentence, keys={keys.TOKEN_BUDGET: spec.default}))
+
+
+def not_captured(facts: Facts) -> Found | None:
+    """Steps that were no CUDA graph although graphs are on."""
+    frame = facts.frame
+    if frame.captured is None or frame.captured > 0.5 or not facts.value(keys.CUDA_GRAPHS):
+        return None
+    sentence = f"{100 * (1 - frame.captured):.0f} % of the steps were launched kernel by kernel: {frame.eager_reason}."
+    return Found(1.5, Reason(sentence=sentence, detail="A captured step is launched by one call."))
+
+
+def throttled(facts: Facts) -> Found | None:
+    if not facts.machine.throttled:
+        return None
+    sentence = f"The GPU runs below its clock, because of {facts.machine.throttled}."
+    return Found(
+        1.4 if "temperature" in facts.machine.throttled else 1.1,
+        Reason(sentence=sentence, action="Let it cool down, or raise its power limit."),
+    )
+
+
+def on_battery(facts: Facts) -> Found | None:
+    if not facts.machine.battery:
+        return None
+    reason = Reason(
+        sentence="This computer runs on its battery, and most then run slower.", action="Connect it to its charger."
+    )
+    return Found(1.2, reason)
+
+
+def held_gpu_memory(facts: Facts) -> Found | None:
+    """Memory that others hold is missing for keys and values, and a program that holds some often computes, too."""
+    memory = facts.frame.memory
+    if not facts.gpu or memory.scope != "device" or memory.other_programs < HELD_BYTES:
+        return None
+    held = facts.machine.held
+    if held and held[0][1] >= HELD_BYTES:
+        sentence = f"{held[0][0]} holds {human(held[0][1])} of the GPU's memory."
+    else:
+        sentence = f"Other programs hold {human(memory.other_programs)} of the GPU's memory."
+    return Found(1.1, Reason(sentence=sentence, action="Close it, then load the model again to use that memory."))
+
+
+def just_loaded(facts: Facts) -> Found | None:
+    if facts.steps >= WARM_STEPS:
+        return None
+    what = "kernels are compiled and graphs captured" if facts.gpu else "kernels are chosen and memory is first used"
+    return Found(1.05, Reason(sentence=f"The model has just been loaded: {what} during its first steps."))
+
+
+def many_answers(facts: Facts) -> Found | None:
+    frame = facts.frame
+    if frame.queue.running < 2:
+        return None
+    each = frame.generated_per_second / frame.queue.running
+    sentence = (
+        f"{frame.queue.running} answers are written at once: {figure(frame.generated_per_second)} tokens a second "
+        f"together, {figure(each)} for each."
+    )
+    return Found(1.0, Reason(sentence=sentence, detail="Together they take less time than one after the other."))
+
+
+RULES: tuple[Rule, ...] = (
+    *map(_slow, SLOW_VALUES),
+    swapped_out,
+    without_gpu,
+    fell_back,
+    busy_processor,
+    few_threads,
+    sixteen_bits,
+    in_float32,
+    cache_full,
+    long_text,
+    refused_drafts,
+    wide_head,
+    memory_short,
+    not_captured,
+    throttled,
+    left_its_cache,
+    no_drafts,
+    small_chunks,
+    on_battery,
+    held_gpu_memory,
+    just_loaded,
+    many_answers,
+)

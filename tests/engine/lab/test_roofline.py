@@ -1,0 +1,229 @@
+"""The roofline: its bytes and operations against counts of the file itself, and what it says with made-up ceilings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from safetensors import safe_open
+
+from engine.bench.client import EngineClient, whole_steps
+from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.stores.kinds import KVKind
+from engine.cli import lab as command
+from engine.lab import roofline as module
+from engine.lab.roofline import Ceilings, Settings, Work, roofline, settings_of
+from engine.loading.model import LoadedModel
+from engine.paths import bundled_model
+from engine.protocol import LoadOptions, Sampling, keys
+from engine.protocol.lab import LabLine, LabRoofline
+
+HIGH = Ceilings(memory=1e13, cache=0.0, dense=1e15, packed=2e15)
+CONTEXT = 100
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Little is run: what is measured is not looked at."""
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
+    for name, value in {"PROMPT": 64, "ANSWER": 8, "ROUNDS": 2}.items():
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[EngineClient]:
+    with EngineClient() as made:
+        made.load(bundled_model().path, "", LoadOptions(device="cpu", dtype="float32", memory=400e6))
+        yield made
+
+
+@pytest.fixture
+def settings(client: EngineClient) -> Settings:
+    return settings_of(client.model)
+
+
+def counted() -> tuple[float, float, dict[str, int]]:
+    """Of the file itself: bytes that a row reads, parameters that it is multiplied with, and the configuration."""
+    folder = Path(bundled_model().path)
+    config = json.loads((folder / "config.json").read_text())
+    read = parameters = 0.0
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        for name in file.keys():  # noqa: SIM118 - it is no dictionary
+            shape, kind = file.get_slice(name).get_shape(), name.rsplit(".", 1)[-1]
+            size = math.prod(shape)
+            if kind == "qweight":  # eight codes of 4 bits in each
+                read, parameters = read + 4 * size, parameters + 8 * size
+            elif kind == "scales":
+                read += 2 * size
+            elif kind == "weight":  # held in float32; the token table is the head, too
+                read += 4 * size
+                parameters += size if name == "model.embed_tokens.weight" else 0
+    return read, parameters, config
+
+
+def test_bytes_and_operations_are_those_of_the_file(settings: Settings) -> None:
+    read, parameters, config = counted()
+    work = settings.decode(CONTEXT)
+    assert work.weights == read
+    layers, heads, width = config["num_hidden_layers"], config["num_attention_heads"], config["head_dim"]
+    kept = layers * 2 * config["num_key_value_heads"] * width * 4  # float32 was asked for
+    assert work.kept == (CONTEXT + 1) * kept
+    scores_and_sums = layers * heads * 2 * (2 * width) * (CONTEXT + 1)
+    assert work.operations == 2 * parameters + scores_and_sums
+
+
+def test_bytes_are_those_that_the_engine_counts_of_a_step(client: EngineClient, settings: Settings) -> None:
+    prompt = list(range(100, 100 + 32))
+    answer = client.answer(prompt, Sampling(temperature=0.0, max_tokens=4, ignore_eos=True), {keys.SPECULATION: "off"})
+    alone = whole_steps(answer.steps, 1)
+    assert [step.bytes_read for step in alone] == [settings.decode(32 + place).bytes for place in range(len(alone))]
+
+
+def test_answers_share_the_weights_and_drafts_share_the_text_too(settings: Settings) -> None:
+    one, eight, drafts = settings.decode(CONTEXT), settings.decode(CONTEXT, 8), settings.decode(CONTEXT, drafts=7)
+    assert eight.weights == drafts.weights == one.weights
+    assert eight.kept == 8 * one.kept
+    assert one.kept < drafts.kept < 1.1 * one.kept
+    assert eight.operations == drafts.operations == 8 * one.operations
+    assert one.intensity < eight.intensity < drafts.intensity
+    chunk = settings.prompt(64)
+    head = 2 * settings.lm.head.in_features * settings.lm.head.out_features
+    assert chunk.operations + 63 * head == pytest.approx(sum(settings.decode(row).operations for row in range(64)))
+
+
+def test_a_cache_of_fewer_bits_and_a_text_of_which_less_is_read(settings: Settings) -> None:
+    whole = settings.decode(4000).kept
+    int8, kivi = (replace(settings, kind=KVKind(name)).decode(4000).kept for name in ("int8", "kivi"))
+    assert whole / 4 < int8 < whole / 3  # of 32 bits
+    assert kivi < int8
+    assert replace(settings, kind=KVKind("kivi")).decode(100).kept == settings.decode(100).kept, (
+        "recent tokens are whole"
+    )
+    window = replace(settings, policy=WindowWithSinks(256)).decode(4000)
+    assert window.kept < whole / 10
+    quest = replace(settings, policy=QuestPolicy(256, 0)).decode(4000)
+    assert window.kept < quest.kept < whole
+    assert quest.operations < settings.decode(4000).operations
+
+
+def test_more_rows_ask_more_experts() -> None:
+    moe = SimpleNamespace(moe=SimpleNamespace(num_experts=8, experts_per_token=2))
+    sparse = Settings(None, SimpleNamespace(config=moe), 300.0, 800.0, KVKind())  # type: ignore[arg-type]
+    assert sparse._weights(1) == pytest.approx(300.0), "two of eight are counted there"
+    assert sparse._weights(2) == pytest.approx(300 + 800 * (1 - 0.75**2 - 0.25))
+    assert sparse._weights(10_000) == pytest.approx(900.0), "all of them"
+
+
+@pytest.fixture(scope="module")
+def found(client: EngineClient) -> LabRoofline:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"PROMPT": 64, "ANSWER": 8, "ROUNDS": 2}.items():
+            patch.setattr(module, name, value)
+        return roofline(client, HIGH)
+
+
+def test_points_lie_under_the_roof(found: LabRoofline) -> None:
+    for point in found.points:
+        assert point.roof == min(HIGH.packed if "16-bit" not in point.name else HIGH.dense, 1e13 * point.intensity)
+        if point.measured:
+            assert 0 < point.low <= point.operations <= point.high < point.roof
+        else:
+            assert point.operations == point.roof
+            assert point.setting.startswith("computed")
+    assert [point.name for point in found.points if point.measured] == ["one answer", "8 answers", "a prompt"]
+    assert found.limit == 1e13 / (found.weights + found.kept)
+    assert not any("above the roof" in sentence for sentence in found.sentences)
+
+
+def test_every_switch_that_could_be_set_has_its_point(client: EngineClient, found: LabRoofline) -> None:
+    state = client.state()
+    other = {choice for choice in state[keys.KV_KIND].choices if choice not in state[keys.KV_KIND].disabled_choices}
+    moved = [point.keys for point in found.points if point.keys]
+    assert {keys.WEIGHTS: "16bit"} in moved
+    assert {move[keys.KV_KIND] for move in moved if keys.KV_KIND in move} == other - {"16bit"}
+    assert {move[keys.DRAFT_LENGTH] for move in moved if keys.DRAFT_LENGTH in move} == set(module.DRAFTS)
+    sixteen = next(point for point in found.points if point.keys == {keys.WEIGHTS: "16bit"})
+    assert sixteen.tokens < found.limit
+
+
+def test_quest_has_a_point_where_the_text_is_longer_than_its_budget(client: EngineClient, settings: Settings) -> None:
+    state = client.state()
+    names = [each.name for each in module.compute(settings, 2000, state)]
+    assert "QUEST, 1,024 tokens" in names
+    assert not any("QUEST" in each.name for each in module.compute(settings, 500, state))
+
+
+def test_what_stands_above_the_roof_is_said(client: EngineClient) -> None:
+    low = roofline(client, Ceilings(memory=1e3, cache=0.0, dense=1e3, packed=1e3))
+    above = [sentence for sentence in low.sentences if "above the roof" in sentence]
+    assert [sentence.split(" stands")[0] for sentence in above] == ["One answer", "8 answers", "A prompt"]
+
+
+def test_the_same_ceilings_give_the_same_computed_points(client: EngineClient, found: LabRoofline) -> None:
+    again = roofline(client, HIGH)
+    assert [p for p in again.points if not p.measured] == [p for p in found.points if not p.measured]
+    assert (again.limit, again.weights, again.kept) == (found.limit, found.weights, found.kept)
+    assert again.plot.series[:2] == found.plot.series[:2]
+
+
+def test_the_plot_has_roofs_and_points(found: LabRoofline) -> None:
+    plot = found.plot
+    assert plot.x.log
+    assert plot.y.log
+    roofs = [series for series in plot.series if len(series.points) > 1]
+    assert [series.name for series in roofs] == ["memory, products in float32", "memory, packed products"]
+    for series, top in zip(roofs, (HIGH.dense, HIGH.packed), strict=True):
+        (low, rising), ridge, flat = series.points
+        assert rising == pytest.approx(low * HIGH.memory)
+        assert ridge == (top / HIGH.memory, top)
+        assert flat[1] == top
+    assert len(plot.series) - len(roofs) == len(found.points)
+
+
+def test_what_fits_into_the_processors_cache_is_held_against_that(client: EngineClient, monkeypatch) -> None:
+    monkeypatch.setattr(module, "last_level_bytes", lambda: 1 << 30)
+    cached = roofline(client, HIGH._replace(memory=1e9, cache=1e12))
+    assert cached.memory.name == "cache"
+    assert cached.limit == 1e12 / (cached.weights + cached.kept)
+    assert "the processor's cache allows" in cached.sentences[0]
+
+
+def test_ceilings_are_measured_once_for_what_a_token_reads(settings: Settings, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(module, "measure_bandwidth", lambda device, size=0: asked.append(size) or 1e9 + size)
+    monkeypatch.setattr(module, "last_level_bytes", lambda: 1 << 30)
+    measured = module.measure_ceilings(settings, 5e6)
+    assert asked == [0, 5_000_000]
+    assert (measured.memory, measured.cache) == (1e9, 1e9 + 5e6)
+    assert measured.dense > 0
+    assert measured.packed > 0
+    monkeypatch.setattr(module, "last_level_bytes", lambda: 0)
+    assert module.measure_ceilings(settings, 5e6).cache == 0
+
+
+def test_a_model_that_says_nothing_of_itself_is_a_sentence() -> None:
+    model: LoadedModel = SimpleNamespace(model=None)  # type: ignore[assignment]
+    with pytest.raises(module.LabError, match="Load one from a folder or a file"):
+        settings_of(model)
+
+
+def test_intensity_is_operations_over_bytes() -> None:
+    assert Work(weights=6.0, kept=2.0, operations=16.0).intensity == 2.0
+
+
+def test_the_command_prints_one_line_of_the_lab_or_a_table(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("engine.lab.roofline.measure_ceilings", lambda settings, read: HIGH)
+    for json_lines in (True, False):
+        command.lab(["roofline"], model="", draft="", device="cpu", seed=1, pairs=0, seconds=1.0, json=json_lines)
+        printed = capsys.readouterr().out
+        if json_lines:
+            assert isinstance(msgspec.json.decode(printed, type=LabLine), LabRoofline)
+        else:
+            assert "one answer" in printed
+            assert "Nobody can pass" in printed
