@@ -50,7 +50,7 @@ def compare(
             import msgspec
 
             from engine.lab import report
-            from engine.lab.compare import Asked, compare, prompts_of
+            from engine.lab.compare import Asked, compare, prompts_of, text_of
             from engine.lab.compare import column as read
             from engine.lab.experiment import LabError
             from engine.protocol.lab import Column
@@ -61,7 +61,7 @@ def compare(
             asked = Asked(
                 columns,
                 prompts_of(prompts) if prompts is not None else (),
-                text.read_text(encoding="utf-8") if text is not None else "",
+                text_of(text) if text is not None else "",
                 tokens,
                 seed,
                 pairs,

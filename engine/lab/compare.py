@@ -73,15 +73,29 @@ class Asked(NamedTuple):
     device: str = "auto"
 
 
+def text_of(file: Path) -> str:
+    """The text of a file. Raises LabError for one without any, OSError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise LabError(f"{file} is no text in UTF-8. Save it as such, or give another file.") from None
+    if not text.strip():
+        raise LabError(f"{file} is empty. Give a file with text.")
+    return text
+
+
 def prompts_of(file: Path) -> list[Prompt]:
     """Prompts of a file: a JSON object a line in a .jsonl, else the whole text as one. Raises LabError, OSError."""
-    text = file.read_text(encoding="utf-8")
+    text = text_of(file)
     if file.suffix != ".jsonl":
         return [Prompt(text)]
     try:
-        return [msgspec.json.decode(line, type=Prompt) for line in text.splitlines() if line.strip()]
+        found = [msgspec.json.decode(line, type=Prompt) for line in text.splitlines() if line.strip()]
     except msgspec.MsgspecError as error:
         raise LabError(f'{file} is no file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
+    if not all(prompt.text.strip() for prompt in found):
+        raise LabError(f"{file} has a prompt without text. Take it out.")
+    return found
 
 
 def column(text: str) -> Column:

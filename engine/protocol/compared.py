@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.protocol.from_engine import Effect
 from engine.protocol.lab import LabCompared, LabText
 from engine.protocol.records import Metric
-from engine.sizes import human
 
 FAULT = "It was to be the same: that is a fault."
 
@@ -31,8 +30,8 @@ def verdict(effect: Effect) -> str:
 
 def amount(value: float, metric: Metric) -> str:
     """A value with its unit."""
-    if metric.unit == "bytes":
-        return human(round(value))
+    if metric.unit == "bytes":  # in three digits, or what a cache saves next to the weights would not show
+        return f"{value / 1e9:,.3g} GB" if value >= 0.9995e9 else f"{value / 1e6:,.3g} MB"
     return f"{value:,.4g}" + (f" {metric.unit}" if metric.unit else "")
 
 

@@ -274,6 +274,10 @@ def test_files_of_prompts(tmp_path: Path) -> None:
     lined.write_text("Hello\n")
     with pytest.raises(LabError, match="file of prompts"):
         prompts_of(lined)
+    for content, word in ((b"\xd0\xff", "UTF-8"), (b" \n", "is empty"), (b'{"text": " "}', "prompt without text")):
+        lined.write_bytes(content)
+        with pytest.raises(LabError, match=word):
+            prompts_of(lined)
 
 
 def test_the_command_writes_what_bench_shows_again(tmp_path: Path) -> None:
