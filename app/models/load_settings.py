@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushBu
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, Settings
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, MenuButton, caption
+from app.theme.widgets import Choice, ElidedLabel, caption
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
@@ -29,26 +28,6 @@ class Offers(NamedTuple):
     drafts: Mapping[str, str]
     kv_kind: OptionSpec | None
     presets: Sequence[str]
-
-
-class Choice(MenuButton):
-    """One of ``titles`` by their keys."""
-
-    def __init__(self, name: str, titles: Mapping[str | None, str]) -> None:
-        super().__init__()
-        self._name, self._titles = name, titles
-        self.key: str | None = None
-        self.setMinimumWidth(CHOICE_PX)
-
-    def choose(self, key: str | None) -> None:
-        """A key without a title was chosen when there was such a thing, and stays until the person chooses again."""
-        self.key = key
-        self.clear()
-        titles = self._titles if key in self._titles else {**self._titles, key: str(key)}
-        for each, title in titles.items():
-            self.offer(title, f"{self.objectName()}.{each}", partial(self.choose, each), each == key)
-        self.setAccessibleName(f"{self._name}: {titles[key]}")
-        self.show_title(titles[key])
 
 
 class LoadSettings(QDialog):
@@ -157,6 +136,7 @@ class LoadSettings(QDialog):
         by_key: dict[str | None, str] = {None: f"{none} ({for_all})" if for_all else none}
         by_key.update(titles)
         box = Choice(name, by_key)
+        box.setMinimumWidth(CHOICE_PX)
         box.setObjectName(object_name)
         self._row(name, box)
         return box

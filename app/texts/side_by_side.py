@@ -121,3 +121,23 @@ def _marks(view: QTextEdit, at: int, theme: Theme) -> list[QTextEdit.ExtraSelect
         mark.format.setProperty(QTextFormat.Property.UserProperty, share)
         marks.append(mark)
     return marks
+
+
+class MarkedText(QWidget):
+    """One text in a place of its own, with the place marked where it leaves ``other``."""
+
+    def __init__(self, side: Side, other: str, theme: Theme) -> None:
+        super().__init__()
+        self._found, self._theme = parting(side.text, other), theme
+        self.view = _view(side)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.view)
+        if self._found is not None:
+            _go_to(self.view, self._found.at)
+            self._mark()
+            theme.changed.connect(self._mark)
+
+    def _mark(self) -> None:
+        assert self._found is not None
+        self.view.setExtraSelections(_marks(self.view, self._found.at, self._theme))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnimation, Signal
 from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
@@ -114,6 +115,11 @@ class MenuButton(QPushButton):
     def separate(self) -> None:
         self._menu.addSeparator()
 
+    @property
+    def title(self) -> str:
+        """What is chosen, in full."""
+        return self._title
+
     def show_title(self, title: str) -> None:
         self._title = title
         self._fit()
@@ -129,6 +135,36 @@ class MenuButton(QPushButton):
         room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(ARROW)
         shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
         self.setText(shown.replace("&", "&&") + ARROW)
+
+
+class Choice(MenuButton):
+    """One of ``titles`` by their keys. ``changed`` follows a choice of the person's."""
+
+    changed = Signal()
+
+    def __init__(self, name: str, titles: Mapping[str | None, str]) -> None:
+        super().__init__()
+        self._name, self._titles = name, titles
+        self.key: str | None = None
+
+    def choose(self, key: str | None) -> None:
+        """A key without a title was chosen when there was such a thing, and stays until the person chooses again."""
+        self.key = key
+        self.clear()
+        titles = self._titles if key in self._titles else {**self._titles, key: str(key)}
+        for each, title in titles.items():
+            self.offer(title, f"{self.objectName()}.{each}", partial(self._pick, each), each == key)
+        self.setAccessibleName(f"{self._name}: {titles[key]}")
+        self.show_title(titles[key])
+
+    def retitle(self, titles: Mapping[str | None, str]) -> None:
+        """Offer these; what is chosen stays."""
+        self._titles = titles
+        self.choose(self.key)
+
+    def _pick(self, key: str | None) -> None:
+        self.choose(key)
+        self.changed.emit()
 
 
 class FillBar(QWidget):

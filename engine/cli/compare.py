@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from engine.protocol.lab import LabCompared
 
 COLUMN_HELP = (
-    "A column as 'NAME: key=value, key=value'; keys are the switches, model, draft and quantise. Two or more; with "
-    "one, the first is the bundled model as it is."
+    "A column as 'NAME: key=value, key=value'; keys are the switches, model, draft and quantise. Or as a JSON object, "
+    "as --json writes columns. Two or more; with one, the first is the bundled model as it is."
 )
 PROMPTS_HELP = 'A text, or a .jsonl of {"text": …, "kind": "prose" or "code"}; built-in ones if left out.'
 TEXT_HELP = "A text to score every column on: perplexity and KL against the first one."
@@ -50,7 +50,7 @@ def compare(
             import msgspec
 
             from engine.lab import report
-            from engine.lab.compare import Asked, compare, prompts_of
+            from engine.lab.compare import Asked, compare, prompts_of, text_of
             from engine.lab.compare import column as read
             from engine.lab.experiment import LabError
             from engine.protocol.lab import Column
@@ -61,7 +61,7 @@ def compare(
             asked = Asked(
                 columns,
                 prompts_of(prompts) if prompts is not None else (),
-                text.read_text(encoding="utf-8") if text is not None else "",
+                text_of(text) if text is not None else "",
                 tokens,
                 seed,
                 pairs,
@@ -82,7 +82,7 @@ def compare(
 def tell(found: LabCompared) -> None:
     """Print a comparison for people."""
     from engine.bench.tables import show_absent, show_line, show_table
-    from engine.lab.report import amount, quality_lines, text_verdict, verdict
+    from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 
     names = [column.name for column in found.columns]
     show_line(f"{found.device}, {found.machine}, {found.date}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from engine.lab.run import device_of, machine
 from engine.loading.model import release_memory
 from engine.memory.nvml import Meter
 from engine.paths import ModelNotFound, find_model, version
-from engine.protocol import ChatMessage, LoadOptions, Metric, Sampling, keys
+from engine.protocol import ChatMessage, LoadOptions, Metric, Sampling, Value, keys
 from engine.protocol.lab import Column, ColumnQuality, KindFigures, LabCompared, LabLine, LabText
 from engine.runner.perplexity import ReaderFactory, Scores, chunks, score
 from engine.text.template import PromptError
@@ -73,22 +73,43 @@ class Asked(NamedTuple):
     device: str = "auto"
 
 
+def text_of(file: Path) -> str:
+    """The text of a file. Raises LabError for one without any, OSError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise LabError(f"{file} is no text in UTF-8. Save it as such, or give another file.") from None
+    if not text.strip():
+        raise LabError(f"{file} is empty. Give a file with text.")
+    return text
+
+
 def prompts_of(file: Path) -> list[Prompt]:
     """Prompts of a file: a JSON object a line in a .jsonl, else the whole text as one. Raises LabError, OSError."""
-    text = file.read_text(encoding="utf-8")
+    text = text_of(file)
     if file.suffix != ".jsonl":
         return [Prompt(text)]
     try:
-        return [msgspec.json.decode(line, type=Prompt) for line in text.splitlines() if line.strip()]
+        found = [msgspec.json.decode(line, type=Prompt) for line in text.splitlines() if line.strip()]
     except msgspec.MsgspecError as error:
         raise LabError(f'{file} is no file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
+    if not all(prompt.text.strip() for prompt in found):
+        raise LabError(f"{file} has a prompt without text. Take it out.")
+    return found
 
 
 def column(text: str) -> Column:
     """A column as the command line has it: ``NAME: key=value, key=value``, the name may be left out.
 
-    ``model``, ``draft`` and ``quantise`` are keys as well as every switch. Raises :class:`LabError`.
+    ``model``, ``draft`` and ``quantise`` are keys as well as every switch. A text that begins with a brace is a
+    :class:`Column` as JSON, in which names and paths may hold any sign. Raises :class:`LabError`.
     """
+    if text.startswith("{"):
+        try:
+            read = msgspec.json.decode(text, type=Column)
+        except msgspec.MsgspecError as error:
+            raise LabError(f"A column is no JSON object of a name, a model and settings: {error}.") from None
+        return structs.replace(read, set=_switches(read.set))
     name, colon, rest = text.partition(":")
     if not colon or "=" in name:
         name, rest = "", text
@@ -102,17 +123,21 @@ def column(text: str) -> Column:
     if quantise not in ("none", "nf4", "int4", "int8"):
         raise LabError(f"A column's quantise is none, nf4, int4 or int8, not {quantise!r}.")
     model, draft = told.pop("model", ""), told.pop("draft", None)
-    try:
-        switches = {key: option(key).parse(value) for key, value in told.items()}
-    except OptionError as error:
-        raise LabError(str(error)) from None
     return Column(
         name=name.strip() or rest.strip() or "as it is",
         model=model,
         draft="" if draft == "none" else draft,
         quantise=quantise,  # type: ignore[arg-type]
-        set=switches,
+        set=_switches(told),
     )
+
+
+def _switches(told: Mapping[str, Value]) -> dict[str, Value]:
+    """Values of switches in their own types. Raises LabError."""
+    try:
+        return {key: option(key).parse(value) for key, value in told.items()}
+    except OptionError as error:
+        raise LabError(str(error)) from None
 
 
 def compare(asked: Asked, show: Callable[[LabLine], object]) -> LabCompared:

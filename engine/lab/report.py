@@ -7,9 +7,8 @@ from typing import NamedTuple
 from jinja2 import Environment
 from markupsafe import Markup
 
-from engine.protocol import Effect, Metric
-from engine.protocol.lab import KindFigures, LabCompared, LabFigure, LabText
-from engine.sizes import human
+from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
+from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 
 WIDTH, HEIGHT, MARGIN = 260, 14, 6
 """Of a picture of single runs, in pixels."""
@@ -83,39 +82,6 @@ def html(told: LabCompared) -> str:
         for kind in told.kinds
     ]
     return environment.from_string(_PAGE).render(told=told, names=names, kinds=kinds, quality=quality_lines(told))
-
-
-def quality_lines(told: LabCompared) -> list[str]:
-    """A sentence for each column whose quality was measured."""
-    return [
-        f"{column.name}: perplexity {quality.perplexity:.3f} against {quality.first:.3f} of {told.columns[0].name}, KL "
-        f"{quality.kl:.5f} nats, the same likeliest token at {quality.same_top:.1%} of {quality.tokens:,} places."
-        for column, quality in zip(told.columns[1:], told.quality, strict=True)
-        if quality is not None
-    ]
-
-
-def verdict(effect: Effect) -> str:
-    """What a figure says of a column against the first one."""
-    if effect.ratio is None or effect.verdict == "none":
-        return "no clear difference"
-    between = "" if effect.metric.counted else f" ({effect.low:.2f} to {effect.high:.2f})"
-    few = ", too few pairs to tell" if effect.verdict == "few" else ""
-    return f"{effect.ratio:.2f} times as good{between}{few}"
-
-
-def amount(value: float, metric: Metric) -> str:
-    """A value with its unit."""
-    if metric.unit == "bytes":
-        return human(round(value))
-    return f"{value:,.4g}" + (f" {metric.unit}" if metric.unit else "")
-
-
-def text_verdict(told: LabCompared, place: int, text: LabText) -> str:
-    """Of a column's text, told with what the column promises; ``place`` counts from the first after the first."""
-    if told.lossless[place] and not text.same and not text.near_tie:
-        return f"{text.sentence} It was to be the same: that is a fault."
-    return text.sentence
 
 
 def _title(figure: LabFigure) -> str:

@@ -19,7 +19,7 @@ from engine.lab import report
 from engine.lab.compare import Asked, Prompt, _gap, _Side, column, compare, prompts_of
 from engine.lab.experiment import LabError
 from engine.loading.parts import readers_of
-from engine.protocol import LoadOptions, keys
+from engine.protocol import Effect, LoadOptions, Metric, compared, keys
 from engine.protocol.lab import Column, LabCompared, LabLine
 from engine.runner.perplexity import score
 
@@ -60,9 +60,18 @@ def test_a_column_is_read_as_the_command_line_has_it() -> None:
         ("quantise=2bit", "nf4"),
         ("nothing=1", "kv_kind"),
         ("kv_kind=x", "x"),
+        ("{}", "name"),
+        ('{"name": "a", "set": {"nothing": 1}}', "kv_kind"),
+        ('{"name": "a", "set": {"window_tokens": "many"}}', "number"),
     ):
         with pytest.raises(LabError, match=word):
             column(wrong)
+
+
+def test_a_column_is_read_as_the_figures_have_it() -> None:
+    odd = Column(name="KV: 8, 4 = mine", model="/a,b", draft="", quantise="nf4", set={keys.PREFIX_CACHE: False})
+    assert column(msgspec.json.encode(odd).decode()) == odd
+    assert column('{"name": "a", "set": {"prefix_cache": "off"}}').set == {keys.PREFIX_CACHE: False}
 
 
 def test_columns_alike_write_alike_and_take_alike(found: tuple[LabCompared, list[LabLine]]) -> None:
@@ -220,7 +229,7 @@ def test_the_report_shows_all_and_fetches_nothing(found: tuple[LabCompared, list
         assert column_.name in page.text
     runs = sum(len(side) for kind in result.kinds for figure in kind.figures for side in figure.runs)
     assert page.tags.count("circle") == runs
-    assert any("perplexity" in line and line in page.text for line in report.quality_lines(result))
+    assert any("perplexity" in line and line in page.text for line in compared.quality_lines(result))
     lossy = [text for kind in result.kinds for texts in kind.texts for text in texts[2:] if not text.same]
     assert page.tags.count("mark") >= len(lossy)
 
@@ -229,9 +238,33 @@ def test_a_lossless_column_that_differs_is_called_a_fault(found: tuple[LabCompar
     result, _ = found
     text = result.kinds[0].texts[0][0]
     wrong = msgspec.structs.replace(text, same=False, sentence="Differs from token 2 on.")
-    assert "fault" in report.text_verdict(result, 0, wrong)
-    assert "fault" not in report.text_verdict(result, 0, msgspec.structs.replace(wrong, near_tie=True))
-    assert "fault" not in report.text_verdict(result, 2, wrong)
+    assert "fault" in compared.text_verdict(result, 0, wrong)
+    assert "fault" not in compared.text_verdict(result, 0, msgspec.structs.replace(wrong, near_tie=True))
+    assert "fault" not in compared.text_verdict(result, 2, wrong)
+
+
+def test_verdicts_in_words() -> None:
+    def said(ratio: float | None, low: float, high: float, verdict: str = "better", **metric: object) -> str:
+        return compared.verdict(
+            Effect(
+                metric=Metric(**metric),  # type: ignore[arg-type]
+                before=1.0,
+                after=2.0,
+                ratio=ratio,
+                low=low,
+                high=high,
+                pairs=8,
+                verdict=verdict,  # type: ignore[arg-type]
+            )
+        )
+
+    assert said(1.4, 1.2, 1.55) == "1.40× more (1.20 to 1.55)"
+    assert said(0.5, 0.4, 0.8, "worse") == "2.00× less (1.25 to 2.50)"
+    assert said(2.0, 2.0, 2.0, unit="bytes", lower_is_better=True) == "2.00× less"
+    assert said(0.8, 0.5, 1.0, "worse", unit="bytes", lower_is_better=True) == "1.25× more (1.00 to 2.00)"
+    assert said(0.8, 0.8, 0.8, "few", unit="ms", lower_is_better=True) == "1.25× later, too few pairs to tell"
+    assert said(1.01, 0.98, 1.02, "none") == "no clear difference"
+    assert said(None, 0.0, 0.0, "few") == "no ratio: one of them is 0"
 
 
 def test_files_of_prompts(tmp_path: Path) -> None:
@@ -241,6 +274,10 @@ def test_files_of_prompts(tmp_path: Path) -> None:
     lined.write_text("Hello\n")
     with pytest.raises(LabError, match="file of prompts"):
         prompts_of(lined)
+    for content, word in ((b"\xd0\xff", "UTF-8"), (b" \n", "is empty"), (b'{"text": " "}', "prompt without text")):
+        lined.write_bytes(content)
+        with pytest.raises(LabError, match=word):
+            prompts_of(lined)
 
 
 def test_the_command_writes_what_bench_shows_again(tmp_path: Path) -> None:

@@ -1,0 +1,376 @@
+"""The columns of a comparison: a card for each, with its model and the settings in which it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.chat.welcome import BUNDLED
+from app.lab.compare import words
+from app.panel.controls import FloatControl, IntControl, control_for
+from app.panel.titles import in_two
+from app.settings.page import QUANTISE
+from app.theme.icons import icon
+from app.theme.theme import Theme
+from app.theme.widgets import ARROW, Choice, ElidedLabel, tip
+from engine.protocol import KnownModel, OptionSpec, Value
+from engine.protocol.lab import Column
+
+_CARD_PX, _CONTROL_PX, _ICON_PX = 300, 132, 14
+_GAP = 12
+
+
+class Setting(QWidget):
+    """A switch in a card, with its control. ``spec.value`` is what it is set to."""
+
+    changed = Signal()
+    removed = Signal()
+
+    def __init__(self, spec: OptionSpec, theme: Theme) -> None:
+        super().__init__()
+        # What the window's own model cannot do says nothing of the column's.
+        self._spec = msgspec.structs.replace(spec, disabled_reason="", disabled_choices={})
+        self._theme = theme
+        name = in_two(spec.title)[0]
+        title = ElidedLabel(name, "")
+        title.setToolTip(tip(f"{spec.title}\n{spec.explains}"))
+        self._control = control_for(self._spec, theme)
+        self._control.changed.connect(self._on_changed)
+        self._remove = QToolButton()
+        self._remove.setObjectName(f"compare.remove.{spec.key}")
+        self._remove.setProperty("kind", "quiet")
+        self._remove.setAccessibleName(f"Remove the setting {name}")
+        self._remove.setToolTip("Remove this setting")
+        self._remove.clicked.connect(self.removed)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(title, 1)
+        row.addWidget(self._control)
+        row.addWidget(self._remove)
+        theme.changed.connect(self._fit)
+        self._fit()
+
+    @property
+    def in_order(self) -> tuple[QWidget, ...]:
+        """What the keyboard reaches, in its order."""
+        return (self._control, self._remove)
+
+    @property
+    def spec(self) -> OptionSpec:
+        """The switch at what its control shows, also where that is just being typed."""
+        control = self._control
+        if isinstance(control, IntControl | FloatControl):
+            control.interpretText()
+            return msgspec.structs.replace(self._spec, value=control.value())
+        return self._spec
+
+    def _on_changed(self, value: Value) -> None:
+        self._spec = msgspec.structs.replace(self._spec, value=value)
+        self._control.set_spec(self._spec)
+        self.changed.emit()
+
+    def _fit(self) -> None:
+        side = self._theme.px(_ICON_PX)
+        self._remove.setIcon(icon(self._theme, "close", side))
+        self._remove.setIconSize(QSize(side, side))
+        if self._spec.kind != "bool":
+            self._control.setFixedWidth(self._theme.px(_CONTROL_PX))
+
+
+class ColumnCard(QFrame):
+    """One column. ``changed`` follows everything that the person changes in it."""
+
+    changed = Signal()
+    duplicated = Signal()
+    removed = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._specs: dict[str, OptionSpec] = {}
+        self.settings: dict[str, Setting] = {}
+        self.setProperty("card", "choice")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self._letter = QLabel()
+        self._letter.setProperty("role", "figure")
+        self.name = QLineEdit()
+        self.name.setObjectName("compare.name")
+        self.name.setMaxLength(60)
+        self.name.textEdited.connect(lambda _: self.changed.emit())
+        self._duplicate = _link("Duplicate", "compare.duplicate")
+        self._duplicate.clicked.connect(self.duplicated)
+        self._remove = _link("Remove", "compare.remove")
+        self._remove.clicked.connect(self.removed)
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self._letter)
+        head.addWidget(self.name, 1)
+        head.addWidget(self._duplicate)
+        head.addWidget(self._remove)
+        self.model = Choice("Model", {BUNDLED: f"{BUNDLED} (bundled)"})
+        self.model.setObjectName("compare.model")
+        self.model.choose(BUNDLED)
+        self.quantise = Choice("Quantise a 16-bit model on load", dict(QUANTISE.items()))
+        self.quantise.setObjectName("compare.quantise")
+        self.quantise.setToolTip(tip("Packs a model that comes in 16 or 32 bits a weight while it is loaded."))
+        self.quantise.choose("none")
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(1, 1)
+        for row, (title, choice) in enumerate((("Model", self.model), ("Quantise on load", self.quantise))):
+            label = QLabel(title)
+            label.setBuddy(choice)
+            grid.addWidget(label, row, 0)
+            grid.addWidget(choice, row, 1)
+            choice.changed.connect(self._refresh)
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(6)
+        self.add = QPushButton(f"Add a setting{ARROW}")
+        self.add.setObjectName("compare.add")
+        self.add.setProperty("kind", "choice")
+        self._menu = QMenu(self)
+        self._menu.setToolTipsVisible(True)
+        self.add.setMenu(self._menu)
+        self._groups: dict[str, QMenu] = {}
+        self._actions: dict[str, QAction] = {}
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 12)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addLayout(grid)
+        column.addLayout(self._rows)
+        column.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addStretch(1)
+        self._offer()
+
+    @property
+    def in_order(self) -> list[QWidget]:
+        """What the keyboard reaches, in its order."""
+        rows = [widget for row in self.settings.values() for widget in row.in_order]
+        return [self.name, self._duplicate, self._remove, self.model, self.quantise, *rows, self.add]
+
+    @property
+    def column(self) -> Column:
+        values = self._values()
+        return Column(
+            name=self.name.text().strip() or self.name.placeholderText(),
+            model=str(self.model.key),
+            quantise=str(self.quantise.key),  # type: ignore[arg-type]
+            set=values,
+        )
+
+    def set_letter(self, letter: str, removable: bool, more: bool) -> None:
+        """Its letter in the row; whether it may go, and whether another may be added."""
+        self._letter.setText(letter)
+        self.name.setAccessibleName(f"Name of column {letter}")
+        self._duplicate.setAccessibleName(f"Duplicate column {letter}")
+        self._duplicate.setEnabled(more)
+        self._remove.setAccessibleName(f"Remove column {letter}")
+        self._remove.setVisible(removable)
+        self.add.setAccessibleName(f"Add a setting to column {letter}")
+        self._refresh()
+
+    def set_models(self, models: Sequence[KnownModel]) -> None:
+        self.model.retitle(_titles(models))
+
+    def set_catalogue(self, specs: Mapping[str, OptionSpec]) -> None:
+        """What can be added; what was added stays."""
+        if {key: spec.title for key, spec in specs.items()} != {key: spec.title for key, spec in self._specs.items()}:
+            self._specs = dict(specs)
+            self._offer()
+
+    def take(self, other: ColumnCard) -> None:
+        """Be as another card is, but for a name of its own."""
+        self.model.choose(other.model.key)
+        self.quantise.choose(other.quantise.key)
+        for setting in other.settings.values():
+            self.set(setting.spec)
+
+    def set(self, spec: OptionSpec) -> None:
+        """Add a setting, at the value that ``spec`` has."""
+        row = Setting(spec, self._theme)
+        row.changed.connect(self._refresh)
+        row.removed.connect(lambda: self._drop(spec.key))
+        self.settings[spec.key] = row
+        self._rows.addWidget(row)
+        self._show_offers()
+        self._refresh()
+
+    def _drop(self, key: str) -> None:
+        row = self.settings.pop(key)
+        self._rows.removeWidget(row)
+        row.hide()
+        row.deleteLater()
+        self._show_offers()
+        self._refresh()
+        self.add.setFocus()
+
+    def _values(self) -> dict[str, Value]:
+        return {key: row.spec.value for key, row in self.settings.items()}
+
+    def _offer(self) -> None:
+        """Fill the menu of settings, by group."""
+        for menu in self._groups.values():
+            menu.deleteLater()
+        self._menu.clear()
+        self._groups, self._actions = {}, {}
+        for key, spec in self._specs.items():
+            if spec.group not in self._groups:
+                self._groups[spec.group] = self._menu.addMenu(spec.group)
+                self._groups[spec.group].setToolTipsVisible(True)
+            self._actions[key] = action = self._groups[spec.group].addAction(spec.title.replace("&", "&&"))
+            action.setObjectName(f"compare.add.{key}")
+            action.setToolTip(tip(spec.explains))
+            action.triggered.connect(lambda _=False, spec=spec: self._add(spec))
+        self._show_offers()
+
+    def _show_offers(self) -> None:
+        """What is set already cannot be added."""
+        for key, action in self._actions.items():
+            action.setVisible(key not in self.settings)
+        for menu in self._groups.values():
+            menu.menuAction().setVisible(any(action.isVisible() for action in menu.actions()))
+        left = any(key not in self.settings for key in self._specs)
+        self.add.setEnabled(left)
+        self.add.setToolTip("" if left else words.ALL_SET if self._specs else words.NO_CATALOGUE)
+
+    def _add(self, spec: OptionSpec) -> None:
+        self.set(msgspec.structs.replace(spec, value=words.first_value(spec)))
+
+    def _refresh(self) -> None:
+        """The name that it has without one of its own."""
+        model = "" if self.model.key == BUNDLED else self.model.title
+        quantise = "" if self.quantise.key == "none" else QUANTISE[str(self.quantise.key)]
+        specs = {key: row.spec for key, row in self.settings.items()}
+        self.name.setPlaceholderText(words.column_name(model, quantise, self._values(), specs))
+        self.changed.emit()
+
+
+class Columns(QWidget):
+    """The cards, as many in a row as there is room for, and a button that adds one."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.cards: list[ColumnCard] = []
+        self._models: Sequence[KnownModel] = ()
+        self.specs: dict[str, OptionSpec] = {}
+        self._across = 0
+        self._grid = QGridLayout()
+        self._grid.setSpacing(_GAP)
+        self.more = QPushButton("Add a column")
+        self.more.setObjectName("compare.more")
+        self.more.clicked.connect(lambda: self.insert().name.setFocus())
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(_GAP)
+        column.addLayout(self._grid)
+        column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
+        theme.changed.connect(self._place)
+        self.insert()
+        self.insert()
+
+    @property
+    def columns(self) -> list[Column]:
+        found = [card.column for card in self.cards]
+        names = words.unlike([column.name for column in found])
+        return [msgspec.structs.replace(column, name=name) for column, name in zip(found, names, strict=True)]
+
+    def set_models(self, models: Sequence[KnownModel]) -> None:
+        self._models = list(models)
+        for card in self.cards:
+            card.set_models(models)
+
+    def set_catalogue(self, catalogue: Sequence[OptionSpec]) -> None:
+        self.specs = {spec.key: spec for spec in catalogue}
+        for card in self.cards:
+            card.set_catalogue(self.specs)
+
+    def insert(self, after: ColumnCard | None = None) -> ColumnCard:
+        """Another card: a copy of ``after`` next to it, or one at the end that is as it is."""
+        card = ColumnCard(self._theme, self)
+        card.duplicated.connect(lambda: self.insert(card).name.setFocus())
+        card.removed.connect(lambda: self._drop(card))
+        card.changed.connect(self._order)
+        card.set_models(self._models)
+        card.set_catalogue(self.specs)
+        if after is not None:
+            card.take(after)
+        self.cards.insert(len(self.cards) if after is None else self.cards.index(after) + 1, card)
+        self._renew()
+        return card
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    def minimumSizeHint(self) -> QSize:
+        """One in a row is always possible."""
+        return QSize(self._theme.px(_CARD_PX), super().minimumSizeHint().height())
+
+    def _drop(self, card: ColumnCard) -> None:
+        at = self.cards.index(card)
+        self.cards.remove(card)
+        self._grid.removeWidget(card)
+        card.hide()
+        card.setParent(None)
+        card.deleteLater()
+        self._renew()
+        self.cards[min(at, len(self.cards) - 1)].name.setFocus()
+
+    def _renew(self) -> None:
+        more = len(self.cards) < len(words.LETTERS)
+        for card, letter in zip(self.cards, words.LETTERS, strict=False):
+            card.set_letter(letter, len(self.cards) > 2, more)
+        self.more.setEnabled(more)
+        self._across = 0
+        self._place()
+        self._order()
+
+    def _order(self) -> None:
+        """The keyboard goes through the cards as they stand, whenever what is in them was made."""
+        widgets = [widget for card in self.cards for widget in card.in_order]
+        for before, after in pairwise([*widgets, self.more]):
+            QWidget.setTabOrder(before, after)
+
+    def _place(self) -> None:
+        across = max(1, min(len(self.cards), (self.width() + _GAP) // (self._theme.px(_CARD_PX) + _GAP)))
+        if across == self._across:
+            return
+        for at in range(max(across, self._grid.columnCount())):
+            self._grid.setColumnStretch(at, int(at < across))
+        self._across = across
+        for at, card in enumerate(self.cards):
+            self._grid.addWidget(card, at // across, at % across)
+
+
+def _titles(models: Sequence[KnownModel]) -> dict[str | None, str]:
+    """The bundled model by its name, the others by their paths."""
+    others: dict[str | None, str] = {model.path: model.name for model in models if model.name != BUNDLED}
+    return {BUNDLED: f"{BUNDLED} (bundled)", **others}
+
+
+def _link(text: str, name: str) -> QPushButton:
+    button = QPushButton(text)
+    button.setObjectName(name)
+    button.setProperty("kind", "link")
+    return button

@@ -1,0 +1,346 @@
+"""Compare: the same prompts in columns of any settings, models and quantisations, measured by `kvasir compare`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.lab.compare import words
+from app.lab.compare.columns import Columns
+from app.lab.compare.result import ResultView
+from app.lab.compare.run import FILES, Comparison, Work
+from app.theme.sheet import set_role
+from app.theme.theme import Theme
+from app.theme.widgets import Segments, caption, tip
+from engine.protocol import KnownModel, OptionSpec
+from engine.protocol.lab import LabCompared, LabProgress
+
+BUILT_IN, CHAT, FILE = "built-in", "chat", "file"
+_PROMPTS = {BUILT_IN: "Built-in set", CHAT: "This chat's", FILE: "A file"}
+_FILTERS = {"html": "Web page (*.html)", "json": "Figures (*.json)"}
+_NUMBER_PX = 130
+
+
+class ComparePage(QWidget):
+    """``command`` is how `kvasir compare` is started; an empty one means that there is none, which is said.
+
+    Whoever puts it into the window tells it the models, the switches and the chat's prompts with the ``set_`` methods,
+    and calls :meth:`close_down` before the program ends. Its child process loads models of its own:
+    ``comparison.prepare`` makes room for them, and after ``done`` the memory may be taken again.
+    """
+
+    changed = Signal()
+    """:attr:`busy` is another."""
+    done = Signal()
+
+    def __init__(self, command: Sequence[str], theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("compare")
+        self.setProperty("surface", "bg")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._theme = theme
+        self._blocked = "" if command else words.NO_COMPARE
+        self._prompts: list[str] = []
+        self._source = BUILT_IN
+        self._running: list[str] = []
+        """Names of the columns that are compared now."""
+        self.result: ResultView | None = None
+        self.comparison = Comparison(command, self)
+        self.comparison.changed.connect(self._refresh)
+        self.comparison.changed.connect(self.changed)
+        self.comparison.told.connect(self._on_told)
+        self.comparison.found.connect(self._on_found)
+        self.comparison.ended.connect(self._on_ended)
+        self.columns = Columns(theme)
+        body = QWidget()
+        self._column = QVBoxLayout(body)
+        self._column.setContentsMargins(24, 16, 24, 24)
+        self._column.setSpacing(12)
+        title = QLabel("Compare")
+        title.setProperty("role", "title")
+        for widget in (title, caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()):
+            self._column.addWidget(widget)
+        self.note = caption(name="compare.note")
+        self.note.hide()
+        self._column.addWidget(self.note)
+        self._column.addWidget(self._save_row())
+        self._column.addStretch(1)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setProperty("ring", "true")
+        self._scroll.setAccessibleName("Compare")
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._scroll.setWidget(body)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(self._scroll)
+        theme.changed.connect(self._fit)
+        self._fit()
+        self._choose(BUILT_IN)
+        self.set_prompts([])
+        self._refresh()
+
+    @property
+    def busy(self) -> bool:
+        """Whether it compares now."""
+        return self.comparison.running
+
+    def set_models(self, models: Sequence[KnownModel]) -> None:
+        """What can be chosen besides the bundled one, with full paths."""
+        self.columns.set_models(models)
+
+    def set_catalogue(self, catalogue: Sequence[OptionSpec]) -> None:
+        """The switches, as the engine tells them."""
+        self.columns.set_catalogue(catalogue)
+
+    def set_prompts(self, prompts: Sequence[str]) -> None:
+        """The last messages that the person sent in the chat on screen."""
+        self._prompts = list(prompts)
+        self._sources.refuse(CHAT, "" if prompts else words.NO_PROMPTS)
+        if self._source == CHAT and not prompts:
+            self._choose(BUILT_IN)
+
+    def set_blocked(self, reason: str) -> None:
+        """Why nothing may run now, as a sentence; empty when it may."""
+        self._blocked = reason if self.comparison.possible else words.NO_COMPARE
+        self._refresh()
+
+    def run(self) -> None:
+        """As if the person had pressed the button; what is amiss is said under it."""
+        if self.busy or self._blocked:
+            return
+        file = _path_of(self.file) if self._source == FILE else ""
+        text = _path_of(self.text)
+        for path, needed in ((file, self._source == FILE), (text, bool(text))):
+            if needed and not _is_file(path):
+                self._say(words.no_file(path))
+                return
+        self._say("")
+        columns = self.columns.columns
+        self._running = [column.name for column in columns]
+        prompts = {BUILT_IN: (), CHAT: tuple(self._prompts), FILE: file}[self._source]
+        self.comparison.start(Work(columns, prompts, text, self.tokens.value(), self.rounds.value()))
+
+    def stop(self) -> None:
+        self.comparison.stop()
+
+    def close_down(self) -> None:
+        """Before the program ends."""
+        self.comparison.close_down()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self.busy:
+            self.stop()
+        else:
+            super().keyPressEvent(event)
+
+    def _work(self) -> QWidget:
+        """What the columns are to do."""
+        self._sources = Segments("Prompts", list(_PROMPTS), list(_PROMPTS.values()), "compare.prompts")
+        self._sources.chosen.connect(self._choose)
+        self.file, browse = self._path("compare.file", "Prompts: path of a file", "A text, or a .jsonl of prompts")
+        self._of_file = (self.file, browse)
+        prompts = _line(self._sources, self.file, browse)
+        self.tokens = _number("compare.tokens", "Length of an answer in tokens", 2, 4096, 64)
+        self.tokens.setSuffix(" tokens")
+        self.rounds = _number("compare.rounds", "Rounds", 0, 64, 0)
+        self.rounds.setSpecialValueText("as needed")
+        self.rounds.setToolTip(tip("As needed: until each figure has a verdict, or for about a minute."))
+        self.text, browse = self._path("compare.text", "Text to score: path of a file", "None")
+        self.text.setToolTip(tip("Every column is scored on it: perplexity, and KL against the first one."))
+        card = QFrame()
+        card.setProperty("card", "choice")
+        grid = QGridLayout(card)
+        grid.setContentsMargins(14, 12, 14, 12)
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(8)
+        grid.setColumnStretch(1, 1)
+        rows = (
+            ("Prompts", prompts),
+            ("Length of an answer", self.tokens),
+            ("Rounds", self.rounds),
+            ("Text to score", _line(self.text, browse)),
+        )
+        for row, (title, widget) in enumerate(rows):
+            grid.addWidget(QLabel(title), row, 0)
+            short = widget in (self.tokens, self.rounds)
+            grid.addWidget(widget, row, 1, Qt.AlignmentFlag.AlignLeft if short else Qt.AlignmentFlag(0))
+        return card
+
+    def _run_row(self) -> QWidget:
+        self.go = QPushButton("Compare")
+        self.go.setObjectName("compare.run")
+        self.go.setProperty("kind", "primary")
+        self.go.clicked.connect(self.run)
+        self.cancel = QPushButton("Cancel")
+        self.cancel.setObjectName("compare.cancel")
+        self.cancel.clicked.connect(self.stop)
+        self.status = caption(name="compare.status")
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the comparison")
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        row.addWidget(self.go)
+        row.addWidget(self.cancel)
+        row.addWidget(self.status, 1)
+        holder = QWidget()
+        column = QVBoxLayout(holder)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addLayout(row)
+        column.addWidget(self.bar)
+        return holder
+
+    def _save_row(self) -> QWidget:
+        """Over the result."""
+        self._saves = QWidget()
+        row = QHBoxLayout(self._saves)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        kinds: tuple[tuple[Literal["html", "json"], str, str], ...] = (
+            ("html", "Save report…", "A web page with everything that is shown here"),
+            ("json", "Save figures…", "A file that kvasir bench --load shows again"),
+        )
+        for kind, title, about in kinds:
+            button = QPushButton(title)
+            button.setObjectName(f"compare.save.{kind}")
+            button.setToolTip(about)
+            button.clicked.connect(lambda _=False, kind=kind: self._save(kind))
+            row.addWidget(button)
+        row.addStretch(1)
+        self._saves.hide()
+        return self._saves
+
+    def _path(self, name: str, accessible: str, placeholder: str) -> tuple[QLineEdit, QPushButton]:
+        edit = QLineEdit()
+        edit.setObjectName(name)
+        edit.setAccessibleName(accessible)
+        edit.setPlaceholderText(placeholder)
+        edit.setClearButtonEnabled(True)
+        edit.textChanged.connect(lambda: self._say(""))
+        browse = QPushButton("Choose…")
+        browse.setObjectName(f"{name}.choose")
+        browse.setAccessibleName(f"Choose a file. {accessible.partition(':')[0]}")
+        browse.clicked.connect(lambda: self._browse(edit))
+        return edit, browse
+
+    def _browse(self, edit: QLineEdit) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, edit.accessibleName(), edit.text())
+        if path:
+            edit.setText(path)
+
+    def _choose(self, source: str) -> None:
+        self._source = source
+        self._sources.choose(source)
+        for widget in self._of_file:
+            widget.setVisible(source == FILE)
+        self._say("")
+
+    def _save(self, kind: Literal["html", "json"]) -> None:
+        start = str(Path.home() / FILES[kind])
+        path, _ = QFileDialog.getSaveFileName(self, "Save the comparison", start, _FILTERS[kind])
+        if not path:
+            return
+        try:
+            self.comparison.save(kind, Path(path))
+        except OSError as error:
+            self._say(words.not_saved(error))
+        else:
+            self._say(f"Saved as {path}.", "caption")
+
+    def _on_told(self, told: object) -> None:
+        if isinstance(told, LabProgress) and not self.comparison.stopping:
+            self.bar.setRange(0, told.total)
+            self.bar.setValue(told.done)
+            self.status.setText(words.progress(told, self._running))
+
+    def _on_found(self, told: LabCompared) -> None:
+        if self.result is not None:
+            self._column.removeWidget(self.result)
+            self.result.hide()
+            self.result.setParent(None)
+            self.result.deleteLater()
+        self.result = ResultView(told, self.columns.specs, self._theme)
+        self._column.insertWidget(self._column.count() - 1, self.result)
+        self._saves.setVisible(self.comparison.can_save)
+
+    def _on_ended(self, sentence: str) -> None:
+        self._say(sentence, "caption" if sentence == words.STOPPED else "bad")
+        self.done.emit()
+
+    def _say(self, sentence: str, role: str = "bad") -> None:
+        self.note.setText(sentence)
+        self.note.setVisible(bool(sentence))
+        set_role(self.note, role)
+
+    def _refresh(self) -> None:
+        running, stopping = self.comparison.running, self.comparison.stopping
+        had_focus = self.go.hasFocus() or self.cancel.hasFocus()
+        self.go.setVisible(not running)
+        self.go.setEnabled(not self._blocked)
+        self.cancel.setVisible(running)
+        self.bar.setVisible(running)
+        if running and (stopping or self.comparison.preparing):
+            self.bar.setRange(0, 0)
+        waiting = words.PREPARING if self.comparison.preparing else words.STARTING
+        self.status.setText((words.STOPPING if stopping else waiting) if running else self._blocked)
+        if had_focus:
+            (self.cancel if running else self.go).setFocus()
+
+    def _fit(self) -> None:
+        for number in (self.tokens, self.rounds):
+            number.setFixedWidth(self._theme.px(_NUMBER_PX))
+
+
+def _number(name: str, accessible: str, low: int, high: int, value: int) -> QSpinBox:
+    number = QSpinBox()
+    number.setObjectName(name)
+    number.setAccessibleName(accessible)
+    number.setRange(low, high)
+    number.setGroupSeparatorShown(True)
+    number.setAlignment(Qt.AlignmentFlag.AlignRight)
+    number.setValue(value)
+    return number
+
+
+def _line(*widgets: QWidget) -> QWidget:
+    """Side by side, a field to type in as wide as there is room."""
+    holder = QWidget()
+    row = QHBoxLayout(holder)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(8)
+    for widget in widgets:
+        row.addWidget(widget, 1000 * isinstance(widget, QLineEdit))
+    row.addStretch(1)
+    return holder
+
+
+def _path_of(edit: QLineEdit) -> str:
+    text = edit.text().strip()
+    return os.path.expanduser(text) if text else ""
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except OSError:  # a name that no file may have
+        return False

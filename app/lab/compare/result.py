@@ -1,0 +1,172 @@
+"""What a comparison found: a table for each kind of text, the texts, quality, and how it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QPointF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+
+from app.lab.compare import words
+from app.texts.difference import parting
+from app.texts.side_by_side import MarkedText, Side
+from app.theme.theme import Theme
+from app.theme.widgets import ElidedLabel, caption
+from engine.protocol import OptionSpec
+from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
+from engine.protocol.lab import KindFigures, LabCompared, LabFigure
+
+_CELL_PX, _TITLE_PX, _TEXT_PX, _DOTS_PX, _DOT_PX = 96, 120, 132, 12, 6
+
+
+class Dots(QWidget):
+    """Single runs on a scale from ``low`` to ``high``, with a stroke at the median."""
+
+    def __init__(self, runs: Sequence[float], median: float, low: float, high: float, theme: Theme) -> None:
+        super().__init__()
+        self.runs, self._median, self._low, self._high, self._theme = list(runs), median, low, high, theme
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self.updateGeometry)
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._theme.px(_CELL_PX), self._theme.px(_DOTS_PX))
+
+    def at(self, value: float) -> float:
+        """Where a value stands, pixels from the left."""
+        edge = self._theme.px(_DOT_PX) / 2 + 1
+        room = self.width() - 2 * edge
+        return edge + room * ((value - self._low) / (self._high - self._low) if self._high > self._low else 0.5)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme, middle = self._theme, self.height() / 2
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(theme.color("line"), 1))
+        painter.drawLine(QPointF(0, middle), QPointF(self.width(), middle))
+        painter.setPen(QPen(theme.color("text"), 1))
+        stroke = self.at(self._median)
+        painter.drawLine(QPointF(stroke, 0), QPointF(stroke, self.height()))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.color("accent", 0.6))
+        radius = theme.px(_DOT_PX) / 2
+        for value in self.runs:
+            painter.drawEllipse(QPointF(self.at(value), middle), radius, radius)
+
+
+class ResultView(QWidget):
+    """One result. ``specs``: the switches by their keys."""
+
+    def __init__(self, told: LabCompared, specs: Mapping[str, OptionSpec], theme: Theme) -> None:
+        super().__init__()
+        self.told, self._specs, self._theme = told, specs, theme
+        self.setObjectName("compare.result")
+        self._names = [f"{letter}  {column.name}" for letter, column in zip(words.LETTERS, told.columns, strict=False)]
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(12)
+        column.addWidget(caption(words.about(told), "compare.about"))
+        for kind in told.kinds:
+            column.addWidget(_label(kind.kind, "section"))
+            column.addWidget(self._table(kind))
+            for place, prompt in enumerate(kind.prompts):
+                column.addWidget(self._texts(kind, place, prompt))
+        quality = quality_lines(told)
+        if quality:
+            column.addWidget(_label("Quality on your text", "section"))
+            for line in quality:
+                column.addWidget(_label(line, "", "compare.quality"))
+        column.addWidget(_label("How it was taken", "section"))
+        column.addWidget(caption(told.taken, "compare.taken"))
+        for line in told.absent:
+            column.addWidget(caption(line, "compare.absent"))
+
+    def _table(self, kind: KindFigures) -> QWidget:
+        """A row for each figure, a cell for each column."""
+        card, grid = _card(len(self._names), self._theme, first=True)
+        for place, name in enumerate(self._names):
+            grid.addWidget(ElidedLabel(name, "figure"), 0, place + 1)
+            grid.addWidget(
+                caption(words.about_column(self.told, place, self._specs)), 1, place + 1, Qt.AlignmentFlag.AlignTop
+            )
+        for row, figure in enumerate(kind.figures):
+            self._figure(grid, 2 * row + 2, figure)
+        return card
+
+    def _figure(self, grid: QGridLayout, row: int, figure: LabFigure) -> None:
+        metric = figure.effects[0].metric
+        every = [value for runs in figure.runs for value in runs]
+        low, high = min(every), max(every)
+        line = QFrame()
+        line.setProperty("edge", "top")
+        line.setFixedHeight(1)
+        grid.addWidget(line, row, 0, 1, grid.columnCount())
+        scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
+        title = metric.title[:1].upper() + metric.title[1:]
+        grid.addWidget(_stack(_label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
+        medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+        for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
+            effect = figure.effects[place - 1] if place else None
+            dots = Dots(runs, median, low, high, self._theme)
+            dots.setToolTip("Single runs: " + ", ".join(amount(value, metric) for value in runs))
+            dots.setAccessibleName(f"{title} of {self._names[place]}")
+            dots.setAccessibleDescription(dots.toolTip())
+            said = _label(verdict(effect), words.tone(effect), "compare.verdict") if effect else caption()
+            value = _label(amount(median, metric), "figure", "compare.median")
+            grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
+
+    def _texts(self, kind: KindFigures, place: int, prompt: str) -> QWidget:
+        """What all columns wrote to one prompt."""
+        told = kind.texts[place]
+        card, grid = _card(len(self._names), self._theme)
+        grid.addWidget(ElidedLabel(f"“{' '.join(prompt.split())}”", "caption"), 0, 0, 1, len(self._names))
+        written = [told[0].texts[0], *(text.texts[1] for text in told)]
+        partings = [(found.at, text) for text in written[1:] if (found := parting(written[0], text)) is not None]
+        # The first one is marked where any leaves it.
+        others = [min(partings)[1] if partings else written[0], *[written[0]] * len(told)]
+        for at, (name, text, other) in enumerate(zip(self._names, written, others, strict=True)):
+            grid.addWidget(ElidedLabel(name, "small-figure"), 1, at)
+            marked = MarkedText(Side(f"{name}: {prompt.strip().splitlines()[0]}", "", text), other, self._theme)
+            marked.setFixedHeight(self._theme.px(_TEXT_PX))
+            marked.setProperty("edge", "all")
+            marked.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+            grid.addWidget(marked, 2, at)
+            if at:
+                tone = words.text_tone(self.told, at - 1, told[at - 1])
+                said = _label(text_verdict(self.told, at - 1, told[at - 1]), tone, "compare.text")
+                grid.addWidget(said, 3, at, Qt.AlignmentFlag.AlignTop)
+        return card
+
+
+def _card(columns: int, theme: Theme, first: bool = False) -> tuple[QFrame, QGridLayout]:
+    """A grid of equal columns; with ``first`` next to one of titles."""
+    card = QFrame()
+    card.setProperty("card", "choice")
+    grid = QGridLayout(card)
+    grid.setContentsMargins(14, 12, 14, 12)
+    grid.setHorizontalSpacing(16)
+    grid.setVerticalSpacing(6)
+    if first:
+        grid.setColumnMinimumWidth(0, theme.px(_TITLE_PX))
+    for at in range(columns):
+        grid.setColumnStretch(at + first, 1)
+        grid.setColumnMinimumWidth(at + first, theme.px(_CELL_PX))
+    return card, grid
+
+
+def _stack(*widgets: QLabel | QWidget) -> QWidget:
+    holder = QWidget()
+    column = QVBoxLayout(holder)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(3)
+    for widget in widgets:
+        if not isinstance(widget, QLabel) or widget.text():
+            column.addWidget(widget)
+    return holder
+
+
+def _label(text: str, role: str, name: str = "") -> QLabel:
+    label = caption(text, name)
+    label.setProperty("role", role)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    return label

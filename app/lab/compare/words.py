@@ -1,0 +1,92 @@
+"""What the comparison's page says. Pure functions, no widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.panel.controls import value_title
+from app.panel.titles import in_two
+from engine.protocol import Effect, OptionSpec, Value
+from engine.protocol.compared import is_fault
+from engine.protocol.lab import LabCompared, LabProgress, LabText
+
+INTRODUCTION = (
+    "All columns answer the same prompts, once to warm up and then in rounds whose order is drawn by lot. The first is "
+    "what the others are compared with."
+)
+AS_IT_IS = "as it is"
+NO_COMPARE = "This engine cannot compare."
+PREPARING = "Making room for the models…"
+STARTING = "Loading the models…"
+STOPPING = "Stopping…"
+STOPPED = "Stopped: nothing of this run was kept."
+NO_RESULT = "The comparison ended without a result. Run it again."
+NO_PROMPTS = "This chat has no prompt yet."
+NO_CATALOGUE = "The engine has not told its switches yet."
+ALL_SET = "All switches are set."
+LETTERS = "ABCDEFGH"
+"""Of the columns, in their order; also the most of them."""
+_TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
+
+
+def no_file(path: str) -> str:
+    return f"There is no file {path}. Choose one." if path else "Choose a file of prompts."
+
+
+def not_saved(error: OSError) -> str:
+    return f"The file could not be written: {error.strerror or error}. Choose another place."
+
+
+def column_name(model: str, quantise: str, values: Mapping[str, Value], specs: Mapping[str, OptionSpec]) -> str:
+    """What a column without a name of its own is called: what it differs in. ``quantise`` "": off."""
+    parts = [model, quantise, *(setting(specs[key], value) for key, value in values.items())]
+    return ", ".join(filter(None, parts)) or AS_IT_IS
+
+
+def setting(spec: OptionSpec, value: Value) -> str:
+    """As "KV cache precision 8-bit"."""
+    return f"{in_two(spec.title)[0]} {in_two(value_title(spec, value))[0]}"
+
+
+def unlike(names: Sequence[str]) -> list[str]:
+    """The names, those that come again with their column's letter."""
+    return [
+        f"{name} ({LETTERS[at]})" if name in names[:at] else name for at, name in enumerate(names)
+    ]  # the letter of a place is no other's
+
+
+def first_value(spec: OptionSpec) -> Value:
+    """What a switch is set to when it is added: a value that is not its default, so that there is a difference."""
+    if spec.kind == "bool":
+        return not spec.default
+    others = [value for value in (*spec.compare, *spec.choices) if value != spec.default]
+    return others[0] if others else spec.default
+
+
+def progress(told: LabProgress, names: Sequence[str]) -> str:
+    """As "Prose, round 3 of at most 16: int8"."""
+    doing = told.sentence or f"run {min(told.done + 1, told.total)} of {told.total} at most"
+    side = f": {names[told.side]}" if 0 <= told.side < len(names) else ""
+    return f"{told.name[:1].upper()}{told.name[1:]}, {doing}{side}"
+
+
+def tone(effect: Effect) -> str:
+    return _TONES[effect.verdict]
+
+
+def text_tone(told: LabCompared, place: int, text: LabText) -> str:
+    """``place`` counts the columns from the one after the first."""
+    return "good" if text.same else "bad" if is_fault(told, place, text) else "warn"
+
+
+def about_column(told: LabCompared, place: int, specs: Mapping[str, OptionSpec]) -> str:
+    """Under a column's name: its model, and what it is set to."""
+    column = told.columns[place]
+    quantised = [f"{column.quantise} at load"] if column.quantise != "none" else []
+    values = [setting(specs[key], value) if key in specs else f"{key} {value}" for key, value in column.set.items()]
+    return ", ".join([told.models[place], *quantised, *values])
+
+
+def about(told: LabCompared) -> str:
+    day, _, time = told.date.partition("T")
+    return f"{day} {time[:5]} · {told.device} · {told.machine} · Kvasir {told.version} · seed {told.seed}"

@@ -1,0 +1,105 @@
+"""What `kvasir compare --json-lines` does, without an engine: ``fake_compare.py STATE …``.
+
+STATE is a JSON file: ``way`` is how it goes ("well", "fails", "dies", "silent", "noise"), ``waits`` seconds before the
+result. It writes the arguments that it got into STATE. Its figures are invented, and follow from the columns.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+SECOND = "The pool hands out pages, and a page holds sixteen tokens of one chat."
+METRICS = (
+    ({"figure": "tokens_per_second", "title": "tokens/s"}, [151.2, 148.0, 155.1], [212.0, 208.4, 219.3]),
+    ({"title": "TTFT", "unit": "ms", "lower_is_better": True}, [14.5, 13.9, 15.2], [14.6, 14.0, 15.0]),
+    ({"title": "memory", "unit": "bytes", "lower_is_better": True, "counted": True}, [9e6] * 3, [7.5e6] * 3),
+    ({"title": "accepted", "unit": "%", "counted": True}, [0.0] * 3, [52.9] * 3),
+)  # fmt: skip
+
+
+def main() -> int:
+    state = Path(sys.argv[1])
+    told = json.loads(state.read_text())
+    arguments = sys.argv[2:]
+    state.write_text(json.dumps({**told, "arguments": arguments}))
+    columns = [json.loads(value) for flag, value in pairwise(arguments) if flag == "--column"]
+    if told["way"] == "fails":
+        sys.stderr.write("kvasir: There is no model 'gone'. Give the full path of a model folder.\n")
+        return 1
+    say({"type": "LabProgress", "name": "prose", "done": 0, "total": 6, "side": 1, "sentence": "warming up"})
+    say({"type": "LabProgress", "name": "prose", "done": 2, "total": 6, "side": 0})
+    time.sleep(told["waits"])
+    if told["way"] == "dies":
+        sys.stderr.write("Segmentation fault\n")
+        return 139
+    if told["way"] == "noise":
+        sys.stdout.write("not JSON\n")
+    if told["way"] != "silent":
+        result = compared(columns, told.get("lossless", False))
+        say(result)
+        for flag, name in pairwise(arguments):
+            if flag == "--html":
+                Path(name).write_text("<!doctype html><title>report</title>")
+            elif flag == "--json":
+                Path(name).write_text(json.dumps(result))
+    return 0
+
+
+def say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def compared(columns: list[dict[str, Any]], lossless: bool) -> dict[str, Any]:
+    """Columns that are set alike find alike; any other writes another text, and is faster."""
+    others = [column.get("set") == columns[0].get("set") for column in columns[1:]]
+    return {
+        "type": "LabCompared", "columns": columns, "models": ["kvasir-guide"] * len(columns), "device": "a processor",
+        "machine": "x86_64, 1 threads", "version": "0.1.0", "date": "2026-01-02T03:04:05+00:00", "seed": 1,
+        "kinds": [kind("prose", others), kind("code", others)],
+        "quality": [None if same else quality() for same in others], "lossless": [lossless or same for same in others],
+        "taken": "Each column answered every prompt in 8 tokens.", "absent": ["Energy: no counter was found."],
+    }  # fmt: skip
+
+
+def kind(name: str, others: list[bool]) -> dict[str, Any]:
+    first = "The pool hands out pages, and a page holds 16 tokens of one chat."
+    return {
+        "kind": name, "prompts": [f"What is a page of {name}?\nIn a sentence."],
+        "figures": [figure(metric, one, [one if same else other for same in others]) for metric, one, other in METRICS],
+        "texts": [[text(first, first if same else SECOND) for same in others]],
+    }  # fmt: skip
+
+
+def figure(metric: dict[str, Any], one: list[float], others: list[list[float]]) -> dict[str, Any]:
+    effects = []
+    for other in others:
+        pairs = sorted(b / a if metric.get("lower_is_better") else a / b for a, b in zip(other, one, strict=True) if b)
+        verdict = "none" if not pairs or 0.97 < pairs[1] < 1.03 else "better"
+        spread = (
+            {"ratio": pairs[1], "low": pairs[0], "high": pairs[2]} if pairs else {"ratio": None, "low": 0, "high": 0}
+        )
+        verdict = "few" if not pairs and other != one else verdict
+        before, after = sorted(one)[1], sorted(other)[1]
+        effects.append({"metric": metric, "before": before, "after": after, "pairs": 8, "verdict": verdict, **spread})
+    return {"effects": effects, "runs": [one, *others]}
+
+
+def text(one: str, other: str) -> dict[str, Any]:
+    if one == other:
+        return {"same": True, "tokens": 8, "sentence": "Identical, 8 tokens.", "texts": [one, other]}
+    sentence = "Differs from token 11 on: log-probabilities 0.412 apart."
+    return {"same": False, "tokens": 16, "at": 10, "sentence": sentence, "texts": [one, other]}
+
+
+def quality() -> dict[str, Any]:
+    return {"first": 12.5, "perplexity": 12.6, "kl": 0.0123, "same_top": 0.97, "tokens": 400}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,354 @@
+"""Columns compared from the window, with a fake `kvasir compare` behind the page, and once with the true one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QSpinBox, QTextEdit, QWidget
+
+from app.chat.welcome import BUNDLED
+from app.lab.compare import words
+from app.lab.compare.page import ComparePage
+from app.lab.compare.result import Dots
+from app.theme.theme import Theme
+from engine.protocol import KnownModel
+from tests.app.pressing import button_of, press
+from tests.app.specs import choice, number, switch
+from tests.app.test_window import nameless
+
+FAKE = Path(__file__).with_name("fake_compare.py")
+KV = choice(
+    "16bit", key="kv_kind", title="KV cache precision", group="Cache", default="16bit", choices=["16bit", "int8"],
+    choice_titles=["16-bit", "8-bit (per group)"], compare=["16bit", "int8"],
+)  # fmt: skip
+CATALOGUE = [KV, switch(), choice(), number()]
+OWN = KnownModel(name="Qwen3-0.6B", path="/models/a, b: c = d")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"way": "well", "waits": 0.0}))
+    return path
+
+
+def change(path: Path, **facts: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+
+
+@pytest.fixture
+def start(qtbot, qapp) -> Iterator[Callable[..., ComparePage]]:
+    pages = []
+
+    def begin(*command: str) -> ComparePage:
+        page = ComparePage(command, Theme("dark", 1.0, True))
+        pages.append(page)
+        qtbot.addWidget(page)
+        page.resize(1000, 700)
+        page.set_catalogue(CATALOGUE)
+        page.set_models([KnownModel(name=BUNDLED, path="/bundled"), OWN])
+        page.show()
+        return page
+
+    yield begin
+    for page in pages:
+        page.close_down()
+
+
+@pytest.fixture
+def page(start, state: Path) -> ComparePage:
+    return start(sys.executable, "-S", str(FAKE), str(state))
+
+
+def compare(qtbot, page: ComparePage) -> None:
+    with qtbot.waitSignal(page.done):
+        press(page, "compare.run")
+
+
+def add(page: ComparePage, at: int, key: str) -> None:
+    press(page.columns.cards[at], f"compare.add.{key}")
+
+
+def arguments(state: Path) -> list[str]:
+    return json.loads(state.read_text())["arguments"]
+
+
+def columns(state: Path) -> list[dict[str, Any]]:
+    told = arguments(state)
+    return [json.loads(told[at + 1]) for at, each in enumerate(told) if each == "--column"]
+
+
+def texts(page: ComparePage, name: str) -> list[str]:
+    assert page.result is not None
+    return [label.text() for label in page.result.findChildren(QLabel, name)]
+
+
+def test_two_columns_from_the_cards_to_the_result(qtbot, page, state):
+    add(page, 1, "kv_kind")
+    assert page.columns.cards[1].name.placeholderText() == "KV cache precision 8-bit"
+    assert not button_of(page.columns.cards[1], "compare.add.kv_kind").isVisible()  # it is set already
+    assert nameless(page) == []
+    compare(qtbot, page)
+    assert columns(state) == [
+        {"name": "as it is", "model": BUNDLED},
+        {"name": "KV cache precision 8-bit", "model": BUNDLED, "set": {"kv_kind": "int8"}},
+    ]
+    assert page.note.isHidden()
+    assert texts(page, "compare.median")[:4] == ["151.2", "212", "14.5 ms", "14.6 ms"]
+    verdicts = texts(page, "compare.verdict")
+    assert verdicts[:4] == [
+        "1.41× more (1.40 to 1.41)",
+        "no clear difference",
+        "1.20× less",
+        "no ratio: one of them is 0",
+    ]
+    assert texts(page, "compare.text") == ["Differs from token 11 on: log-probabilities 0.412 apart."] * 2
+    assert "perplexity 12.600 against 12.500" in texts(page, "compare.quality")[0]
+    assert texts(page, "compare.taken") == ["Each column answered every prompt in 8 tokens."]
+    assert texts(page, "compare.absent") == ["Energy: no counter was found."]
+    marks = [view.extraSelections() for view in page.result.findChildren(QTextEdit)[:2]]
+    assert [mark[1].cursor.selectedText() for mark in marks] == ["16", "sixteen"]
+    assert nameless(page) == []
+
+
+def test_the_dots_of_a_row_share_a_scale(qtbot, page):
+    add(page, 1, "kv_kind")
+    compare(qtbot, page)
+    one, other = page.result.findChildren(Dots)[:2]
+    assert one.runs == [151.2, 148.0, 155.1]
+    assert other.runs == [212.0, 208.4, 219.3]
+    assert one.at(148.0) < one.at(151.2) < one.at(155.1) < one.at(208.4) < one.at(219.3) <= one.width()
+    assert one.width() == other.width()
+    assert one.at(180.0) == other.at(180.0)
+
+
+def test_a_lossless_column_that_differs_is_called_a_fault(qtbot, page, state):
+    change(state, lossless=True)
+    add(page, 1, "kv_cache")
+    compare(qtbot, page)
+    (said, _) = page.result.findChildren(QLabel, "compare.text")
+    assert said.text().endswith("It was to be the same: that is a fault.")
+    assert said.property("role") == "bad"
+
+
+def test_columns_alike_are_compared_and_told_apart(qtbot, page, state):
+    compare(qtbot, page)
+    assert [column["name"] for column in columns(state)] == ["as it is", "as it is (B)"]
+    assert set(texts(page, "compare.verdict")) == {"no clear difference"}
+    assert texts(page, "compare.text") == ["Identical, 8 tokens."] * 2
+    assert not any(view.extraSelections() for view in page.result.findChildren(QTextEdit))
+
+
+def test_cards_are_changed_duplicated_and_removed(qtbot, page, state):
+    first, second = page.columns.cards
+    add(page, 1, "draft_length")
+    add(page, 1, "kv_cache")
+    second.findChild(QSpinBox, "draft_length.value").lineEdit().setText("7")  # typed, and not yet left
+    press(second, f"compare.model.{OWN.path}")
+    press(second, "compare.quantise.nf4")
+    second.name.setText("mine: a, b = c")
+    press(second, "compare.duplicate")
+    assert page.columns.cards[1] is second
+    copy = page.columns.cards[2].column
+    assert copy.name == "Qwen3-0.6B, NF4, Draft length 7, KV cache off"
+    assert (copy.model, copy.quantise, copy.set) == (OWN.path, "nf4", {"draft_length": 7, "kv_cache": False})
+    press(first, "compare.remove")
+    assert [card.column.name for card in page.columns.cards] == ["mine: a, b = c", copy.name]
+    assert all(card.findChild(QPushButton, "compare.remove").isHidden() for card in page.columns.cards)
+    row = page.columns.cards[1].settings["kv_cache"]
+    row.findChild(QWidget, "compare.remove.kv_cache").click()
+    assert page.columns.cards[1].column.set == {"draft_length": 7}
+    page.set_models([])  # the model of the cards went away
+    compare(qtbot, page)
+    assert [column["model"] for column in columns(state)] == [OWN.path] * 2
+    for _ in range(len(words.LETTERS) - 2):
+        press(page, "compare.more")
+    assert not page.columns.more.isEnabled()
+
+
+def test_what_the_columns_are_to_do(qtbot, page, state, tmp_path, monkeypatch):
+    assert not page.findChild(QPushButton, "compare.prompts.chat").isEnabled()
+    page.set_prompts(["What is a page?", "And a pool?"])
+    press(page, "compare.prompts.chat")
+    page.tokens.setValue(32)
+    page.rounds.setValue(3)
+    page.comparison.device = lambda: "cpu"
+    kept: list[str] = []
+    page.comparison.told.connect(  # the file goes with the run
+        lambda _: kept.append(Path(arguments(state)[arguments(state).index("--prompts") + 1]).read_text())
+    )
+    compare(qtbot, page)
+    told = arguments(state)
+    for pair in (["--tokens", "32"], ["--pairs", "3"], ["--device", "cpu"]):
+        assert pair[1] == told[told.index(pair[0]) + 1]
+    assert [json.loads(line) for line in kept[0].splitlines()] == [
+        {"text": "What is a page?", "kind": "this chat"},
+        {"text": "And a pool?", "kind": "this chat"},
+    ]
+    page.set_prompts([])  # an empty chat
+    prompts, text = tmp_path / "prompts.jsonl", tmp_path / "text.txt"
+    press(page, "compare.prompts.file")
+    press(page, "compare.run")
+    assert page.note.text() == "Choose a file of prompts."
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(prompts), ""))
+    press(page, "compare.file.choose")
+    press(page, "compare.run")
+    assert page.note.text() == f"There is no file {prompts}. Choose one."
+    assert not page.busy
+    prompts.write_text("{}")
+    page.text.setText(str(text))
+    press(page, "compare.run")
+    assert page.note.text() == f"There is no file {text}. Choose one."
+    text.write_text("words")
+    compare(qtbot, page)
+    told = arguments(state)
+    assert told[told.index("--prompts") + 1] == str(prompts)
+    assert told[told.index("--text") + 1] == str(text)
+
+
+def test_progress_and_cancel_keep_what_is_on_the_page(qtbot, page, state):
+    add(page, 1, "kv_kind")
+    compare(qtbot, page)
+    before = page.result
+    change(state, waits=60.0)
+    page.activateWindow()
+    page.go.setFocus()
+    press(page, "compare.run")
+    assert QApplication.focusWidget() is page.cancel
+    qtbot.waitUntil(lambda: page.status.text() == "Prose, run 3 of 6 at most: as it is")
+    assert (page.bar.value(), page.bar.maximum()) == (2, 6)
+    with qtbot.waitSignal(page.done):
+        qtbot.keyClick(page.cancel, Qt.Key.Key_Escape)
+        assert page.status.text() == words.STOPPING
+        assert page.busy
+    assert not page.busy
+    assert page.note.text() == words.STOPPED
+    assert page.result is before
+    assert QApplication.focusWidget() is page.go
+
+
+@pytest.mark.parametrize(
+    ("way", "sentence"),
+    [
+        ("fails", "There is no model 'gone'. Give the full path of a model folder."),
+        ("dies", "kvasir compare stopped (exit code 139): Segmentation fault."),
+        ("silent", words.NO_RESULT),
+    ],
+)
+def test_a_run_without_a_result_says_why_and_keeps_the_last_one(qtbot, page, state, way, sentence):
+    compare(qtbot, page)
+    before = page.result
+    change(state, way=way)
+    compare(qtbot, page)
+    assert page.note.text() == sentence
+    assert page.note.property("role") == "bad"
+    assert page.result is before
+    change(state, way="noise")  # a line that is no message is passed over
+    compare(qtbot, page)
+    assert page.note.isHidden()
+    assert page.result is not before
+
+
+def test_the_report_and_the_figures_are_saved(qtbot, page, state, tmp_path, monkeypatch):
+    assert not page.findChild(QPushButton, "compare.save.html").isVisible()
+    add(page, 1, "kv_kind")
+    compare(qtbot, page)
+    change(state, way="dies")
+    compare(qtbot, page)  # those of the result on show stay
+    for kind, begins in (("html", "<!doctype html>"), ("json", '{"type": "LabCompared"')):
+        path = tmp_path / f"mine.{kind}"
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, path=path: (str(path), ""))
+        press(page, f"compare.save.{kind}")
+        assert path.read_text().startswith(begins)
+        assert page.note.text() == f"Saved as {path}."
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path), ""))
+    press(page, "compare.save.html")
+    assert page.note.text() == "The file could not be written: Is a directory. Choose another place."
+    assert page.result is not None
+
+
+def test_memory_is_made_for_models_of_the_person(qtbot, page, state):
+    asked: list[tuple[bool, Callable[[str], None]]] = []
+    page.comparison.prepare = lambda own, go: asked.append((own, go))
+    press(page, "compare.run")
+    assert not asked[0][0]
+    assert page.status.text() == words.PREPARING
+    press(page, "compare.cancel")
+    assert page.note.text() == words.STOPPED
+    press(page.columns.cards[0], f"compare.model.{OWN.path}")
+    press(page, "compare.run")
+    asked[0][1]("")  # for the run that was stopped: it starts none
+    assert page.status.text() == words.PREPARING
+    assert asked[1][0]
+    with qtbot.waitSignal(page.done):
+        asked[1][1]("An answer is being written.")
+    assert page.note.text() == "An answer is being written."
+    press(page, "compare.run")
+    with qtbot.waitSignal(page.done):
+        asked[2][1]("")
+    assert page.result is not None
+
+
+def test_nothing_runs_where_it_is_blocked(start, page):
+    page.set_blocked("An answer is being written.")
+    assert not page.go.isEnabled()
+    assert page.status.text() == "An answer is being written."
+    page.set_blocked("")
+    assert page.go.isEnabled()
+    assert start().status.text() == words.NO_COMPARE
+
+
+def test_the_keyboard_reaches_all(qtbot, page):
+    add(page, 0, "kv_kind")
+    press(page.columns.cards[0], "compare.duplicate")
+    compare(qtbot, page)
+    reached: list[QWidget] = []
+    page.activateWindow()
+    page.columns.cards[0].name.setFocus()
+    while (now := QApplication.focusWidget()) not in reached:
+        reached.append(now)
+        qtbot.keyClick(now, Qt.Key.Key_Tab)
+    for button in page.findChildren(QPushButton):
+        if button.isVisible() and button.isEnabled() and button.property("kind") != "segment":
+            assert button in reached, button.objectName()
+    cards = [page.columns.cards.index(card) for card in _cards_of(page, reached)]
+    assert cards == sorted(cards)
+
+
+def _cards_of(page: ComparePage, widgets: list[QWidget]) -> list[Any]:
+    return [card for widget in widgets for card in page.columns.cards if card.isAncestorOf(widget)]
+
+
+def test_narrow_and_large(page):
+    page.resize(800, 600)
+    QApplication.processEvents()
+    assert page.columns.cards[0].y() == page.columns.cards[1].y()
+    page.resize(500, 600)
+    QApplication.processEvents()
+    assert page.columns.cards[0].y() < page.columns.cards[1].y()
+
+
+def test_the_true_command(qtbot, start, tmp_path, monkeypatch):
+    page = start(sys.executable, "-m", "engine.cli.main", "compare")
+    add(page, 1, "kv_kind")
+    page.tokens.setValue(4)
+    page.rounds.setValue(1)
+    page.set_prompts(["What is a page?"])
+    press(page, "compare.prompts.chat")
+    compare(qtbot, page)
+    assert page.note.text() == ""
+    told = page.result.told
+    assert [kind.kind for kind in told.kinds] == ["this chat"]
+    assert told.columns[1].set == {"kv_kind": "int8"}
+    assert texts(page, "compare.median")[0] != "0"
+    assert len(texts(page, "compare.text")) == 1
+    report = tmp_path / "report.html"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(report), ""))
+    press(page, "compare.save.html")
+    assert "What is a page?" in report.read_text()
