@@ -29,7 +29,7 @@ class AmountsPainter(Painter):
         metrics, self._areas = self.metrics, []
         head = metrics.height() + 4 if self._limit > 0 else 0
         gutter = self.gutter([name for name, _ in self._rows], room)
-        sizes = max((metrics.horizontalAdvance(words.size(amount)) for _, amount in self._rows), default=0) + GAP
+        sizes = max((metrics.horizontalAdvance(words.in_bytes(amount)) for _, amount in self._rows), default=0) + GAP
         left, wide = room.left() + gutter, max(1.0, room.width() - gutter - sizes - 2)
         most = max([self._limit, *(amount for _, amount in self._rows)]) or 1.0
         high = min(self.theme.px(ROW_PX), (room.height() - head) / max(1, len(self._rows)))
@@ -44,7 +44,7 @@ class AmountsPainter(Painter):
             if amount > inside:
                 solid(painter, over, self.theme.color("warn"))
             end = QRectF(left + wide * amount / most + GAP, top, sizes, high)
-            self.write(painter, end, words.size(amount), Qt.AlignmentFlag.AlignLeft, "text")
+            self.write(painter, end, words.in_bytes(amount), Qt.AlignmentFlag.AlignLeft, "text")
             self._areas.append((QRectF(room.left(), top, room.width(), high), words.amount(name, amount, self._limit)))
         if self._limit > 0:
             at = left + wide * self._limit / most

@@ -51,6 +51,13 @@ def seconds(value: float) -> str:
     return f"{count(round(value, 3))} s"
 
 
+def in_bytes(value: float) -> str:
+    """For example "512 B", "3.5 kB", "48 kB", "1.2 GB"."""
+    if not value or abs(value) >= 999_500:
+        return size(value)
+    return f"{value / 1e3:.{int(abs(value) < 9950)}f} kB" if abs(value) >= 1000 else f"{count(round(value))} B"
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
@@ -130,12 +137,12 @@ def strip_page(picture: Strip, page: int) -> str:
 
 
 def limit(value: float) -> str:
-    return f"limit {size(value)}"
+    return f"limit {in_bytes(value)}"
 
 
 def amount(name: str, amount: float, limit: float) -> str:
-    beyond = f", {size(amount - limit)} beyond the limit" if 0 < limit < amount else ""
-    return f"{name}: {size(amount)}{beyond}"
+    beyond = f", {in_bytes(amount - limit)} beyond the limit" if 0 < limit < amount else ""
+    return f"{name}: {in_bytes(amount)}{beyond}"
 
 
 def name(picture: Picture) -> str:
@@ -264,7 +271,7 @@ def axis(axis: Axis) -> str:
 def value(axis: Axis, value: float) -> str:
     """A value of an axis without its unit, except where the unit is bytes."""
     if axis.unit in BYTES:
-        return size(value) if abs(value) >= 1e5 else f"{count(value)} B"
+        return in_bytes(value)
     return count(value) if abs(value) < 1e6 else f"{value:.3g}"
 
 
@@ -277,7 +284,8 @@ def with_unit(shown: Axis, number: float) -> str:
 def point(plot: Plot, series: Series, index: int) -> str:
     """One point with its interval."""
     x, y = series.points[index]
-    where = plot.categories[index] if plot.bars and index < len(plot.categories) else with_unit(plot.x, x)
+    named = plot.categories[index] if index < len(plot.categories) else str(index + 1)
+    where = named if plot.bars else with_unit(plot.x, x)
     between = interval(series, index)
     spread = (
         f" ({value(plot.y, float(f'{between[0]:.4g}'))} to {value(plot.y, float(f'{between[1]:.4g}'))})"
