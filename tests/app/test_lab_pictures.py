@@ -366,6 +366,8 @@ def test_sizes_have_the_unit_that_fits():
         ["0 MB", "512 B", "3.5 kB", "48 kB", "999 kB", "1.0 MB", "2.5 MB", "1.2 GB"]
     )
     assert words.value(Axis(title="", unit="bytes"), 48_000) == "48 kB"
+    told = [words.value(Axis(title=""), value) for value in (0, 0.25, 2048, 1e6, 1.25e9, -3e12)]
+    assert told == ["0", "0.25", "2,048", "1 M", "1.25 G", "-3 T"]
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.5, 2.0])
@@ -469,6 +471,16 @@ def test_a_plot_has_lines_bands_words_and_axes(plot_view, theme):
     without = Series(name="off", points=LINES.series[0].points)
     plot_view.show_plot(Plot(title="", x=LINES.x, y=LINES.y, series=[without, LINES.series[1]]))
     assert axes.labels[-1] == "200"
+
+
+def test_a_low_plot_names_fewer_values(plot_view):
+    plot_view.show_plot(LINES)
+    axes = plot_view.findChild(LabAxes)
+    whole = axes.labels
+    axes.resize(300, 60)
+    assert 0 < len(axes.labels) < len(whole)
+    axes.resize(1, 1)
+    pixels(axes)
 
 
 def test_bars_stand_in_groups_from_zero(plot_view, theme):

@@ -131,7 +131,10 @@ class LabAxes(Axes):
 
     @property
     def rules(self) -> list[float]:
-        return self._up.ticks()
+        """As many as there is room to name."""
+        ticks, line = self._up.ticks(), self.fontMetrics().height()
+        most = max(1, int(self.height() / line - self.heads - self.feet))
+        return ticks[:: -(-len(ticks) // most)]
 
     def room(self) -> QRectF:
         return super().room().adjusted(0, 0, -DOT_PX, 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from typing import Any
 
+from app.lab.pictures.scale import placeable
 from app.plots.words import count
 from app.words import size
 from engine.protocol.lab import (
@@ -39,6 +39,7 @@ WITHIN, BEYOND = "within the limit", "beyond it"
 DOING: dict[Doing, str] = {"waiting": "waiting", "reading": "reading", "writing": "writing", "idle": "idle"}
 FATES: dict[Fate, str] = {"own": "the model's own", "accepted": "drafted, accepted", "refused": "drafted, refused"}
 BYTES = ("B", "byte", "bytes")
+PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6))
 
 
 def some(number: int, one: str, many: str = "") -> str:
@@ -81,7 +82,7 @@ def owner(names: list[str], owner: int) -> str:
 
 
 def more(owners: int) -> str:
-    return f"{owners:,} more in the same colours"
+    return f"{owners:,} more"
 
 
 def page(picture: Pages, page: int) -> str:
@@ -269,10 +270,10 @@ def axis(axis: Axis) -> str:
 
 
 def value(axis: Axis, value: float) -> str:
-    """A value of an axis without its unit, except where the unit is bytes."""
+    """A value of an axis without its unit, except where the unit is bytes: "2,048", "1.2 M", "48 kB"."""
     if axis.unit in BYTES:
         return in_bytes(value)
-    return count(value) if abs(value) < 1e6 else f"{value:.3g}"
+    return next((f"{value / power:,.3g} {prefix}" for prefix, power in PREFIXES if abs(value) >= power), count(value))
 
 
 def with_unit(shown: Axis, number: float) -> str:
@@ -296,10 +297,10 @@ def point(plot: Plot, series: Series, index: int) -> str:
 
 
 def interval(series: Series, index: int) -> tuple[float, float] | None:
-    """Around one point, if it has one that is made of numbers."""
+    """Around one point, if it has one that has a place."""
     if index < len(series.low) and index < len(series.high):
         found = series.low[index], series.high[index]
-        return found if all(map(math.isfinite, found)) else None
+        return found if all(placeable(end, False) for end in found) else None
     return None
 
 
@@ -314,7 +315,7 @@ def plot(plot: Plot) -> str:
 
 
 def _extent(shown: Axis, values: Iterable[float]) -> str:
-    known = [value for value in values if math.isfinite(value)]
+    known = [value for value in values if placeable(value, False)]
     if not known:
         return "no points"
     low, high = min(known), max(known)
