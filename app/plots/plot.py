@@ -73,9 +73,11 @@ class Axes(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, room = QPainter(self), self.room()
-        self._draw_grid(painter, room)
-        self.draw(painter, room)
-        painter.end()
+        try:
+            self._draw_grid(painter, room)
+            self.draw(painter, room)
+        finally:
+            painter.end()  # Qt crashes where an exception leaves it open
 
     def _draw_grid(self, painter: QPainter, room: QRectF) -> None:
         tokens, metrics = self.theme.tokens, self.fontMetrics()

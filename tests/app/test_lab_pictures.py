@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PySide6.QtCore import QEvent, QPoint, QPointF
-from PySide6.QtGui import QHelpEvent, QImage
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF
+from PySide6.QtGui import QHelpEvent, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.cache.tiles import empty_color
 from app.lab.pictures import PictureView, PlotView, words
 from app.lab.pictures.drafts import lines_of
+from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.plot import LabAxes
+from app.lab.pictures.raster import draw_cells
 from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.view import PAINTERS, Face
 from app.plots.chart import LegendLabel
@@ -168,6 +170,16 @@ def test_every_size_is_painted(view, size):
         view.show_picture(picture)
         face(view).resize(*size)  # smaller than a layout would make it
         pixels(face(view))
+
+
+def test_a_painter_that_fails_does_not_take_the_window_with_it(view, theme, monkeypatch):
+    view.show_picture(SHARED)
+    pixels(view)
+    monkeypatch.setattr(view._painter, "paint", lambda *_: 1 / 0)
+    face(view)._repaint()
+    with pytest.raises(ZeroDivisionError):
+        pixels(view)
+    assert show(view, LANES)[theme.tokens.accent]
 
 
 def test_a_picture_is_painted_once(view, theme):
@@ -348,6 +360,53 @@ def test_amounts_beyond_the_limit_have_another_colour(view, theme):
     show(view, Amounts(names=["a", "b", "c"], amounts=[0.0, -5.0]))
 
 
+def test_sizes_have_the_unit_that_fits():
+    sizes = [0, 512, 3500, 48_000, 999_400, 999_600, 2.5e6, 1.2e9]
+    assert [words.in_bytes(value) for value in sizes] == (
+        ["0 MB", "512 B", "3.5 kB", "48 kB", "999 kB", "1.0 MB", "2.5 MB", "1.2 GB"]
+    )
+    assert words.value(Axis(title="", unit="bytes"), 48_000) == "48 kB"
+    told = [words.value(Axis(title=""), value) for value in (0, 0.25, 2048, 1e6, 1.25e9, -3e12)]
+    assert told == ["0", "0.25", "2,048", "1 M", "1.25 G", "-3 T"]
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.5, 2.0])
+def test_pages_lie_where_the_mouse_finds_them_at_every_resolution(theme, ratio):
+    owners = [page % 9 - 1 for page in range(700)]
+    painter = PagesPainter(theme, Pages(owners=owners, filled=[1.0] * 700))
+    image = QPixmap(round(301 * ratio), round(203 * ratio))
+    image.setDevicePixelRatio(ratio)
+    image.fill("black")
+    brush = QPainter(image)
+    painter.draw(brush, QRectF(0, 0, 301, 203))
+    brush.end()
+    drawn = image.toImage()
+    found = Counter()
+    for x in range(1, drawn.width(), 3):
+        for y in range(1, drawn.height(), 3):
+            said = painter.under(QPointF(x, y) / ratio)
+            color = drawn.pixelColor(x, y).name()
+            if said and color != "#000000":
+                owner = owners[int(said.removeprefix("Page ").partition(":")[0])]
+                assert color == (theme.tokens.raised if owner < 0 else theme.chat_hues[owner])
+                found[owner] += 1
+    assert len(found) == 9
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.5, 2.0])
+def test_cells_fill_their_room_with_gaps_of_one_pixel_of_the_screen(qapp, ratio):
+    image = QPixmap(round(100 * ratio), round(40 * ratio))
+    image.setDevicePixelRatio(ratio)
+    image.fill("black")
+    brush = QPainter(image)
+    draw_cells(brush, QRectF(0, 0, 100, 40), np.ones((2, 10), dtype=np.uint8), ["#ff0000"])
+    brush.end()
+    shown = image.toImage()
+    row = [shown.pixelColor(x, 0).name() for x in range(shown.width())]
+    assert Counter(row) == {"#ff0000": shown.width() - 10, "#000000": 10}
+    assert Counter(shown.pixelColor(0, y).name() for y in range(shown.height()))["#000000"] == 2
+
+
 def test_the_mouse_is_told_the_number_under_it(view, plot_view, monkeypatch):
     told = []
     monkeypatch.setattr(QToolTip, "showText", lambda at, text, *_: told.append(text))
@@ -414,6 +473,16 @@ def test_a_plot_has_lines_bands_words_and_axes(plot_view, theme):
     assert axes.labels[-1] == "200"
 
 
+def test_a_low_plot_names_fewer_values(plot_view):
+    plot_view.show_plot(LINES)
+    axes = plot_view.findChild(LabAxes)
+    whole = axes.labels
+    axes.resize(300, 60)
+    assert 0 < len(axes.labels) < len(whole)
+    axes.resize(1, 1)
+    pixels(axes)
+
+
 def test_bars_stand_in_groups_from_zero(plot_view, theme):
     series = [
         Series(name="used", points=[(0, 20), (1, 96)], low=[18, 95], high=[22, 97]),
@@ -431,7 +500,7 @@ def test_bars_stand_in_groups_from_zero(plot_view, theme):
     )
     pixels(plot_view)
     axes = plot_view.findChild(LabAxes)
-    bars = {said: bar for bar, said in axes._spots}
+    bars = {axes.nearest(spot.area.center()): spot.area for spot in axes._spots}
     assert list(bars) == [
         "used, contiguous: 20 % (18 to 22)",
         "used, paged: 96 % (95 to 97)",
@@ -545,8 +614,8 @@ def test_any_plot_is_painted_with_every_point_inside(plot_view, plot):
     plot_view.show_plot(plot)
     pixels(plot_view)
     axes = plot_view.findChild(LabAxes)
-    for area, said in axes._spots:
-        assert said
+    for area, _, _ in axes._spots:
+        assert axes.nearest(area.center())
         assert all(map(math.isfinite, (area.left(), area.top(), area.right(), area.bottom())))
         assert -1 <= area.top() <= area.bottom() <= axes.height() + 1
         assert -1 <= area.left() <= area.right() <= axes.width() + 1

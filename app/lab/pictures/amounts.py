@@ -29,11 +29,14 @@ class AmountsPainter(Painter):
         metrics, self._areas = self.metrics, []
         head = metrics.height() + 4 if self._limit > 0 else 0
         gutter = self.gutter([name for name, _ in self._rows], room)
-        sizes = max((metrics.horizontalAdvance(words.size(amount)) for _, amount in self._rows), default=0) + GAP
+        sizes = max((metrics.horizontalAdvance(words.in_bytes(amount)) for _, amount in self._rows), default=0) + GAP
         left, wide = room.left() + gutter, max(1.0, room.width() - gutter - sizes - 2)
         most = max([self._limit, *(amount for _, amount in self._rows)]) or 1.0
         high = min(self.theme.px(ROW_PX), (room.height() - head) / max(1, len(self._rows)))
         thick = min(self.theme.px(BAR_PX), 0.7 * high)
+        if self._limit > 0:
+            at = left + wide * self._limit / most
+            self._draw_limit(painter, at, QRectF(left, room.top(), room.right() - left, head + high * len(self._rows)))
         for row, (name, amount) in enumerate(self._rows):
             top = room.top() + head + row * high
             self.write(painter, QRectF(room.left(), top, gutter - GAP, high), name, Qt.AlignmentFlag.AlignLeft, "text")
@@ -43,12 +46,17 @@ class AmountsPainter(Painter):
             over = QRectF(bar.right(), bar.top(), wide * (amount - inside) / most, thick)
             if amount > inside:
                 solid(painter, over, self.theme.color("warn"))
-            end = QRectF(left + wide * amount / most + GAP, top, sizes, high)
-            self.write(painter, end, words.size(amount), Qt.AlignmentFlag.AlignLeft, "text")
+            self._write_size(painter, QPointF(over.right() + GAP, top), high, words.in_bytes(amount))
             self._areas.append((QRectF(room.left(), top, room.width(), high), words.amount(name, amount, self._limit)))
-        if self._limit > 0:
-            at = left + wide * self._limit / most
-            self._draw_limit(painter, at, QRectF(left, room.top(), room.right() - left, head + high * len(self._rows)))
+
+    def _write_size(self, painter: QPainter, at: QPointF, high: float, text: str) -> None:
+        """On the line of the limit, where that is in the way, which is taken out there."""
+        tall = self.metrics.height()
+        area = QRectF(at.x(), at.y() + (high - tall) / 2, self.metrics.horizontalAdvance(text) + 2, tall)
+        painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Clear)
+        painter.fillRect(area.adjusted(-2, 0, 2, 0), Qt.GlobalColor.transparent)
+        painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceOver)
+        self.write(painter, area, text, Qt.AlignmentFlag.AlignLeft, "text")
 
     def _draw_limit(self, painter: QPainter, at: float, area: QRectF) -> None:
         painter.setPen(QPen(self.theme.color("text"), 1.5, Qt.PenStyle.DashLine))

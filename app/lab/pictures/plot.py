@@ -37,6 +37,14 @@ class Style(NamedTuple):
     dash: int
 
 
+class Spot(NamedTuple):
+    """Where a point or bar was drawn, and which of its series it is."""
+
+    area: QRectF
+    series: Series
+    place: int
+
+
 def styles(theme: Theme, series: int) -> list[Style]:
     """Grey for what comes first and is compared with, blue for the next; a lone series is blue."""
     tokens = theme.tokens
@@ -94,7 +102,7 @@ class LabAxes(Axes):
         super().__init__(theme, 0.0, 1.0)
         self.heads, self.feet = 1.7, 2.4
         self.scale = lambda value: words.value(self._plot.y, value)
-        self._spots: list[tuple[QRectF, str]] = []
+        self._spots: list[Spot] = []
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents, False)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
 
@@ -123,7 +131,10 @@ class LabAxes(Axes):
 
     @property
     def rules(self) -> list[float]:
-        return self._up.ticks()
+        """As many as there is room to name."""
+        ticks, line = self._up.ticks(), self.fontMetrics().height()
+        most = max(1, int(self.height() / line - self.heads - self.feet))
+        return ticks[:: -(-len(ticks) // most)]
 
     def room(self) -> QRectF:
         return super().room().adjusted(0, 0, -DOT_PX, 0)
@@ -184,7 +195,7 @@ class LabAxes(Axes):
         for index, point in zip(known, points, strict=True):
             if len(points) <= MOST_DOTS:
                 painter.drawEllipse(point, DOT_PX, DOT_PX)
-            self._spots.append((QRectF(point, point), words.point(self._plot, series, index)))
+            self._spots.append(Spot(QRectF(point, point), series, index))
 
     def _draw_band(self, painter: QPainter, room: QRectF, series: Series, known: Iterable[int], style: Style) -> None:
         """The intervals around the points, joined; a lone one as a bar."""
@@ -219,7 +230,7 @@ class LabAxes(Axes):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(style.color))
             painter.drawRect(bar)
-            self._spots.append((bar, words.point(self._plot, series, index)))
+            self._spots.append(Spot(bar, series, index))
             between = words.interval(series, index)
             if between and all(map(self._up.has, between)):
                 ends = [QPointF(bar.center().x(), self.place_y(room, end)) for end in between]
@@ -227,8 +238,10 @@ class LabAxes(Axes):
 
     def nearest(self, at: QPointF) -> str:
         """The words of the point or bar there; "" where none is near."""
-        found = min(self._spots, key=lambda spot: _distance(spot[0], at), default=None)
-        return found[1] if found and _distance(found[0], at) <= NEAR_PX else ""
+        found = min(self._spots, key=lambda spot: _distance(spot.area, at), default=None)
+        if found is None or _distance(found.area, at) > NEAR_PX:
+            return ""
+        return words.point(self._plot, found.series, found.place)
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:

@@ -114,13 +114,15 @@ class Face(QWidget):
 
     def _draw(self, image: QPixmap) -> None:
         painter = QPainter(image)
-        if self._painter is not None:
-            self._painter.draw(painter, QRectF(self.rect()))
-        elif self._words:
-            painter.setFont(self.theme.ui_font(SECTION_PX))
-            painter.setPen(self.theme.color("mute"))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, self._words)
-        painter.end()
+        try:
+            if self._painter is not None:
+                self._painter.draw(painter, QRectF(self.rect()))
+            elif self._words:
+                painter.setFont(self.theme.ui_font(SECTION_PX))
+                painter.setPen(self.theme.color("mute"))
+                painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, self._words)
+        finally:
+            painter.end()  # Qt crashes where an exception leaves it open
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and self._painter is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from typing import Any
 
+from app.lab.pictures.scale import placeable
 from app.plots.words import count
 from app.words import size
 from engine.protocol.lab import (
@@ -39,6 +39,7 @@ WITHIN, BEYOND = "within the limit", "beyond it"
 DOING: dict[Doing, str] = {"waiting": "waiting", "reading": "reading", "writing": "writing", "idle": "idle"}
 FATES: dict[Fate, str] = {"own": "the model's own", "accepted": "drafted, accepted", "refused": "drafted, refused"}
 BYTES = ("B", "byte", "bytes")
+PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6))
 
 
 def some(number: int, one: str, many: str = "") -> str:
@@ -49,6 +50,13 @@ def some(number: int, one: str, many: str = "") -> str:
 def seconds(value: float) -> str:
     """For example "0 s", "0.25 s", "90 s"."""
     return f"{count(round(value, 3))} s"
+
+
+def in_bytes(value: float) -> str:
+    """For example "512 B", "3.5 kB", "48 kB", "1.2 GB"."""
+    if not value or abs(value) >= 999_500:
+        return size(value)
+    return f"{value / 1e3:.{int(abs(value) < 9950)}f} kB" if abs(value) >= 1000 else f"{count(round(value))} B"
 
 
 def percent(share: float) -> str:
@@ -74,7 +82,7 @@ def owner(names: list[str], owner: int) -> str:
 
 
 def more(owners: int) -> str:
-    return f"{owners:,} more in the same colours"
+    return f"{owners:,} more"
 
 
 def page(picture: Pages, page: int) -> str:
@@ -130,12 +138,12 @@ def strip_page(picture: Strip, page: int) -> str:
 
 
 def limit(value: float) -> str:
-    return f"limit {size(value)}"
+    return f"limit {in_bytes(value)}"
 
 
 def amount(name: str, amount: float, limit: float) -> str:
-    beyond = f", {size(amount - limit)} beyond the limit" if 0 < limit < amount else ""
-    return f"{name}: {size(amount)}{beyond}"
+    beyond = f", {in_bytes(amount - limit)} beyond the limit" if 0 < limit < amount else ""
+    return f"{name}: {in_bytes(amount)}{beyond}"
 
 
 def name(picture: Picture) -> str:
@@ -262,10 +270,10 @@ def axis(axis: Axis) -> str:
 
 
 def value(axis: Axis, value: float) -> str:
-    """A value of an axis without its unit, except where the unit is bytes."""
+    """A value of an axis without its unit, except where the unit is bytes: "2,048", "1.2 M", "48 kB"."""
     if axis.unit in BYTES:
-        return size(value) if abs(value) >= 1e5 else f"{count(value)} B"
-    return count(value) if abs(value) < 1e6 else f"{value:.3g}"
+        return in_bytes(value)
+    return next((f"{value / power:,.3g} {prefix}" for prefix, power in PREFIXES if abs(value) >= power), count(value))
 
 
 def with_unit(shown: Axis, number: float) -> str:
@@ -277,7 +285,8 @@ def with_unit(shown: Axis, number: float) -> str:
 def point(plot: Plot, series: Series, index: int) -> str:
     """One point with its interval."""
     x, y = series.points[index]
-    where = plot.categories[index] if plot.bars and index < len(plot.categories) else with_unit(plot.x, x)
+    named = plot.categories[index] if index < len(plot.categories) else str(index + 1)
+    where = named if plot.bars else with_unit(plot.x, x)
     between = interval(series, index)
     spread = (
         f" ({value(plot.y, float(f'{between[0]:.4g}'))} to {value(plot.y, float(f'{between[1]:.4g}'))})"
@@ -288,10 +297,10 @@ def point(plot: Plot, series: Series, index: int) -> str:
 
 
 def interval(series: Series, index: int) -> tuple[float, float] | None:
-    """Around one point, if it has one that is made of numbers."""
+    """Around one point, if it has one that has a place."""
     if index < len(series.low) and index < len(series.high):
         found = series.low[index], series.high[index]
-        return found if all(map(math.isfinite, found)) else None
+        return found if all(placeable(end, False) for end in found) else None
     return None
 
 
@@ -306,7 +315,7 @@ def plot(plot: Plot) -> str:
 
 
 def _extent(shown: Axis, values: Iterable[float]) -> str:
-    known = [value for value in values if math.isfinite(value)]
+    known = [value for value in values if placeable(value, False)]
     if not known:
         return "no points"
     low, high = min(known), max(known)
