@@ -15,6 +15,8 @@ still being answered, in the background: its answer is made to go on, so that th
 models-*.png show the page Models with a hub on this machine, whose repositories are examples: a model that is
 a tight fit for this machine in 8 bits and too large in 16 (no more than its header is there), and the bundled one.
 Whether they fit, how fast they are, the 4-bit model made of the bundled hybrid one and its report are real.
+
+lab-*.png show the Lab: all experiments, and each with its result.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "docs" / "screenshots"
 SIZE = (1440, 900)
+LAB_SIZE = (1200, 1500)
 QUESTIONS = ("What is Kvasir?", "What is a page?", "Why is decoding bound by memory?")
 PATIENCE_S = 180.0
 SYSTEM = (
@@ -56,6 +59,8 @@ LONG = 1500
 """Tokens of that answer."""
 SHOWN = {
     *(f"{name}{mode}" for name in ("", "speculation-", "cache-") for mode in ("dark", "light")),
+    "lab-dark",
+    "lab-prefixes-dark",
     *(f"models-{state}-dark" for state in ("recommended", "repository", "making", "report")),
 }
 """The pictures of the documentation."""
@@ -87,7 +92,7 @@ def main() -> int:
     from PySide6.QtWidgets import QApplication
 
     app = QApplication(["kvasir"])
-    for shoot in (_shoot, _shoot_speculation, _shoot_cache, _shoot_models):
+    for shoot in (_shoot, _shoot_speculation, _shoot_cache, _shoot_models, _shoot_lab):
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
             os.environ["KVASIR_HOME"] = home
             shoot(app, folder, Path(home))
@@ -258,6 +263,46 @@ def _shoot_models(app: QApplication, folder: Path, home: Path) -> None:
         take("details")
         page.show_view("disk")
         take("disk")
+
+
+def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
+    """The Lab: all experiments, each with its result, the roofline, and a comparison of two kinds of cache."""
+    from PySide6.QtWidgets import QScrollArea
+
+    from app.lab.page import COMPARE, ROOFLINE, LabView
+    from tests.app.pressing import press
+
+    with _opened(app, home) as (program, failures):
+        program.window.show_page(program.window.LAB)
+        view = program.window.lab_page.findChild(LabView)
+        runs = program.lab
+        assert view is not None
+        assert runs is not None
+        wait("the experiments", lambda: runs.index is not None or runs.trouble)
+        names = [page.name for page in runs.pages.values()]
+        if folder == PLACE:
+            names = [name for name in names if f"lab-{name}-dark" in SHOWN]
+        for name in names:
+            view.show_experiment(name)
+            if view.view is None or not view.view.run.isEnabled():
+                continue
+            press(view, "lab.run")
+            wait(name, lambda: not runs.running)
+            for scroll in view.findChildren(QScrollArea):
+                scroll.verticalScrollBar().setValue(0)
+            _grab(program, folder, f"lab-{name}-", failures, LAB_SIZE)
+        view.show_experiment("")
+        _grab(program, folder, "lab-", failures)
+        if folder == PLACE:
+            return
+        view.show_experiment(ROOFLINE)
+        press(view, "lab.roofline.run")
+        wait("the roofline", lambda: not runs.running)
+        _grab(program, folder, "lab-roofline-", failures)
+        view.show_experiment(COMPARE)
+        view.compare.run()
+        wait("the comparison", lambda: not view.compare.busy)
+        _grab(program, folder, "lab-compare-", failures, LAB_SIZE)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
     def begin() -> LabView:
         runs = LabRuns([sys.executable, str(FAKE), str(state)])
         begun.append(runs)
-        view = LabView(runs, ComparePage([], theme), theme)
+        view = LabView(runs, ComparePage([sys.executable, "-c", ""], theme), theme)
         qtbot.addWidget(view)
         view.resize(1200, 800)
         view.show()
@@ -415,6 +415,7 @@ def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):
 def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state):
     lab.show_experiment("compare")
     assert lab.compare.isVisibleTo(lab)
+    assert lab.compare.go.isEnabled()
     assert lab.view is None
     begin(qtbot, lab, state)
     lab.show_experiment("compare")
