@@ -117,13 +117,15 @@ def _tell(result: LabResult) -> None:
 
 
 def _tell_roofline(roof: LabRoofline) -> None:
+    from engine.sizes import figure
+
     print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
     for ceiling in roof.ceilings:
         unit = "bytes" if ceiling.name in ("memory", "cache") else "operations"
         print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {unit} a second. {ceiling.taken}")
     print(f"  {'':24} {'op/byte':>9} {'Gop/s':>9} {'tokens/s':>10}")
     for point in roof.points:
-        figures = f"{point.intensity:9,.1f} {point.operations / 1e9:9,.1f} {point.tokens:10,.0f}"
+        figures = f"{point.intensity:9,.1f} {point.operations / 1e9:9,.1f} {figure(point.tokens):>10}"
         print(f"  {point.name:24} {figures}  {point.setting}")
     for sentence in roof.sentences:
         print(f"  {sentence}")

@@ -25,11 +25,16 @@ _BUDGET_SECONDS = 0.15
 
 
 @functools.cache
-def read_bandwidth(kind: str, index: int, threads: int, size: int = 0) -> float:
+def read_bandwidth(kind: str, index: int, threads: int) -> float:
     """Bytes a second; see :func:`measure_bandwidth`, which fills in the key under which it is kept."""
-    if kind != "cpu":
-        return _measured(torch.device(kind, index), size)
-    return in_a_thread(lambda: _measured(torch.device(kind), size))
+    return fresh_bandwidth(torch.device(kind, index) if kind != "cpu" else torch.device(kind))
+
+
+def fresh_bandwidth(device: torch.device, size: int = 0) -> float:
+    """As :func:`measure_bandwidth`, measured anew; ``size``: of a buffer of so many bytes, which caches may hold."""
+    if device.type != "cpu":
+        return _measured(device, size)
+    return in_a_thread(lambda: _measured(device, size))
 
 
 def in_a_thread(measure: Callable[[], float]) -> float:
@@ -74,10 +79,9 @@ def last_level_bytes(cores: Path = _CORES) -> int:
     return sum(sizes.values()) << 10
 
 
-def measure_bandwidth(device: torch.device, size: int = 0) -> float:
+def measure_bandwidth(device: torch.device) -> float:
     """Best of several passes over a buffer larger than the caches, some tenths of a second at first, then remembered.
 
-    Bytes a second with torch's present number of threads. ``size``: of a buffer of so many bytes, which caches may
-    hold.
+    Bytes a second with torch's present number of threads.
     """
-    return read_bandwidth(device.type, device.index or 0, torch.get_num_threads(), size)
+    return read_bandwidth(device.type, device.index or 0, torch.get_num_threads())
