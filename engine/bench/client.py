@@ -154,6 +154,9 @@ class EngineClient:
                 finished[event.id] = event
                 if event.reason in FAILED:
                     raise EngineError(event.detail or event.reason)
+        while not isinstance(event := self._next(), StepRecord):
+            pass
+        steps.append(event)  # the record of the step in which the last answer ended comes after its end
         gaps = {name: [after - before for before, after in itertools.pairwise(arrivals[name])] for name in names}
         return [Answer(ids[name], finished[name].timings, steps, gaps[name], finished[name].usage) for name in names]
 
