@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 import pytest
+import torch
 from msgspec import structs
 
 from engine.bench.client import EngineClient
-from engine.lab.experiment import Lab
+from engine.cache.policies import KEEP_ALL
+from engine.lab.experiment import GREEDY, Lab, same_text
 from engine.lab.experiments import kv_cache
 from engine.lab.run import run
+from engine.lab.workload import asked
 from engine.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import Cells, LabLine, LabPicture
@@ -56,6 +60,24 @@ def test_a_short_context_is_refused(client: EngineClient) -> None:
     assert refusal is not None
     assert "32" in refusal.why
     assert "longer context" in refusal.instead
+
+
+def test_a_text_that_differs_is_told_with_both_scores(client: EngineClient) -> None:
+    client.load(find_model("").path, "", LoadOptions(device="cpu"))
+    lab = Lab(client)
+    prompt = asked(client.model, 1, lab.random)
+    answer = client.answer(prompt, structs.replace(GREEDY, max_tokens=6))
+    other = answer._replace(ids=[*answer.ids[:3], 7, *answer.ids[4:]])
+    text = same_text([[answer], [other]], lab, [prompt])
+    assert not text.same
+    assert text.at == 3
+    assert not text.near_tie
+    assert client.model.readers is not None
+    row = client.model.readers(KEEP_ALL).present(len(prompt) + 3)([*prompt, *answer.ids[:3]], 0)[-1]
+    likely = torch.softmax(row.float(), -1)[[answer.ids[3], 7]].tolist()
+    assert [float(part) for part in re.findall(r"([\d.]+) %", text.sentence)] == pytest.approx(
+        [100 * part for part in likely], abs=2.0
+    )
 
 
 @pytest.mark.long

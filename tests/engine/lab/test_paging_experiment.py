@@ -74,6 +74,20 @@ def test_models_with_states_and_short_contexts_are_refused(client: EngineClient)
             run(Lab(other), paging.Paging(), lambda line: None)
 
 
+def test_a_run_that_is_cancelled_loads_the_model_as_it_was(
+    client: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "WIDTHS", (CONTEXT,))
+    monkeypatch.setattr(paging, "CHATS", 4)
+    before = client.model.options, client.model.pages
+    running = paging.Paging().run(Lab(client))
+    next(line for line in running if isinstance(line, LabPicture))
+    assert client.model.pages < before[1]
+    running.close()
+    assert (client.model.options, client.model.pages) == before
+    assert client.state()[keys.PAGE_RESERVATION].value == "on_demand"
+
+
 @pytest.mark.long
 def test_in_full(client: EngineClient) -> None:
     result = run(Lab(client), paging.Paging(), lambda line: None)
