@@ -15,7 +15,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, told
 from engine.lab.workload import conversation, losses, unread
 from engine.loading.model import LoadedModel
-from engine.protocol import Metric, OptionSpec, Value, keys
+from engine.protocol import Effect, Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, Plot, Series, Strip
 
 WINDOW, SINKS, WINDOWS = 256, 4, 3
@@ -116,7 +116,7 @@ class Window:
             ],
             why=[
                 f"Past the window perplexity is {sinks.before:.1f} with the window alone, {sinks.after:.1f} with its "
-                f"{SINKS} sinks and {full.after:.1f} with the full cache: {_leans(sinks.ratio)}",
+                f"{SINKS} sinks and {full.after:.1f} with the full cache: {_leans(sinks)}",
                 f"The full cache grows by a page for every {PAGE_SIZE} tokens; the window with sinks holds "
                 f"{served[1]:.0f} pages, for a longer text no more.",
             ],
@@ -141,9 +141,12 @@ class Window:
         )
 
 
-def _leans(ratio: float | None) -> str:
-    if ratio is not None and ratio > 1.1:
-        return "this model leans on its first tokens."
+def _leans(sinks: Effect) -> str:
+    match sinks.verdict:
+        case "better":
+            return "this model leans on its first tokens."
+        case "few":
+            return "too few texts to tell whether this model leans on its first tokens."
     return "this model does not lean on its first tokens."
 
 
