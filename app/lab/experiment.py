@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
+    QLabel,
     QProgressBar,
     QPushButton,
     QRadioButton,
@@ -47,6 +50,7 @@ class ExperimentView(Part):
         self.note.hide()
         self.add(self.note)
         self.pictures: list[PictureView] = []
+        self._names: list[QLabel] = []
         self._sides = Columns([self._side(at, name) for at, name in enumerate(page.sides)], theme, _SIDE_PX, 2)
         self._sides.hide()
         self.add(self._sides)
@@ -92,6 +96,7 @@ class ExperimentView(Part):
         """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
         of a run under way, by side."""
         self.result = result
+        self._name_sides(result.sides if result is not None else self.page.sides)
         kept = dict(enumerate(result.pictures)) if result is not None else {}
         for side, picture in (pictures or kept).items():
             self._paint(side, picture)
@@ -161,7 +166,16 @@ class ExperimentView(Part):
         view.setMinimumHeight(self._theme.px(_PICTURE_PX))
         view.setAccessibleName(f"What happens: {name}")
         self.pictures.append(view)
-        return Part(box=True).add(label(words.lettered(at, name), "figure"), view)
+        self._names.append(label(words.lettered(at, name), "figure"))
+        return Part(box=True).add(self._names[-1], view)
+
+    def _name_sides(self, names: Sequence[str]) -> None:
+        """Those that ran: a model may lack what some show."""
+        for at, (name, view) in enumerate(zip(self._names, self.pictures, strict=True)):
+            view.parentWidget().setVisible(at < len(names))
+            if at < len(names):
+                name.setText(words.lettered(at, names[at]))
+                view.setAccessibleName(f"What happens: {names[at]}")
 
     def _use_row(self) -> QWidget:
         use = self._button("Use in my chats", "lab.use")

@@ -36,7 +36,7 @@ from app.theme.widgets import MenuButton, Segments
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture
 
-_LIST_WIDTH, _WIDTH = 216, 1000
+_LIST_WIDTH, _WIDTH = 240, 1000
 _BUNDLED, _OWN = "bundled", "own"
 _NAME = Qt.ItemDataRole.UserRole
 COMPARE = "compare"

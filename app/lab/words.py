@@ -103,7 +103,8 @@ def place(ratio: float, bounds: list[float]) -> int:
 
 def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
     """What came of it; ``choice`` is -1 where nothing was predicted."""
-    effect = result.figures[0].effects[0] if result.figures and result.figures[0].effects else None
+    effects = result.figures[0].effects if result.figures else []
+    effect = effects[result.told_of] if effects else None
     if choice < 0 or effect is None or effect.ratio is None:
         return Line("", "caption")
     said = f"Your prediction: {page.choices[choice]}"

@@ -34,7 +34,7 @@ class PagesSnapshot(NamedTuple):
 
     states uint8 [pages] holds indices of PAGE_STATES; owners uint16 [pages] 0 for no owner, else 1 + the place in
     ``legend``, whose ``id`` is the engine's name of a request. ``swapped`` counts further pages in host memory,
-    ``saved`` those in files.
+    ``saved`` those in files. ``filled`` uint8 [pages]: the tokens in pages of answers, 0 for others.
     """
 
     states: np.ndarray
@@ -42,6 +42,7 @@ class PagesSnapshot(NamedTuple):
     legend: tuple[PageOwner, ...] = ()
     swapped: int = 0
     saved: int = 0
+    filled: np.ndarray = np.zeros(0, np.uint8)
 
 
 class PageView(NamedTuple):
@@ -71,7 +72,8 @@ def view(
     holdings: Sequence[Holding],
     kept: Sequence[Holding] = (),
     gone: Sequence[int] = (),
-    **more: int,
+    swapped: int = 0,
+    saved: int = 0,
 ) -> PagesSnapshot:
     """A view made from the ledger's reference counts [pages of the pool, page 0 included] and the owners' pages.
 
@@ -101,7 +103,7 @@ def view(
     for owner, pages, state in kept:
         place = np.asarray(pages, dtype=np.int64)
         states[place], owners[place] = STATE[state], number(owner)
-    return PagesSnapshot(states[1:], owners[1:], tuple(legend), **more)
+    return PagesSnapshot(states[1:], owners[1:], tuple(legend), swapped, saved)
 
 
 def page_map(seen: PagesSnapshot, name: Callable[[str], str] = str) -> PageMap:

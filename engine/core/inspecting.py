@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
 from engine.core.admission import NO_MODEL
@@ -50,7 +52,11 @@ def _pages(stepper: Stepper) -> PagesSnapshot:
     gone = cache.tree.gone
     gone -= {page for page in gone if refs[page]}
     saved = cache.stats.disk_bytes // max(1, cache.page_bytes)
-    return view(refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
+    seen = view(refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
+    filled = np.zeros(len(refs), np.uint8)
+    for request in stepper.requests.values():
+        filled[request.pages] = np.clip(request.num_computed - PAGE_SIZE * np.arange(len(request.pages)), 0, PAGE_SIZE)
+    return seen._replace(filled=filled[1:])
 
 
 def _tree(stepper: Stepper) -> TreeSnapshot:

@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
+
 from engine.bench.client import Answer, EngineClient
+from engine.cache.policies import KEEP_ALL
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, Metric, OptionSpec, Sampling, Value
+from engine.protocol import Effect, LoadOptions, Metric, OptionSpec, Sampling, Value
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.telemetry.pairs import LEAST, MOST, estimate, settled
 
@@ -101,6 +104,21 @@ class Switched:
             self._client.set(key, value)
 
 
+class Reloaded:
+    """A context in which the model is loaded with other options; how it was loaded before comes back."""
+
+    def __init__(self, client: EngineClient, options: LoadOptions) -> None:
+        """``options`` is what is loaded with on entry, which raises EngineError where it is refused."""
+        self._client, self._options = client, options
+        self._before = client.model
+
+    def __enter__(self) -> None:
+        self._client.load(self._before.path, self._before.draft_path, self._options)
+
+    def __exit__(self, *_: object) -> None:
+        self._client.load(self._before.path, self._before.draft_path, self._before.options)
+
+
 class Experiment(Protocol):
     """One of the ten."""
 
@@ -185,19 +203,34 @@ def told(effect: Effect, better: str, worse: str) -> str:
     return f"{ratio:.2f} times {words}{between}."
 
 
-def same_text(answers: Sequence[Sequence[Answer]], lab: Lab) -> LabText:
-    """Compare what all sides wrote: ``answers[side][number]``, each pair of answers to the same prompt."""
+def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[Sequence[int]] = ()) -> LabText:
+    """Compare what all sides wrote: ``answers[side][number]``, each pair of answers to the same prompt.
+
+    With ``prompts[number]`` a difference is told with the scores of both tokens, where the model can give them.
+    """
     first, *others = answers
     count = sum(len(answer.ids) for answer in first)
     assert lab.model.tokenizer is not None
     decode = lab.model.tokenizer.decode
     for side in others:
-        for one, two in zip(first, side, strict=True):
+        for number, (one, two) in enumerate(zip(first, side, strict=True)):
             if one.ids != two.ids:
                 pairs = enumerate(zip(one.ids, two.ids, strict=False))
                 at = next((place for place, (a, b) in pairs if a != b), min(len(one.ids), len(two.ids)))
                 sentence = f"The texts differ from token {at + 1} on."
+                near = False
+                if prompts and lab.model.readers is not None and at < min(len(one.ids), len(two.ids)):
+                    a, b = _scores(lab.model, [*prompts[number], *one.ids[:at]], (one.ids[at], two.ids[at]))
+                    near = abs(a - b) < NEAR_TIE
+                    sentence += f" The model gives the two tokens there {100 * a:.2f} % and {100 * b:.2f} %."
                 texts = [decode(one.ids), decode(two.ids)]
-                return LabText(same=False, tokens=count, sentence=sentence, at=at, texts=texts)
+                return LabText(same=False, tokens=count, sentence=sentence, at=at, near_tie=near, texts=texts)
     texts = [decode(side[0].ids) for side in answers]
     return LabText(same=True, tokens=count, sentence=f"The same text: identical, {count} tokens.", texts=texts)
+
+
+def _scores(model: LoadedModel, text: Sequence[int], tokens: tuple[int, int]) -> tuple[float, float]:
+    """The probabilities of two tokens after a text."""
+    assert model.readers is not None
+    likely = torch.softmax(model.readers(KEEP_ALL).exact(len(text))(text, 0)[-1].float(), dim=-1)
+    return float(likely[tokens[0]]), float(likely[tokens[1]])

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from engine.lab.experiment import Experiment
-from engine.lab.experiments import batching, heads, prefixes, speculation
+from engine.lab.experiments import batching, heads, kv_cache, paging, prefixes, speculation, weights, window
 
-ALL: tuple[Experiment, ...] = (prefixes.Prefixes(), batching.Batching(), speculation.Speculation(), heads.Heads())
+ALL: tuple[Experiment, ...] = (
+    kv_cache.KVCache(),
+    weights.Weights(),
+    paging.Paging(),
+    window.Window(),
+    prefixes.Prefixes(),
+    batching.Batching(),
+    speculation.Speculation(),
+    heads.Heads(),
+)
 BY_NAME = {each.page.name: each for each in ALL}
