@@ -98,7 +98,7 @@ def test_heads(guide: EngineClient) -> None:
     assert len(result.figures[0].effects) == len(result.sides) - 1
     best = result.figures[0].effects[result.told_of]
     assert best.after == max(effect.after for effect in result.figures[0].effects)
-    assert result.headline.startswith(f"{best.after:.2f} tokens a step")
+    assert result.headline.startswith(f"{result.sides[1 + result.told_of]}: {best.after:.2f} tokens a step")
     for picture in result.pictures:
         assert isinstance(picture, Drafts)
         holds(picture.steps)
