@@ -8,17 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.bench.speculation.steps import Drafted
-from engine.lab.drafting import (
-    AHEAD,
-    NODES,
-    PER_STEP,
-    SPEEDS,
-    TEXTS,
-    Writing,
-    asked,
-    methods,
-    refused,
-)
+from engine.lab.drafting import AHEAD, NODES, PER_STEP, SPEEDS, TEXTS, Writing, asked, methods, refused
 from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, same_text, told
 from engine.loading.model import LoadedModel
 from engine.protocol import OptionSpec, keys
