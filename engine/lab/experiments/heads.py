@@ -23,8 +23,8 @@ METHODS = {
     "ngram": "n-gram",
     "draft": "draft model",
     "medusa": "Medusa",
-    "mtp": "MTP",
     "eagle": "EAGLE",
+    "mtp": "MTP",
 }
 
 
@@ -78,8 +78,8 @@ class Heads:
             f"{told(speeds[best], 'as fast as without guesses', 'as slow as without guesses')}",
             figures=figures,
             text=same_text([side.all() for side in sides], lab),
-            taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, MTP "
-            f"and EAGLE in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
+            taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, EAGLE "
+            f"and MTP in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
             "prompt. The picture is one step that kept as many guesses as most did.",
             same=["one answer at a time", "the text stays the same", "trees of guesses that are checked in one pass"],
             other=[

@@ -108,7 +108,6 @@ def test_heads(guide: EngineClient) -> None:
     parents = [token.parent for token in tree.steps[0] if token.fate != "own"]
     assert len(parents) == NODES
     assert len(set(parents)) < len(parents)  # it branches
-    # Sides are told by their places on the page, which has one that this model lacks.
     shown = {line.side for line in told if isinstance(line, LabPicture)}
     assert shown == {page.sides.index(side) for side in result.sides}
     assert [line for line in told if isinstance(line, LabProgress)][-1].side == -1
