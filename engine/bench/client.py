@@ -18,7 +18,6 @@ from engine.core.events import Event
 from engine.loading.model import LoadedModel, LoadModel
 from engine.protocol import (
     FAILED,
-    WHOLE,
     Delta,
     Error,
     Finished,
@@ -176,8 +175,7 @@ class EngineClient:
 
         began = time.perf_counter()
         due = deque(zip(at or [0.0] * len(requests), requests, strict=True))
-        recorded = True  # whether the record of the step that ended the last answer is there, which comes after its end
-        while len(finished) < len(names) or not recorded:
+        while len(finished) < len(names):
             room = not slots or len(submitted) - len(finished) < slots
             wait = began + due[0][0] - time.perf_counter() if due and room else None
             if wait is not None and wait <= 0.0:
@@ -193,12 +191,13 @@ class EngineClient:
                     later = ()
             elif isinstance(event, StepRecord):
                 steps.append(event)
-                recorded = True
             elif isinstance(event, Finished):
                 finished[event.id] = event
-                recorded = event.reason not in WHOLE
                 if event.reason in FAILED:
                     raise EngineError(event.detail or event.reason)
+        while not isinstance(event := self._next(), StepRecord):
+            pass
+        steps.append(event)  # the record of the step in which the last answer ended comes after its end
         gaps = {name: [after - before for before, after in itertools.pairwise(arrivals[name])] for name in names}
         return [
             Answer(ids[name], finished[name].timings, steps, gaps[name], finished[name].usage, submitted[name])

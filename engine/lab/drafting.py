@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -94,14 +95,14 @@ class Writing:
     def __init__(self, lab: Lab, kinds: Sequence[Text], method: Method) -> None:
         self._lab, self._kinds, self.method = lab, kinds, method
         self.answers: dict[str, list[Answer]] = {}
-        self._steps: dict[str, list[Drafted]] = {text.key: [] for text in kinds}
+        self._steps: dict[str, list[list[Drafted]]] = {text.key: [] for text in kinds}
 
     def run(self) -> Side:
         figures: dict[str, float] = {}
         for kind in self._kinds:
             answers = [self._lab.client.answer(*prompt, self.method.switches) for prompt in kind.prompts]
             self.answers[kind.key] = answers
-            self._steps[kind.key] += [step for answer in answers for step in decoding(answer.steps)]
+            self._steps[kind.key].append([step for answer in answers for step in decoding(answer.steps)])
             # The first token of an answer comes from reading the prompt, and no draft was asked for it.
             written = sum(len(answer.ids) - 1 for answer in answers)
             seconds = sum(answer.timings.total_ms - answer.timings.ttft_ms for answer in answers) / 1000
@@ -113,9 +114,13 @@ class Writing:
         """The answers of the last run."""
         return [answer for answers in self.answers.values() for answer in answers]
 
-    def steps(self, key: str, unit: float = 1.0) -> list[Drafted]:
-        """All its steps on one text, of all runs, costs in ``unit`` seconds."""
-        return [step._replace(cost=step.cost / unit, draft_cost=step.draft_cost / unit) for step in self._steps[key]]
+    def steps(self, key: str, plain: Writing) -> list[Drafted]:
+        """All its steps on one text, costs in plain steps: those of the same text in the plain side's run beside it."""
+        found = []
+        for mine, beside in zip(self._steps[key], plain._steps[key], strict=True):
+            unit = statistics.median(step.cost for step in beside)
+            found += [step._replace(cost=step.cost / unit, draft_cost=step.draft_cost / unit) for step in mine]
+        return found
 
     def drafts(self, key: str) -> Drafts:
         """Step by step, what was drafted of the first answer to a text."""

@@ -23,8 +23,8 @@ from engine.telemetry.records import StepRecord
 REQUESTS, SLOTS, QUESTION = 8, 4, 16
 SHORTEST, LONGEST = 10, 200
 LEAST_CONTEXT = QUESTION + 2 * SHORTEST
-PROBE = 12
-"""Tokens of the answer that tells how fast the model writes."""
+PROBE, PROBES = 12, 5
+"""Tokens of an answer that tells how fast the model writes, and how many of them."""
 ROUND = 2.5
 """A round of all sides takes about so many times as long as one by one alone."""
 BUSY = 0.25
@@ -182,15 +182,17 @@ def _asked(lab: Lab) -> list[Arrival]:
     """The requests in the order of their arrival: as long as the loaded model writes in the time that there is."""
     words = words_of(lab.model, lab.seed)
     probe = msgspec.structs.replace(GREEDY, max_tokens=PROBE)
-    speeds = [lab.client.answer(words.some(QUESTION), probe, _OVERRIDES).timings.tokens_per_second for _ in range(2)]
+    speeds = sorted(
+        lab.client.answer(words.some(QUESTION), probe, _OVERRIDES).timings.tokens_per_second for _ in range(PROBES)
+    )
     ladder = [(LONGEST / SHORTEST) ** (place / (REQUESTS - 1)) for place in range(REQUESTS)]  # from 1 to the longest
     room = min(lab.model.card.context, lab.model.pages * PAGE_SIZE // SLOTS - PAGE_SIZE) - QUESTION
-    most = min(LONGEST, room, speeds[1] * lab.budget / (LEAST + 1) / ROUND * ladder[-1] / sum(ladder))
+    most = min(LONGEST, room, statistics.median(speeds) * lab.budget / (LEAST + 1) / ROUND * ladder[-1] / sum(ladder))
     lengths = [round(max(2.0, most / ladder[-1]) * each) for each in ladder]
     rng = lab.random
     rng.shuffle(lengths)
     gaps = [0.0, *(rng.expovariate(1.0) for _ in lengths[1:])]
-    spread = BUSY * sum(lengths) / speeds[1] / sum(gaps)
+    spread = BUSY * sum(lengths) / speeds[-1] / sum(gaps)  # of the fastest: other programs only ever slow it down
     return [
         Arrival(seconds, words.some(QUESTION), msgspec.structs.replace(GREEDY, max_tokens=length))
         for seconds, length in zip(accumulate(gap * spread for gap in gaps), lengths, strict=True)

@@ -8,17 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.bench.speculation.steps import Drafted
-from engine.lab.drafting import (
-    AHEAD,
-    NODES,
-    PER_STEP,
-    SPEEDS,
-    TEXTS,
-    Writing,
-    asked,
-    methods,
-    refused,
-)
+from engine.lab.drafting import AHEAD, NODES, PER_STEP, SPEEDS, TEXTS, Writing, asked, methods, refused
 from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, same_text, told
 from engine.loading.model import LoadedModel
 from engine.protocol import OptionSpec, keys
@@ -33,8 +23,8 @@ METHODS = {
     "ngram": "n-gram",
     "draft": "draft model",
     "medusa": "Medusa",
-    "mtp": "MTP",
     "eagle": "EAGLE",
+    "mtp": "MTP",
 }
 
 
@@ -74,7 +64,6 @@ class Heads:
         for line in pairs.shown([side.run for side in sides], lambda side: _one_step(sides[side])):
             yield msgspec.structs.replace(line, side=order[line.side] if line.side >= 0 else -1)
         figures = pairs.figures()
-        plain = statistics.median(step.cost for step in sides[0].steps(TALK))
         names = [METHODS[each.name] for each in found]
         per_step, speeds = figures[0].effects, figures[1].effects
         best = max(range(len(per_step)), key=lambda place: per_step[place].after)
@@ -85,12 +74,12 @@ class Heads:
         )
         lacking = {name: title for name, title in METHODS.items() if name not in {each.name for each in found}}
         return Found(
-            headline=f"{per_step[best].after:.2f} tokens a step of free talk with {names[1 + best]} ({others}). "
+            headline=f"{names[1 + best]}: {per_step[best].after:.2f} tokens a step of free talk ({others}). "
             f"{told(speeds[best], 'as fast as without guesses', 'as slow as without guesses')}",
             figures=figures,
             text=same_text([side.all() for side in sides], lab),
-            taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, MTP "
-            f"and EAGLE in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
+            taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, EAGLE "
+            f"and MTP in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
             "prompt. The picture is one step that kept as many guesses as most did.",
             same=["one answer at a time", "the text stays the same", "trees of guesses that are checked in one pass"],
             other=[
@@ -98,7 +87,7 @@ class Heads:
                 f"one shape for all: {AHEAD} tokens ahead, {NODES} in a tree",
                 *(f"not compared: {title}, which this model does not have" for title in lacking.values()),
             ],
-            why=[_cost(side, METHODS[side.method.name], plain) for side in sides[1:]],
+            why=[_cost(side, METHODS[side.method.name], sides[0]) for side in sides[1:]],
             settings={
                 "methods": ", ".join(names),
                 "ahead": AHEAD,
@@ -111,11 +100,11 @@ class Heads:
         )
 
 
-def _cost(side: Writing, name: str, plain: float) -> str:
-    """What a method's steps of free talk hit and took, beside plain steps of so many seconds."""
+def _cost(side: Writing, name: str, plain: Writing) -> str:
+    """What a method's steps of free talk hit and took, beside plain steps."""
     steps = [step for step in side.steps(TALK, plain) if step.depths]
     if not steps:
-        return f"With {name} nothing was guessed in free talk."
+        return f"{name}: nothing was guessed in free talk."
     guesses, kept = (
         statistics.mean(each) for each in ([step.rows - 1 for step in steps], [_kept(step) for step in steps])
     )
@@ -123,8 +112,8 @@ def _cost(side: Writing, name: str, plain: float) -> str:
         statistics.median(each) for each in zip(*((step.cost, step.draft_cost) for step in steps), strict=True)
     )
     return (
-        f"With {name} {guesses:.1f} guesses were made a step in free talk, of which {kept:.1f} were kept; such a step "
-        f"takes {cost:.2f} steps without guesses, {making:.2f} of them to make the guesses."
+        f"{name}: {guesses:.1f} guesses a step of free talk, of which {kept:.1f} were kept; such a step takes as long "
+        f"as {cost:.2f} without guesses, {making:.2f} of it for making them."
     )
 
 

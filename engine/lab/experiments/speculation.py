@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 
 from engine.bench.speculation.steps import Costs, costs, held, predicted
@@ -50,12 +49,11 @@ class Speculation:
         pairs = Pairs(lab, self.page.name, (*SPEEDS.values(), *PER_STEP.values()))
         yield from pairs.shown([side.run for side in sides], lambda side: sides[side].drafts(EASY))
         figures = pairs.figures()
-        plain = statistics.median(step.cost for key in TEXTS for step in sides[0].steps(key))
-        steps = {key: sides[1].steps(key, plain) for key in TEXTS}
-        known = costs([step for each in steps.values() for step in each])
+        steps = {key: sides[1].steps(key, sides[0]) for key in TEXTS}
+        known = {key: costs(each) for key, each in steps.items()}
         shares = {key: held(each).share for key, each in steps.items()}
         gains = {key: figures[place].effects[0] for place, key in enumerate(SPEEDS)}
-        check = _check(known)
+        easy = known[EASY]
         return Found(
             headline=told(gains[EASY], "as fast on the text that is easy to foresee", "as slow on the easy text"),
             figures=figures,
@@ -77,13 +75,13 @@ class Speculation:
                 "Of the guesses that could be checked the model kept "
                 + ", ".join(f"{shares[key]:.0%} ({title})" for key, (title, _) in TEXTS.items())
                 + ".",
-                f"A step that checks {AHEAD} guesses takes {check:.2f} steps without guesses here, and making "
-                f"them {AHEAD * known.draft_pass:.2f}. {_break_even(known)}",
+                f"A step that checks {AHEAD} guesses takes as long as {_check(easy):.2f} without guesses here, making "
+                f"them {AHEAD * easy.draft_pass:.2f}. {_break_even(easy)}",
                 *(
                     f"For {title} the formula foresees {foreseen:.2f} times the speed from these; "
                     f"measured were {gains[key].ratio:.2f}."
                     for key, (title, _) in TEXTS.items()
-                    if (foreseen := predicted(steps[key], known)) is not None and gains[key].ratio is not None
+                    if (foreseen := predicted(steps[key], known[key])) is not None and gains[key].ratio is not None
                 ),
             ],
             settings={
@@ -93,7 +91,7 @@ class Speculation:
                 "tokens": max(prompt.sampling.max_tokens or 0 for text in kinds for prompt in text.prompts),
             },
             pictures=[side.drafts(EASY) for side in sides],
-            plots=[_plot(known, shares, gains)],
+            plots=[_plot(easy, shares, gains)],
         )
 
 
@@ -130,5 +128,6 @@ def _plot(known: Costs, shares: Mapping[str, float], gains: Mapping[str, Effect]
             Series(name="break-even", points=[(0.0, 1.0), (1.0, 1.0)]),
             *measured,
         ],
-        note=f"{AHEAD} guesses a step; dots are measured. A step for which there was no guess lowers a dot.",
+        note=f"{AHEAD} guesses a step, at what they cost for {TEXTS[EASY][0]}; dots are measured. A step for which "
+        "there was no guess lowers a dot.",
     )

@@ -1,9 +1,8 @@
-"""The bundled models, each loaded once for all tests of this folder; results are kept in a folder of the test's own."""
+"""The bundled model, loaded once for all tests of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +16,6 @@ def loaded(name: str) -> Iterator[EngineClient]:
     with EngineClient() as client:
         client.load(known.path, known.draft, LoadOptions(device="cpu"))
         yield client
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture(scope="session")

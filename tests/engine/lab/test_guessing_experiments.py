@@ -98,7 +98,7 @@ def test_heads(guide: EngineClient) -> None:
     assert len(result.figures[0].effects) == len(result.sides) - 1
     best = result.figures[0].effects[result.told_of]
     assert best.after == max(effect.after for effect in result.figures[0].effects)
-    assert result.headline.startswith(f"{best.after:.2f} tokens a step")
+    assert result.headline.startswith(f"{result.sides[1 + result.told_of]}: {best.after:.2f} tokens a step")
     for picture in result.pictures:
         assert isinstance(picture, Drafts)
         holds(picture.steps)
@@ -108,7 +108,6 @@ def test_heads(guide: EngineClient) -> None:
     parents = [token.parent for token in tree.steps[0] if token.fate != "own"]
     assert len(parents) == NODES
     assert len(set(parents)) < len(parents)  # it branches
-    # Sides are told by their places on the page, which has one that this model lacks.
     shown = {line.side for line in told if isinstance(line, LabPicture)}
     assert shown == {page.sides.index(side) for side in result.sides}
     assert [line for line in told if isinstance(line, LabProgress)][-1].side == -1

@@ -29,14 +29,19 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefixes, "LONGEST", TEXT)
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture
 def roomy(guide: EngineClient) -> Iterator[EngineClient]:
     """The guide, reading all prompts in one step, so that all users hold their pages at the same time.
 
     In batch-invariant arithmetic no near-tie can part the texts.
     """
-    lab = Lab(guide)
-    with lab.switched({keys.TOKEN_BUDGET: 2048, keys.BATCH_INVARIANT: True}):
+    with Lab(guide).switched({keys.TOKEN_BUDGET: 2048, keys.BATCH_INVARIANT: True}):
         yield guide
 
 

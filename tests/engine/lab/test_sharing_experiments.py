@@ -1,4 +1,4 @@
-"""Batching in the Lab with the bundled model, beside counts that were taken otherwise; and what other models show."""
+"""Batching in the Lab with the bundled model, beside counts that were taken otherwise."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from itertools import pairwise
 import pytest
 
 from engine.bench.client import Arrival, EngineClient
-from engine.lab import drafting
 from engine.lab import run as laboratory
-from engine.lab.experiment import Lab, LabError
+from engine.lab.experiment import Lab
 from engine.lab.experiments import BY_NAME, batching
 from engine.lab.experiments.batching import REQUESTS, SLOTS
 from engine.protocol import Sampling
 from engine.protocol.lab import LabLine, LabPicture, LabResult, Lanes
-from tests.engine.lab.conftest import loaded
 
 BUDGET = 0.5
 
@@ -30,8 +28,6 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers of 2 to 15 tokens."""
     monkeypatch.setattr(batching, "LONGEST", 15)
     monkeypatch.setattr(batching, "SHORTEST", 2)
-    monkeypatch.setattr(drafting, "SHORTEST", 6)
-    monkeypatch.setitem(drafting.TEXTS, "edit", ("an edit", 1))
 
 
 def most_at_once(lanes: Lanes) -> int:
@@ -85,25 +81,3 @@ def test_prompts_wait_for_their_time_and_a_free_slot(guide: EngineClient) -> Non
     assert third >= max(0.2, second + answers[1].timings.total_ms / 1000 - 0.001)
     assert [len(answer.ids) for answer in answers] == [3, 3, 3]
     assert sum(step.generated for step in answers[0].steps) == 9  # the record of the last step is there too
-
-
-@pytest.mark.usefixtures("brief")
-@pytest.mark.parametrize(
-    ("model", "refused"),
-    [("kvasir-hybrid", {}), ("kvasir-seeing", {"heads": "This model has no EAGLE head: "})],
-)
-def test_other_models_show_it_or_say_why_not(model: str, refused: dict[str, str]) -> None:
-    for client in loaded(model):
-        state = client.state()
-        for name in ("batching", "speculation", "heads"):
-            refusal = BY_NAME[name].refuses(client.model, state)
-            if name in refused:
-                assert refusal is not None
-                assert refusal.why.startswith(refused[name])
-                with pytest.raises(LabError, match="The bundled model can show it"):
-                    ran(client, name)
-            else:
-                assert refusal is None
-                result, _ = ran(client, name)
-                assert result.headline
-                assert result.text is not None
