@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.lab.experiment import Experiment
-from engine.lab.experiments import prefixes
+from engine.lab.experiments import kivi, prefixes, quest
 
-ALL: tuple[Experiment, ...] = (prefixes.Prefixes(),)
+ALL: tuple[Experiment, ...] = (kivi.Kivi(), quest.Quest(), prefixes.Prefixes())
 BY_NAME = {each.page.name: each for each in ALL}
