@@ -51,6 +51,7 @@ class ExperimentView(Part):
         self.add(self.note)
         self.pictures: list[PictureView] = []
         self._names: list[QLabel] = []
+        self._boxes: list[QWidget] = []
         self._sides = Columns([self._side(at, name) for at, name in enumerate(page.sides)], theme, _SIDE_PX, 2)
         self._sides.hide()
         self.add(self._sides)
@@ -167,15 +168,16 @@ class ExperimentView(Part):
         view.setAccessibleName(f"What happens: {name}")
         self.pictures.append(view)
         self._names.append(label(words.lettered(at, name), "figure"))
-        return Part(box=True).add(self._names[-1], view)
+        self._boxes.append(Part(box=True).add(self._names[-1], view))
+        return self._boxes[-1]
 
     def _name_sides(self, names: Sequence[str]) -> None:
         """Those that ran: a model may lack what some show."""
-        for at, (name, view) in enumerate(zip(self._names, self.pictures, strict=True)):
-            view.parentWidget().setVisible(at < len(names))
-            if at < len(names):
-                name.setText(words.lettered(at, names[at]))
-                view.setAccessibleName(f"What happens: {names[at]}")
+        for at, box in enumerate(self._boxes):
+            box.setVisible(at < len(names))
+        for at, name in enumerate(names[: len(self._names)]):
+            self._names[at].setText(words.lettered(at, name))
+            self.pictures[at].setAccessibleName(f"What happens: {name}")
 
     def _use_row(self) -> QWidget:
         use = self._button("Use in my chats", "lab.use")

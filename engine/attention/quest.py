@@ -59,6 +59,9 @@ class QuestAttention:
 
     def __init__(self) -> None:
         self.bytes_read = 0
+        self.watched: list[Tensor] | None = None
+        """Where it is a list, pages are chosen by their definition, and those that each layer chose are added to it:
+        [R, H, n], as places in the sequence."""
         self._library, _ = find()
         self._splits: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
         self._plans: PerBatch[tuple[np.ndarray, Tensor, Tensor]] = PerBatch()
@@ -81,15 +84,18 @@ class QuestAttention:
         """
         assert kv.bounds is not None, "a layer that reads everything"
         page_bytes = _page_bytes(q, kv)
-        if not invariant and self._serves(q, kv, spec):
+        defined = invariant or self.watched is not None
+        if not defined and self._serves(q, kv, spec):
             return self._natively(q, kv, spec, batch, budgets, group)
-        if not invariant and kernels_decline(q, kv, spec) is None:
+        if not defined and kernels_decline(q, kv, spec) is None:
             return self._by_kernels(q, kv, spec, batch, budgets, group)
         outs, lses = [q.new_empty(0, q.shape[1], kv.v_dim)], [q.new_empty(0, q.shape[1], dtype=torch.float32)]
         for rows in _blocks(batch, budgets, page_bytes, invariant):
             table = batch.page_table[group, rows.sequence, : rows.pages].long()
             queries = q[rows.row : rows.stop].float().contiguous()
             chosen = choose_pages(queries, kv.bounds, table, rows)
+            if self.watched is not None:
+                self.watched.append(chosen)
             o, lse = _attend_chosen(queries, kv, table[chosen], rows, spec)
             outs.append(o.to(q.dtype))
             lses.append(lse)

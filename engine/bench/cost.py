@@ -33,7 +33,7 @@ from engine.models.base import CausalLM
 from engine.protocol import ChatMessage
 from engine.recipes.errors import RecipeError
 from engine.recipes.text import held_out_text
-from engine.runner.perplexity import Scores, score
+from engine.runner.perplexity import Scores, score, scored
 
 EVALUATION = Path(__file__).parents[2] / "assets" / "demo" / "evaluation"
 LONGEST = 2048
@@ -190,13 +190,8 @@ def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int], model: CausalLM 
     present = readers_of(model, loaded.device, way.kind)(way.policy).present
     numerics = loaded.model.numerics
     before, numerics.activations = numerics.activations, way.activations
-    work = score(ids, exact, present, loaded.card.vocabulary, way.title)
     try:
-        while True:
-            next(work)
-    except StopIteration as end:
-        scores: Scores = end.value
-        return scores
+        return scored(score(ids, exact, present, loaded.card.vocabulary, way.title))
     finally:
         numerics.activations = before
 

@@ -188,6 +188,14 @@ class Pairs:
         return [estimate(first, other, metric) for other in others]
 
 
+def counted(metric: Metric, values: Sequence[float]) -> LabFigure:
+    """A figure that is counted once for each side."""
+    first, *others = values
+    return LabFigure(
+        effects=[estimate([first], [other], metric) for other in others], runs=[[value] for value in values]
+    )
+
+
 def told(effect: Effect, better: str, worse: str) -> str:
     """A headline: ``better`` and ``worse`` go on after "2.1 times" and a range."""
     if effect.ratio is None or effect.verdict in ("none", "few"):

@@ -84,6 +84,16 @@ def score(
     return Scores(count, *perplexities, divergence / count, setting, error, same_top / count)
 
 
+def scored(work: Generator[None, None, Scores]) -> Scores:
+    """What :func:`score` returns, at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            scores: Scores = end.value
+            return scores
+
+
 def chunks(ids: Sequence[int], vocabulary: int) -> Iterator[tuple[int, Sequence[int]]]:
     """The tokens that predict another one, in the chunks that they are read in, each with the index of its first."""
     size = max(PAGE_SIZE, min(_LONGEST_CHUNK, _LOGITS // max(1, vocabulary)))

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from engine.lab.experiment import Experiment
-from engine.lab.experiments import batching, heads, kv_cache, paging, prefixes, speculation, weights, window
+from engine.lab.experiments import (
+    batching,
+    heads,
+    kivi,
+    kv_cache,
+    paging,
+    prefixes,
+    quest,
+    speculation,
+    weights,
+    window,
+)
 
 ALL: tuple[Experiment, ...] = (
     kv_cache.KVCache(),
     weights.Weights(),
     paging.Paging(),
+    kivi.Kivi(),
+    quest.Quest(),
     window.Window(),
     prefixes.Prefixes(),
     batching.Batching(),

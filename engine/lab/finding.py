@@ -1,0 +1,71 @@
+"""Asking the loaded model for what was hidden in a text (engine/lab/needle.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from engine.bench.client import Answer, whole_steps
+from engine.cache.pool import PAGE_SIZE
+from engine.lab import needle
+from engine.lab.experiment import GREEDY, Lab, Refusal
+from engine.loading.model import LoadedModel
+from engine.protocol import Value, keys
+from engine.telemetry.records import StepRecord
+
+MODEL = "kvasir-needle"
+"""The bundled model that is trained for it."""
+INSTEAD = f"Load {MODEL}, which comes with Kvasir."
+DEPTHS = (0.02, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.98)
+QUESTION = 32
+"""Room for a question, in tokens."""
+SCALED = "large channels of the keys that were made by scaling, which changes no score: so small a model learns none"
+
+
+def refuses(model: LoadedModel, least: int) -> Refusal | None:
+    """Whether the model's context has no room for ``least`` tokens of text, its question and an answer."""
+    if model.model is None or model.tokenizer is None:
+        return Refusal("The model keeps its keys and values in a way of its own.", INSTEAD)
+    if model.card.context < least + 2 * QUESTION:
+        why = f"The model's context is {model.card.context:,} tokens; a text in which finding something is hard has "
+        return Refusal(f"{why}{least:,} or more.", INSTEAD)
+    return None
+
+
+def room(model: LoadedModel, longest: int) -> int:
+    """Tokens of a text that the context and the pages have room for, its question and the answer beside it."""
+    return min(longest, model.card.context - 2 * QUESTION, (model.pages - 1) * PAGE_SIZE - 2 * QUESTION)
+
+
+def text_for(model: LoadedModel, length: int, seed: str) -> needle.Haystack:
+    """A text with a needle at each of :data:`DEPTHS`."""
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    return needle.haystack(
+        lambda text: tokenizer.encode(text, special=False), tokenizer.encode(""), length, DEPTHS, seed
+    )
+
+
+def ask_for_all(lab: Lab, text: needle.Haystack, tokens: int) -> list[Answer]:
+    """An answer of so many tokens for each needle, one after the other; the text is read once and shared."""
+    switches: dict[str, Value] = {keys.PREFIX_CACHE: True, keys.SPECULATION: "off"}
+    sampling = msgspec.structs.replace(GREEDY, max_tokens=tokens)
+    return [lab.client.answer([*text.ids, *each.question], sampling, switches) for each in text.hidden]
+
+
+def written(answers: Sequence[Answer]) -> list[StepRecord]:
+    """The steps that wrote one token each, but for the first tokens: those come from reading the questions."""
+    return [step for answer in answers for step in whole_steps(answer.steps, 1) if not step.ttfts]
+
+
+def found(text: needle.Haystack, answers: Sequence[Answer]) -> float:
+    """The share of needles in % whose numbers the answers begin with."""
+    right = [answer.ids[: len(each.answer)] == each.answer for each, answer in zip(text.hidden, answers, strict=True)]
+    return 100 * sum(right) / len(right)
+
+
+def made_large(model: LoadedModel) -> list[str]:
+    """What is to be said of the bundled model's keys; of others nothing."""
+    return [SCALED] if Path(model.path).name == MODEL else []
