@@ -47,9 +47,10 @@ class ExperimentView(Part):
         self.note.hide()
         self.add(self.note)
         self.pictures: list[PictureView] = []
-        self._sides = Columns([self._side(at, name) for at, name in enumerate(page.sides)], theme, _SIDE_PX, 2)
-        self._sides.hide()
-        self.add(self._sides)
+        """Of each side, in the order of ``sides``."""
+        self.sides: list[str] = []
+        self.columns = Columns([], theme, _SIDE_PX, 2)
+        self.add(self.columns)
         self._after = self._use_row()
         self._after.hide()
         self.add(self._after)
@@ -85,16 +86,17 @@ class ExperimentView(Part):
             (self.cancel if running else self.run).setFocus()
 
     def show_picture(self, told: LabPicture) -> None:
-        """What a side looks like now."""
-        self._paint(told.side, told.picture)
+        """What a side of the page looks like now."""
+        self._paint(self.page.sides, {told.side: told.picture})
 
     def show_result(self, result: LabResult | None, predicted: int, pictures: dict[int, Picture]) -> None:
         """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
         of a run under way, by side."""
         self.result = result
-        kept = dict(enumerate(result.pictures)) if result is not None else {}
-        for side, picture in (pictures or kept).items():
-            self._paint(side, picture)
+        if pictures:
+            self._paint(self.page.sides, pictures)
+        elif result is not None:
+            self._paint(result.sides, dict(enumerate(result.pictures)))
         if self.found is not None:
             self.column.removeWidget(self.found)
             self.found.hide()
@@ -111,10 +113,17 @@ class ExperimentView(Part):
         """What came of using it in chats."""
         self.used.setText(sentence)
 
-    def _paint(self, side: int, picture: Picture) -> None:
-        if 0 <= side < len(self.pictures):
-            self._sides.show()
-            self.pictures[side].show_picture(picture)
+    def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
+        """Of ``sides``: all of the page's while it runs, and then those that ran."""
+        if pictures and sides != self.sides:
+            self.sides, self.pictures, before = sides, [], self.columns
+            self.columns = Columns([self._side(at, name) for at, name in enumerate(sides)], self._theme, _SIDE_PX, 2)
+            self.column.replaceWidget(before, self.columns)
+            before.hide()
+            before.deleteLater()
+        for side, picture in pictures.items():
+            if 0 <= side < len(self.pictures):
+                self.pictures[side].show_picture(picture)
 
     def _prediction(self) -> QWidget:
         part = Part("Predict").add(label(self.page.question, name="lab.question"))

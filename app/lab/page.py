@@ -32,7 +32,7 @@ from app.theme.widgets import MenuButton, Segments
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture
 
-_LIST_WIDTH, _WIDTH = 216, 1000
+_LIST_WIDTH, _WIDTH = 240, 1000
 _BUNDLED, _OWN = "bundled", "own"
 _NAME = Qt.ItemDataRole.UserRole
 
@@ -100,6 +100,7 @@ class LabView(QWidget):
         self.topics.setAccessibleName("Experiments")
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.topics.setWordWrap(True)
+        self.topics.setTextElideMode(Qt.TextElideMode.ElideNone)
         self.topics.setResizeMode(QListView.ResizeMode.Adjust)
         self.topics.currentItemChanged.connect(self._on_topic)
         self.setFocusProxy(self.topics)
