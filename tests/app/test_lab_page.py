@@ -122,6 +122,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
 
 
 def test_predict_run_and_see(qtbot, lab, state):
+    lab.resize(800, 400)
     lab.show_experiment("prefixes")
     assert said(lab, "lab.headline") == said(lab, "lab.lesson") == ""
     assert not lab.save.isEnabled()
@@ -136,6 +137,7 @@ def test_predict_run_and_see(qtbot, lab, state):
     assert said(lab, "lab.fails") == PREFIXES.fails
     assert "kvasir-guide on cpu (a machine), Kvasir 0.1.0, 26 November 2026, 02:50, seed 1" in said(lab, "lab.taken")
     assert button_of(lab, "lab.run").text() == "Run again, about 30 s"
+    qtbot.waitUntil(lambda: not lab.view.found.lesson.visibleRegion().isEmpty())
     first, computed = lab.view.found.figures
     assert [label.text() for label in first.findChildren(QLabel)] == [
         "First token, median", "A  each prompt read whole", "418 ms", "B  prefix tree", "105 ms", "B against A",
@@ -230,13 +232,13 @@ def test_while_it_runs_it_shows_both_sides_and_is_cancelled_with_escape(qtbot, l
     begin(qtbot, lab, state)
     assert said(lab, "lab.status") == "Warming up: each prompt read whole"
     assert (lab.view.bar.maximum(), lab.view.bar.value()) == (4, 0)
-    assert lab.view.pictures[0].isVisibleTo(lab)
+    qtbot.waitUntil(lambda: lab.view.pictures[0].isVisibleTo(lab))
     assert not lab.view.run.isVisibleTo(lab)
     assert lab.topics.currentItem().data(Qt.ItemDataRole.AccessibleTextRole) == "Prefix caching, running"
     lab.show_experiment("cache")
     assert said(lab, "lab.status") == words.ELSEWHERE
     lab.show_experiment("prefixes")
-    assert lab.view.pictures[0].isVisibleTo(lab)  # what is known of the run
+    qtbot.waitUntil(lambda: lab.view.pictures[0].isVisibleTo(lab))  # what is known of the run
     qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert said(lab, "lab.note") == words.STOPPED
