@@ -50,6 +50,7 @@ from app.window.window import MainWindow
 from engine.protocol import DraftOffer, Loaded
 
 if TYPE_CHECKING:
+    from app.lab.compare.run import Comparison
     from app.lab.page import LabView
     from app.lab.runs import LabRuns
 
@@ -96,7 +97,9 @@ class Program:
         self.library.store_moved.connect(self.store.move_models)
         self.library.limit = lambda: self.store.settings.download_limit
         self._lab_command = lab if lab is not None else [*own, "lab"] if own else []
+        self._compare_command = [*self._lab_command[:-1], "compare"] if self._lab_command else []
         self.lab: LabRuns | None = None
+        self.compare: Comparison | None = None
         self.lab_page = LazyPage(self._make_lab)
         self.window = MainWindow(
             sidebar=self.sidebar,
@@ -148,6 +151,7 @@ class Program:
 
     def _make_lab(self) -> LabView:
         """The Lab, which many never open."""
+        from app.lab.compare.page import ComparePage
         from app.lab.page import LabView
         from app.lab.runs import LabRuns
         from app.window.lab_wiring import LabWiring
@@ -155,8 +159,11 @@ class Program:
         window = self.window
         self.lab = LabRuns(self._lab_command, parent=window)
         self.lab.device = lambda: self.store.settings.device
-        view = LabView(self.lab, self.theme)
-        LabWiring(self.link, self.lab, view, window.panel, self.chat.answers, self.measuring, window)
+        compare = ComparePage(self._compare_command, self.theme)
+        compare.comparison.device = self.lab.device
+        self.compare = compare.comparison
+        view = LabView(self.lab, compare, self.theme)
+        LabWiring(self.link, self.lab, view, window.panel, self.chat, self.measuring, window)
         return view
 
     def _offered(self, model: str) -> list[DraftOffer] | None:
@@ -211,6 +218,8 @@ class Program:
         self.library.close_down()
         if self.lab is not None:
             self.lab.close_down()
+        if self.compare is not None:
+            self.compare.close_down()
         self.cache_wiring.close_down()
         self.chat.close_down()
         self.link.shutdown()

@@ -16,15 +16,19 @@ from PySide6.QtWidgets import (
     QListWidgetItem,
     QPushButton,
     QScrollArea,
+    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
 from app.lab import words
 from app.lab.cards import Card
+from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
 from app.lab.export import save_html, save_png
 from app.lab.layout import Columns, Part, label
+from app.lab.roofline import NAME as ROOFLINE
+from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.theme.icons import icon
 from app.theme.theme import Theme
@@ -37,15 +41,18 @@ _SETTLE_MS = 1000
 """How long a page with a new result may grow."""
 _BUNDLED, _OWN = "bundled", "own"
 _NAME = Qt.ItemDataRole.UserRole
+COMPARE = "compare"
+_TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
+"""What is no experiment, by the name that it has in the list."""
 
 
 class LabView(QWidget):
     """Asks for the experiments whenever it is shown and they are not known. ``use`` gives the switches their values in
     the person's chats, and returns what came of it, as a sentence."""
 
-    def __init__(self, runs: LabRuns, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, runs: LabRuns, compare: ComparePage, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._runs, self._theme = runs, theme
+        self._runs, self.compare, self._theme = runs, compare, theme
         self.use: Callable[[dict[str, Value]], str] = lambda _: ""
         self._own: Subject | None = None
         self._with_own = False
@@ -60,6 +67,7 @@ class LabView(QWidget):
         self.open_page = ""
         """The name of the experiment on show, "" for all of them."""
         self.view: ExperimentView | None = None
+        self.roof: RooflineView | None = None
         self.cards: list[Card] = []
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -88,7 +96,7 @@ class LabView(QWidget):
         self._runs.refresh()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape and self._runs.running:
+        if event.key() == Qt.Key.Key_Escape and self._runs.running and self.open_page != COMPARE:
             self._runs.cancel()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             at = self.focusWidget()
@@ -131,6 +139,8 @@ class LabView(QWidget):
         runs.results_changed.connect(self._on_result)
         runs.changed.connect(self._refresh)
         runs.told.connect(self._on_told)
+        runs.roofline_changed.connect(self._on_roofline)
+        self.compare.changed.connect(self._refresh)
         self._theme.changed.connect(self._on_theme)
         self._fill()
 
@@ -168,9 +178,16 @@ class LabView(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)
         row.addWidget(side)
-        row.addStretch(1)
-        row.addWidget(body, 100)
-        row.addStretch(1)
+        self._right = QStackedWidget()
+        experiments = QWidget()
+        middle = QHBoxLayout(experiments)
+        middle.setContentsMargins(0, 0, 0, 0)
+        middle.addStretch(1)
+        middle.addWidget(body, 100)
+        middle.addStretch(1)
+        self._right.addWidget(experiments)
+        self._right.addWidget(self.compare)
+        row.addWidget(self._right, 1)
 
     def _fit(self) -> None:
         self._side.setFixedWidth(self._theme.px(_LIST_WIDTH))
@@ -190,14 +207,21 @@ class LabView(QWidget):
         for page in self._runs.pages.values():
             if page.group != group:
                 group = page.group
-                heading = QListWidgetItem(group)
-                heading.setFlags(Qt.ItemFlag.NoItemFlags)
-                heading.setFont(self._theme.ui_font(12, QFont.Weight.DemiBold))
-                self.topics.addItem(heading)
+                self._heading(group)
             self._item(words.heading(page), page.name)
+        self._heading("On this computer")
+        for name, title in _TOOLS.items():
+            self._item(title, name)
         self.topics.blockSignals(False)
-        self.show_experiment(self.open_page if self.open_page in self._runs.pages else "")
+        known = self.open_page in self._runs.pages or self.open_page in _TOOLS
+        self.show_experiment(self.open_page if known else "")
         self._show()
+
+    def _heading(self, group: str) -> None:
+        heading = QListWidgetItem(group)
+        heading.setFlags(Qt.ItemFlag.NoItemFlags)
+        heading.setFont(self._theme.ui_font(12, QFont.Weight.DemiBold))
+        self.topics.addItem(heading)
 
     def _item(self, text: str, name: str) -> None:
         item = QListWidgetItem(text)
@@ -235,9 +259,18 @@ class LabView(QWidget):
     def _show(self) -> None:
         """The page that is open, made anew."""
         page = self._runs.pages.get(self.open_page)
-        self.view = None
+        self.view = self.roof = None
         self.cards = []
-        if page is None:
+        self._right.setCurrentIndex(int(self.open_page == COMPARE))
+        if self.open_page == ROOFLINE:
+            self.title.setText("Roofline of this computer")
+            self.roof = RooflineView(self._runs.roofline, self._theme)
+            self.roof.run_asked.connect(lambda: self._runs.start([(ROOFLINE, self._loaded_subject())]))
+            self.roof.cancel_asked.connect(self._runs.cancel)
+            self._scroll.setWidget(self.roof)
+        elif self.open_page == COMPARE:
+            pass
+        elif page is None:
             self.open_page = ""
             self.title.setText("See what each technique buys")
             self._scroll.setWidget(self._overview())
@@ -280,14 +313,16 @@ class LabView(QWidget):
         """What depends on what runs, on the model and on whether something can run."""
         runs, own, pages = self._runs, self._own, list(self._runs.pages.values())
         self._show_ticks()
-        overview = self.view is None
-        self.save.setVisible(not overview)
+        overview = self.view is None and self.roof is None
+        blocked = self._blocked or (words.COMPARING if self.compare.busy else "")
+        self.compare.set_blocked(self._blocked or (words.ELSEWHERE if runs.running else ""))
+        self.save.setVisible(self.view is not None)
         self.everything.setVisible(overview and bool(pages))
         running = bool(runs.running)
         total = words.minutes(sum(page.seconds for page in pages if self._subject(page) is not None))
         self.everything.setText("Cancel" if running else f"Run all, {total}")
-        self.everything.setEnabled(running or not self._blocked)
-        self.everything.setToolTip("" if running else self._blocked)
+        self.everything.setEnabled(running or not blocked)
+        self.everything.setToolTip("" if running else blocked)
         self.models.setVisible(own is not None and bool(pages))
         if own is not None and runs.index is not None:
             if self._offered != (names := (runs.index.model, own.name)):  # else the keyboard would lose its place
@@ -300,6 +335,11 @@ class LabView(QWidget):
         about = f"{words.INTRODUCTION} {words.where(runs.index)}" if runs.index is not None and overview else ""
         self.said.setText(trouble or (words.LOOKING if runs.index is None else about))
         self.said.setVisible(bool(self.said.text()))
+        if self.roof is not None:
+            here = runs.running == ROOFLINE
+            elsewhere = words.ELSEWHERE if running and not here else ""
+            self.roof.show_state(here, elsewhere or blocked, runs.notes.get(ROOFLINE, ""))
+            return
         if self.view is None:
             self._refresh_cards()
             return
@@ -310,7 +350,7 @@ class LabView(QWidget):
         by_model = bool(page.refused) and not self._with_own
         self.view.show_model(by_model, page.brings if by_model else "")
         self.view.show_state(
-            runs.running == name, runs.progress, elsewhere or self._blocked or refused, runs.notes.get(name, "")
+            runs.running == name, runs.progress, elsewhere or blocked or refused, runs.notes.get(name, "")
         )
         self.save.setEnabled(self.view.result is not None)
 
@@ -328,6 +368,14 @@ class LabView(QWidget):
             self.view.show_picture(told)
         else:
             self.view.show_state(True, self._runs.progress, "", "")
+
+    def _on_roofline(self) -> None:
+        if self.roof is not None:
+            self._show()
+
+    def _loaded_subject(self) -> Subject:
+        """The model that is chosen above."""
+        return self._own if self._with_own and self._own is not None else Subject()
 
     def _on_result(self, name: str) -> None:
         if self.view is not None and self.view.page.name == name:

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
 from app.lab import words
-from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, Picture
+from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, LabRoofline, Picture
 
 _decode = msgspec.json.Decoder(LabLine).decode
 
@@ -35,6 +35,7 @@ class LabRuns(QObject):
     index_changed = Signal()
     results_changed = Signal(str)
     """The name of the experiment that has another result."""
+    roofline_changed = Signal()
     told = Signal(object)
     """A LabProgress or a LabPicture of what runs."""
     changed = Signal()
@@ -50,6 +51,8 @@ class LabRuns(QObject):
         """Why there is no index, as a sentence."""
         self.results: dict[str, LabResult] = {}
         """The last one of each experiment."""
+        self.roofline: LabRoofline | None = None
+        """The last one of this session."""
         self.notes: dict[str, str] = {}
         """How the last run of an experiment ended, where there is something to say."""
         self.running = ""
@@ -169,6 +172,9 @@ class LabRuns(QObject):
         elif isinstance(line, LabResult):
             self.results[line.name] = line
             self.results_changed.emit(line.name)
+        elif isinstance(line, LabRoofline):
+            self.roofline = line
+            self.roofline_changed.emit()
         elif isinstance(line, LabProgress | LabPicture) and line.name == self.running:
             if isinstance(line, LabProgress):
                 self.progress = line

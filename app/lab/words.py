@@ -7,7 +7,7 @@ import datetime
 
 from app.panel.effects import TONES, Line, amount, outcome
 from engine.protocol import Effect, Metric
-from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
+from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabRoofline, LabText, PaperFigure
 
 NO_LAB = "This engine has no experiments."
 LOOKING = "Looking at the experiments and at what was found before…"
@@ -18,6 +18,7 @@ INTRODUCTION = (
 STOPPED = "Stopped: nothing of this run was kept."
 BUSY = "An answer is being written, which would disturb the figures. Run this when it is finished."
 MEASURING = "A switch is being measured. Run this when that is finished."
+COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
 PREPARING = "Making room for the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
@@ -27,6 +28,24 @@ LETTERS = "ABCDEFGH"
 AGAINST, AGAINST_A = "B against A", "(the others are compared with this)"
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
 USED_ALREADY = "Your chats use it already."
+
+
+ROOFLINE = (
+    "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
+    "longer is the limit, and nothing passes it. This measures both ceilings and shows where the model stands."
+)
+MEASURING_ROOFLINE = "Measuring the ceilings, then one answer, eight together, and a prompt…"
+
+
+def measure_roofline(again: bool) -> str:
+    """The button that measures it."""
+    return f"Measure {'again' if again else 'this computer'}, about 30 s"
+
+
+def roofline_taken(found: LabRoofline) -> list[str]:
+    """How each ceiling was measured, and on what."""
+    ceilings = [f"{each.name}: {each.value / 1e9:,.1f} billion a second. {each.taken}" for each in found.ceilings]
+    return [f"{found.model} on {found.device}, {found.machine}, {found.date}", *ceilings]
 
 
 def run(page: LabPage, done: bool, brought: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QObject
 
-from app.chat.session.answers import Answers
+from app.chat.page import ChatPage
 from app.chat.welcome import BUNDLED
 from app.lab import words
 from app.lab.page import LabView
@@ -17,6 +17,9 @@ from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
 from app.window.measure_wiring import MeasureWiring
 from engine import protocol
+
+PROMPTS = 4
+"""The last messages of a chat that a comparison may take."""
 
 
 class LabWiring(QObject):
@@ -29,13 +32,13 @@ class LabWiring(QObject):
         runs: LabRuns,
         view: LabView,
         panel: OptimisationPanel,
-        answers: Answers,
+        chat: ChatPage,
         measuring: MeasureWiring,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._link, self._runs, self._view, self._panel = link, runs, view, panel
-        self._answers, self._measuring = answers, measuring
+        self._chat, self._answers, self._measuring = chat, chat.answers, measuring
         self._lent: protocol.Load | None = None
         """What loads the model again that was unloaded for the Lab."""
         self._adapters: list[protocol.AdapterCard] = []
@@ -47,6 +50,13 @@ class LabWiring(QObject):
         self._disturbed = False
         runs.prepare = self._prepare
         runs.done.connect(self._on_done)
+        compare = view.compare
+        compare.comparison.prepare = lambda own, go: self._prepare(Subject(own=own), go)
+        compare.done.connect(self._on_done)
+        link.options.connect(lambda message: compare.set_catalogue(message.catalogue))
+        link.welcomed.connect(self._tell_compare)
+        chat.prompt_changed.connect(self._tell_prompts)
+        chat.chat_changed.connect(self._tell_prompts)
         runs.results_changed.connect(self._on_result)
         view.use = self._use
         link.unloaded.connect(self._on_unloaded)
@@ -55,12 +65,27 @@ class LabWiring(QObject):
         link.load_asked.connect(self._on_load_asked)
         link.failed.connect(self._on_failed)
         link.state_changed.connect(self._on_state)
+        answers = chat.answers
         for changed in (answers.waiting, answers.grown, answers.ended, answers.refused, answers.counted):
             changed.connect(self._on_answers)
         for changed in (link.compare_progress, link.compared, link.failed):
             changed.connect(self._show_blocked)
         self._show_own()
         self._show_blocked()
+        self._tell_compare()
+        self._tell_prompts()
+
+    def _tell_compare(self, *_: object) -> None:
+        welcome = self._link.welcome
+        if welcome is not None:
+            self._view.compare.set_models(welcome.models)
+            self._view.compare.set_catalogue(welcome.catalogue)
+
+    def _tell_prompts(self, *_: object) -> None:
+        """What the person sent in the chat on screen."""
+        prompt = self._chat.last_prompt()
+        sent = [message.content for message in prompt[0] if message.role == "user"] if prompt is not None else []
+        self._view.compare.set_prompts(sent[-PROMPTS:])
 
     def _prepare(self, subject: Subject, go: Callable[[str], None]) -> None:
         self._disturbed = False

@@ -21,12 +21,14 @@ from engine.protocol import Effect, Metric, keys
 from engine.protocol.base import Message
 from engine.protocol.lab import (
     Axis,
+    Ceiling,
     LabFigure,
     LabIndex,
     LabPage,
     LabPicture,
     LabProgress,
     LabResult,
+    LabRoofline,
     LabText,
     PaperFigure,
     Plot,
@@ -159,6 +161,29 @@ def tree(side: int) -> Tree:
     return Tree(nodes=own if side == 0 else [TreeNode(parent=-1, tokens=1221, readers=list(range(USERS))), *own])
 
 
+def roofline() -> LabRoofline:
+    """Invented ceilings."""
+    memory = Ceiling(name="memory", value=5e9, taken="The fastest of several sums.")
+    return LabRoofline(
+        model="kvasir-guide",
+        device="cpu",
+        machine="a machine",
+        version="0.1.0",
+        date="2026-11-26T02:50:53+00:00",
+        context=528,
+        weights=8e6,
+        kept=2e6,
+        operations=2e7,
+        limit=500.0,
+        memory=memory,
+        arithmetic=Ceiling(name="products", value=46e9, taken="The fastest of several products."),
+        ceilings=[memory],
+        points=[],
+        plot=PLOT,
+        sentences=["One answer stands at 61 % of what this memory allows."],
+    )
+
+
 def main() -> int:
     path, *arguments = Path(sys.argv[1]), *sys.argv[2:]
     state = json.loads(path.read_text())
@@ -193,6 +218,9 @@ def run(arguments: list[str], state: dict) -> int:
         if state["dies"]:
             os._exit(9)
         time.sleep(60.0 if state["steps"] < 0 else state["steps"])
+    if name == "roofline":
+        tell(roofline())
+        return 0
     if state["fails"]:
         sys.stderr.write(f"kvasir: {state['fails']}\n")
         return 1

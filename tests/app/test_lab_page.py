@@ -14,6 +14,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QLabel, QPushButton
 
 from app.lab import words
+from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
 from app.lab.export import page_of
 from app.lab.figures import Dots
@@ -63,7 +64,7 @@ def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
     def begin() -> LabView:
         runs = LabRuns([sys.executable, str(FAKE), str(state)])
         begun.append(runs)
-        view = LabView(runs, theme)
+        view = LabView(runs, ComparePage([], theme), theme)
         qtbot.addWidget(view)
         view.resize(1200, 800)
         view.show()
@@ -104,7 +105,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     texts = [lab.topics.item(row).text() for row in range(lab.topics.count())]
     assert texts == [
         "All experiments", "The basics", "1  KV cache", "Memory", "5  QUEST", "6  Window and sinks",
-        "Sharing", "7  Prefix caching",
+        "Sharing", "7  Prefix caching", "On this computer", "Compare any settings", "Roofline",
     ]  # fmt: skip
     items = {lab.topics.item(row).text(): lab.topics.item(row) for row in range(lab.topics.count())}
     role = Qt.ItemDataRole.AccessibleTextRole
@@ -410,3 +411,51 @@ def test_all_buttons_are_operated_by_keyboard(lab):
     lab.show_experiment("prefixes")
     for button in lab.view.findChildren(QPushButton):
         assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.text()
+
+
+def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
+    lab.show_experiment("roofline")
+    assert lab.roof is not None
+    assert not lab.save.isVisibleTo(lab)
+    press(lab, "lab.roofline.run")
+    qtbot.waitUntil(lambda: not lab._runs.running and lab._runs.roofline is not None)
+    texts = [label.text() for label in lab.roof.findChildren(QLabel)]
+    assert "One answer stands at 61 % of what this memory allows." in texts
+    assert any("5.0 billion a second. The fastest of several sums." in text for text in texts)
+    assert asked(state)[-1][:2] == ["roofline", "--json"]
+    lab.show_experiment("")
+    assert lab.cards
+    lab.show_experiment("roofline")
+    assert len(lab.roof.findChildren(QLabel)) == len(texts), "what was measured stays"
+
+
+def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):
+    change(state, steps=-1)
+    lab.show_experiment("roofline")
+    press(lab, "lab.roofline.run")
+    qtbot.waitUntil(lambda: button_of(lab, "lab.roofline.run").text() == "Cancel")
+    press(lab, "lab.roofline.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.roofline.state") == words.STOPPED
+    lab.set_blocked(words.BUSY)
+    assert said(lab, "lab.roofline.state") == words.BUSY
+    assert not button_of(lab, "lab.roofline.run").isEnabled()
+
+
+def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state):
+    lab.show_experiment("compare")
+    assert lab.compare.isVisibleTo(lab)
+    assert lab.view is None
+    begin(qtbot, lab, state)
+    lab.show_experiment("compare")
+    assert not lab.compare.go.isEnabled()
+    lab._runs.cancel()
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    lab.show_experiment("prefixes")
+    assert not lab.compare.isVisibleTo(lab)
+    lab.compare.comparison.running = True
+    lab.compare.changed.emit()
+    assert not lab.view.run.isEnabled()
+    lab.compare.comparison.running = False
+    lab.compare.changed.emit()
+    assert lab.view.run.isEnabled()

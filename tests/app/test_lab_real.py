@@ -7,6 +7,7 @@ import sys
 import pytest
 from PySide6.QtWidgets import QLabel
 
+from app.lab.compare.page import ComparePage
 from app.lab.page import LabView
 from app.lab.runs import LabRuns
 from app.theme.theme import Theme
@@ -17,7 +18,7 @@ from tests.app.pressing import press
 def test_prefixes_through_the_page(qtbot, theme: Theme) -> None:
     command = [sys.executable, "-m", "engine.cli.main", "lab"]
     runs = LabRuns(command, ["--pairs", "1"])
-    view = LabView(runs, theme)
+    view = LabView(runs, ComparePage([], theme), theme)
     qtbot.addWidget(view)
     view.resize(1200, 800)
     view.show()

@@ -1,0 +1,55 @@
+"""The roofline of this computer: what limits the model, where it stands, what each switch would move."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+
+from app.lab import words
+from app.lab.layout import Part, label
+from app.lab.pictures import PlotView
+from app.theme.theme import Theme
+from engine.protocol.lab import LabRoofline
+
+NAME = "roofline"
+"""Of it, where experiments have theirs."""
+
+
+class RooflineView(QWidget):
+    """``run_asked`` and ``cancel_asked`` are its button."""
+
+    run_asked = Signal()
+    cancel_asked = Signal()
+
+    def __init__(self, found: LabRoofline | None, theme: Theme) -> None:
+        super().__init__()
+        self._running = False
+        inside = Part()
+        inside.column.setContentsMargins(0, 0, 6, 16)
+        inside.column.setSpacing(12)
+        self.run = QPushButton()
+        self.run.setObjectName("lab.roofline.run")
+        self.run.clicked.connect(lambda: (self.cancel_asked if self._running else self.run_asked).emit())
+        self.state = label("", "caption", "lab.roofline.state")
+        inside.add(label(words.ROOFLINE))
+        inside.column.addWidget(self.run, 0, Qt.AlignmentFlag.AlignLeft)
+        inside.add(self.state)
+        if found is not None:
+            plot = PlotView(theme)
+            plot.show_plot(found.plot)
+            plot.setMinimumHeight(theme.px(320))
+            inside.add(plot, Part("What it says").add(*(label(sentence) for sentence in found.sentences)))
+            inside.add(Part("How it was taken").add(*(label(line, "caption") for line in words.roofline_taken(found))))
+        inside.column.addStretch(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(inside)
+        self._again = found is not None
+
+    def show_state(self, running: bool, blocked: str, note: str) -> None:
+        """``blocked``: why it cannot run now; ``note``: how the last run ended."""
+        self._running = running
+        self.run.setText("Cancel" if running else words.measure_roofline(self._again))
+        self.run.setEnabled(running or not blocked)
+        self.state.setText(words.MEASURING_ROOFLINE if running else blocked or note)
+        self.state.setVisible(bool(self.state.text()))
