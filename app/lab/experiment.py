@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
-    QLabel,
     QProgressBar,
     QPushButton,
     QRadioButton,
@@ -50,11 +47,10 @@ class ExperimentView(Part):
         self.note.hide()
         self.add(self.note)
         self.pictures: list[PictureView] = []
-        self._names: list[QLabel] = []
-        self._boxes: list[QWidget] = []
-        self._sides = Columns([self._side(at, name) for at, name in enumerate(page.sides)], theme, _SIDE_PX, 2)
-        self._sides.hide()
-        self.add(self._sides)
+        """Of each side, in the order of ``sides``."""
+        self.sides: list[str] = []
+        self.columns = Columns([], theme, _SIDE_PX, 2)
+        self.add(self.columns)
         self._after = self._use_row()
         self._after.hide()
         self.add(self._after)
@@ -90,17 +86,17 @@ class ExperimentView(Part):
             (self.cancel if running else self.run).setFocus()
 
     def show_picture(self, told: LabPicture) -> None:
-        """What a side looks like now."""
-        self._paint(told.side, told.picture)
+        """What a side of the page looks like now."""
+        self._paint(self.page.sides, {told.side: told.picture})
 
     def show_result(self, result: LabResult | None, predicted: int, pictures: dict[int, Picture]) -> None:
         """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
         of a run under way, by side."""
         self.result = result
-        self._name_sides(result.sides if result is not None else self.page.sides)
-        kept = dict(enumerate(result.pictures)) if result is not None else {}
-        for side, picture in (pictures or kept).items():
-            self._paint(side, picture)
+        if pictures:
+            self._paint(self.page.sides, pictures)
+        elif result is not None:
+            self._paint(result.sides, dict(enumerate(result.pictures)))
         if self.found is not None:
             self.column.removeWidget(self.found)
             self.found.hide()
@@ -117,10 +113,17 @@ class ExperimentView(Part):
         """What came of using it in chats."""
         self.used.setText(sentence)
 
-    def _paint(self, side: int, picture: Picture) -> None:
-        if 0 <= side < len(self.pictures):
-            self._sides.show()
-            self.pictures[side].show_picture(picture)
+    def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
+        """Of ``sides``: all of the page's while it runs, and then those that ran."""
+        if pictures and sides != self.sides:
+            self.sides, self.pictures, before = sides, [], self.columns
+            self.columns = Columns([self._side(at, name) for at, name in enumerate(sides)], self._theme, _SIDE_PX, 2)
+            self.column.replaceWidget(before, self.columns)
+            before.hide()
+            before.deleteLater()
+        for side, picture in pictures.items():
+            if 0 <= side < len(self.pictures):
+                self.pictures[side].show_picture(picture)
 
     def _prediction(self) -> QWidget:
         part = Part("Predict").add(label(self.page.question, name="lab.question"))
@@ -167,17 +170,7 @@ class ExperimentView(Part):
         view.setMinimumHeight(self._theme.px(_PICTURE_PX))
         view.setAccessibleName(f"What happens: {name}")
         self.pictures.append(view)
-        self._names.append(label(words.lettered(at, name), "figure"))
-        self._boxes.append(Part(box=True).add(self._names[-1], view))
-        return self._boxes[-1]
-
-    def _name_sides(self, names: Sequence[str]) -> None:
-        """Those that ran: a model may lack what some show."""
-        for at, box in enumerate(self._boxes):
-            box.setVisible(at < len(names))
-        for at, name in enumerate(names[: len(self._names)]):
-            self._names[at].setText(words.lettered(at, name))
-            self.pictures[at].setAccessibleName(f"What happens: {name}")
+        return Part(box=True).add(label(words.lettered(at, name), "figure"), view)
 
     def _use_row(self) -> QWidget:
         use = self._button("Use in my chats", "lab.use")

@@ -27,7 +27,7 @@ def save_png(view: ExperimentView, path: Path) -> None:
 def save_html(view: ExperimentView, path: Path) -> None:
     """What a view shows of its result. Raises OSError."""
     assert view.result is not None
-    pictures = [_image(each, side) for each, side in zip(view.pictures, view.result.sides, strict=False)]
+    pictures = [_image(each, side) for each, side in zip(view.pictures, view.sides, strict=True)]
     plots = [_image(each, "A plot") for each in view.findChildren(PlotView)]
     path.write_text(page_of(view.page, view.result, pictures, plots), encoding="utf-8")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from app.lab import words
 from app.lab.layout import Columns, Part, label
@@ -17,6 +17,7 @@ from engine.protocol.lab import LabFigure
 SIDES = ("mute", "accent", "teal", "violet")
 """The colours of the sides, the one without the technique first."""
 _ROW, _DOT, _WIDTH, _LETTER_PX = 13, 6, 190, 10
+_COLUMN_PX, _TABLE_PX = 148, 360
 
 
 class Dots(QWidget):
@@ -74,24 +75,32 @@ class Dots(QWidget):
 
 
 def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
-    """One figure of a result that has effects."""
+    """One figure of a result that has effects: two sides next to each other, more of them below each other."""
     metric = figure.effects[0].metric
     medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
-    each = [
-        Part().add(label(words.lettered(at, side), "caption"), label(words.value(median, metric), "figure"))
-        for at, (side, median) in enumerate(zip(sides, medians, strict=False))
-    ]
-    gains = Part()
-    for letter, effect in zip(words.LETTERS[1:], figure.effects, strict=False):
-        said = words.verdict(effect)
-        gains.add(label(f"{letter} against {words.LETTERS[0]}", "caption"), label(said.text, said.tone))
-    for part in (*each, gains):
-        part.column.setSpacing(0)
-        part.column.addStretch(1)
-    runs = Part().add(Dots(figure.runs, medians, metric, theme))
-    runs.column.addStretch(1)
+    names = [label(words.lettered(at, side), "caption") for at, side in enumerate(sides)]
+    values = [label(words.value(median, metric), "figure") for median in medians]
+    gains = [label(said.text, said.tone) for said in map(words.verdict, figure.effects)]
+    dots = Dots(figure.runs, medians, metric, theme)
     row = Part().add(label(words.title(metric), "small-figure"))
     row.column.setSpacing(4)
-    row.add(Columns([*each, gains, runs], theme, 148, len(each) + 2))
-    row.setAccessibleName(words.title(metric))
-    return row
+    if len(sides) == 2:
+        each = [Part().add(*of_side) for of_side in zip(names, values, strict=False)]
+        each += [Part().add(label(words.AGAINST, "caption"), *gains), Part().add(dots)]
+        for part in each:
+            part.column.setSpacing(0)
+            part.column.addStretch(1)
+        return row.add(Columns(each, theme, _COLUMN_PX, len(each)))
+    table = QWidget()
+    grid = QGridLayout(table)
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setVerticalSpacing(4)
+    for column, (cells, share) in enumerate(
+        ((names, 3), (values, 2), ([label(words.AGAINST_A, "caption"), *gains], 4))
+    ):
+        grid.setColumnStretch(column, share)
+        for at, cell in enumerate(cells):
+            grid.addWidget(cell, at, column)
+    runs = Part().add(dots)
+    runs.column.addStretch(1)
+    return row.add(Columns([table, runs], theme, _TABLE_PX, 2))

@@ -37,6 +37,8 @@ from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture
 
 _LIST_WIDTH, _WIDTH = 240, 1000
+_SETTLE_MS = 1000
+"""How long a page with a new result may grow."""
 _BUNDLED, _OWN = "bundled", "own"
 _NAME = Qt.ItemDataRole.UserRole
 COMPARE = "compare"
@@ -54,6 +56,8 @@ class LabView(QWidget):
         self.use: Callable[[dict[str, Value]], str] = lambda _: ""
         self._own: Subject | None = None
         self._with_own = False
+        self._teaching = False
+        """Whether a new result's lesson is being brought into view."""
         self._offered: tuple[str, str] | None = None
         self._blocked = ""
         self._choices: dict[str, int] = {}
@@ -108,6 +112,7 @@ class LabView(QWidget):
         self.topics.setAccessibleName("Experiments")
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.topics.setWordWrap(True)
+        self.topics.setTextElideMode(Qt.TextElideMode.ElideNone)
         self.topics.setResizeMode(QListView.ResizeMode.Adjust)
         self.topics.currentItemChanged.connect(self._on_topic)
         self.setFocusProxy(self.topics)
@@ -167,6 +172,7 @@ class LabView(QWidget):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._scroll.setProperty("ring", "true")
         self._scroll.setAccessibleName("Experiment")
+        self._scroll.verticalScrollBar().rangeChanged.connect(self._to_lesson)
         column.addWidget(self._scroll, 1)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -375,12 +381,18 @@ class LabView(QWidget):
         if self.view is not None and self.view.page.name == name:
             self.view.show_result(self._runs.results[name], self._predicted.get(name, -1), {})
             if name == self._runs.running:  # what it taught comes into view
-                QTimer.singleShot(0, self.view, self._to_lesson)
+                self._teaching = True
+                QTimer.singleShot(_SETTLE_MS, self.view, self._end_teaching)
         self._refresh()
 
     def _to_lesson(self) -> None:
-        if self.view is not None and self.view.found is not None:
+        """The page has another height."""
+        if self._teaching and self.view is not None and self.view.found is not None:
             self._scroll.ensureWidgetVisible(self.view.found.lesson)
+
+    def _end_teaching(self) -> None:
+        self._to_lesson()
+        self._teaching = False
 
     def _on_model(self, key: str) -> None:
         self._with_own = key == _OWN

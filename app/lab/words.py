@@ -25,6 +25,7 @@ DISTURBED = "An answer was written while this ran, so its times are worth little
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
 LETTERS = "ABCDEFGH"
 """Of the sides, in their order."""
+AGAINST, AGAINST_A = "B against A", "(the others are compared with this)"
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
 USED_ALREADY = "Your chats use it already."
 
@@ -103,8 +104,7 @@ def place(ratio: float, bounds: list[float]) -> int:
 
 def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
     """What came of it; ``choice`` is -1 where nothing was predicted."""
-    effects = result.figures[0].effects if result.figures else []
-    effect = effects[result.told_of] if effects else None
+    effect = result.figures[0].effects[result.told_of] if result.figures and result.figures[0].effects else None
     if choice < 0 or effect is None or effect.ratio is None:
         return Line("", "caption")
     said = f"Your prediction: {page.choices[choice]}"

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QPushButton
 
 from app.lab import words
 from app.lab.compare.page import ComparePage
+from app.lab.experiment import ExperimentView
 from app.lab.export import page_of
 from app.lab.figures import Dots
 from app.lab.page import LabView
@@ -23,7 +24,7 @@ from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
 from engine.protocol import Metric
 from engine.protocol.lab import LabProgress
-from tests.app.fake_lab import PAGES, PAPER, result, write
+from tests.app.fake_lab import PAGES, PAPER, result, tree, write
 from tests.app.pressing import button_of, press
 from tests.app.test_window import nameless
 
@@ -122,6 +123,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
 
 
 def test_predict_run_and_see(qtbot, lab, state):
+    lab.resize(800, 400)
     lab.show_experiment("prefixes")
     assert said(lab, "lab.headline") == said(lab, "lab.lesson") == ""
     assert not lab.save.isEnabled()
@@ -136,6 +138,7 @@ def test_predict_run_and_see(qtbot, lab, state):
     assert said(lab, "lab.fails") == PREFIXES.fails
     assert "kvasir-guide on cpu (a machine), Kvasir 0.1.0, 26 November 2026, 02:50, seed 1" in said(lab, "lab.taken")
     assert button_of(lab, "lab.run").text() == "Run again, about 30 s"
+    qtbot.waitUntil(lambda: not lab.view.found.lesson.visibleRegion().isEmpty())
     first, computed = lab.view.found.figures
     assert [label.text() for label in first.findChildren(QLabel)] == [
         "First token, median", "A  each prompt read whole", "418 ms", "B  prefix tree", "105 ms", "B against A",
@@ -189,6 +192,33 @@ def test_figures_are_told_in_their_unit(number, metric, told):
     assert words.value(number, metric) == told
 
 
+def test_of_several_sides_those_that_ran_are_shown_each_against_the_first(qtbot, theme):
+    """The model of the result lacks what the second side needs."""
+    page = msgspec.structs.replace(PREFIXES, sides=["plain", "lacking", "draft", "heads"], bounds=[1.5, 2.5, 5.0])
+    told = result("prefixes")
+    figure = told.figures[0]
+    weak = msgspec.structs.replace(figure.effects[0], ratio=1.8, low=1.7, high=1.9, after=232.0)
+    figure = msgspec.structs.replace(
+        figure, effects=[weak, figure.effects[0]], runs=[figure.runs[0], [232.0] * 8, figure.runs[1]]
+    )
+    trees = [tree(0), tree(1), tree(1)]
+    told = msgspec.structs.replace(
+        told, sides=["plain", "draft", "heads"], figures=[figure], pictures=trees, told_of=1, text=None
+    )
+    view = ExperimentView(page, 2, theme)
+    qtbot.addWidget(view)
+    view.show_result(None, -1, {2: tree(1)})
+    assert view.sides == ["plain", "lacking", "draft", "heads"]
+    view.show_result(told, 2, {})
+    assert view.sides == ["plain", "draft", "heads"]
+    assert len(view.pictures) == 3
+    assert view.found.prediction.text() == "Your prediction: 5 times, right."
+    shown = [each.text() for each in view.found.figures[0].findChildren(QLabel)]
+    for cell in ("A  plain", "B  draft", "C  heads", "418 ms", "232 ms", "1.8× sooner (1.7–1.9 in 8 pairs)"):
+        assert cell in shown
+    assert shown.count("4.0× sooner (3.9–4.1 in 8 pairs)") == 1
+
+
 def test_texts_that_differ_are_shown_with_the_first_difference_marked(qtbot, lab, state):
     change(state, same=False)
     run(qtbot, lab)
@@ -203,13 +233,13 @@ def test_while_it_runs_it_shows_both_sides_and_is_cancelled_with_escape(qtbot, l
     begin(qtbot, lab, state)
     assert said(lab, "lab.status") == "Warming up: each prompt read whole"
     assert (lab.view.bar.maximum(), lab.view.bar.value()) == (4, 0)
-    assert lab.view.pictures[0].isVisibleTo(lab)
+    qtbot.waitUntil(lambda: lab.view.pictures[0].isVisibleTo(lab))
     assert not lab.view.run.isVisibleTo(lab)
     assert lab.topics.currentItem().data(Qt.ItemDataRole.AccessibleTextRole) == "Prefix caching, running"
     lab.show_experiment("cache")
     assert said(lab, "lab.status") == words.ELSEWHERE
     lab.show_experiment("prefixes")
-    assert lab.view.pictures[0].isVisibleTo(lab)  # what is known of the run
+    qtbot.waitUntil(lambda: lab.view.pictures[0].isVisibleTo(lab))  # what is known of the run
     qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert said(lab, "lab.note") == words.STOPPED
@@ -366,7 +396,7 @@ def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns
         assert lab.width() == width
         for label in (each for each in lab.view.findChildren(QLabel) if each.isVisibleTo(lab)):
             assert label.mapTo(lab.view, label.rect().topRight()).x() <= lab.view.width(), label.text()
-        assert lab.view._sides.columns == columns
+        assert lab.view.columns.columns == columns
     finally:
         theme.set_scale(1.0)
 

@@ -15,7 +15,7 @@ from app.theme.sheet import apply, build
 from app.theme.theme import DARK, LIGHT, Theme, mix
 
 APP = Path(app.__file__).parent
-LITERAL = re.compile(r"""["'(\s]#[0-9a-fA-F]{3,8}\b|\brgba?\(|QColor\(\s*\d""")
+LITERAL = re.compile(r"""["'(\s]#[0-9a-fA-F]{3,8}\b|(?<!\.)\brgba?\(|QColor\(\s*\d""")
 
 
 def test_no_colour_literal_outside_the_theme():
