@@ -26,6 +26,9 @@ OTHER_WORDS = {
     "engine/cli/doctor.py": {"weights"},  # an owner of memory
     "engine/cli/fit.py": {"weights"},  # an owner of memory
     "engine/cli/store.py": {"weights"},  # a line of a model's details
+    "engine/lab/experiments/kv_cache.py": {"kv_cache"},  # an experiment's name
+    "engine/lab/experiments/speculation.py": {"speculation"},  # an experiment's name
+    "engine/lab/experiments/weights.py": {"weights"},  # an experiment's name
     "engine/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
     "engine/loading/fit.py": {"kv_kind"},  # a kind of suggestion
     "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion
