@@ -17,13 +17,15 @@ LEAST_COLUMNS = 16
 """Of a multiplication. With 2 or 3, MKL's AVX-512 kernels sum the rows of one tile in different orders."""
 
 
-@functools.cache
-def tile_rows() -> int:
-    """Rows of every multiplication: one shape, hence one kernel, however many rows there are.
+def tile_rows(x: Tensor) -> int:
+    """Rows of every multiplication of ``x``: one shape, hence one kernel, however many rows there are."""
+    return _on_processor() if x.is_cpu else TILES[0]
 
-    The first of :data:`TILES` whose rows all get the same bits here: MKL's AVX2 kernels sum the rows of a tile of 8 in
-    different orders, its AVX-512 kernels do not.
-    """
+
+@functools.cache
+def _on_processor() -> int:
+    """The first of :data:`TILES` whose rows all get the same bits: MKL's AVX2 kernels sum the rows of a tile of 8 in
+    different orders, its AVX-512 kernels do not."""
     return next((rows for rows in TILES if _alike(rows)), TILES[0])
 
 
@@ -44,7 +46,7 @@ def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: 
     Rows go through in tiles of a fixed size, the last one padded with zeros, each copied to the same place in memory
     first: shape, strides and alignment are the same at every call, so a row's bits depend on that row alone.
     """
-    rows, tall = x.shape[0], tile_rows()
+    rows, tall = x.shape[0], tile_rows(x)
     tiles = -(-rows // tall)
     padded = x.new_zeros(tiles * tall, x.shape[1], dtype=torch.float32)
     padded[:rows] = x
@@ -66,7 +68,7 @@ def tiled_heads_matmul(x: Tensor, weight: Tensor) -> Tensor:
     As :func:`tiled_matmul`.
     """
     rows, heads, width = x.shape
-    tall = tile_rows()
+    tall = tile_rows(x)
     columns, weight = weight.shape[2], _widened(weight)
     result = weight.new_empty(rows, heads, weight.shape[2])
     tile, product = weight.new_empty(heads, tall, width), weight.new_empty(heads, tall, weight.shape[2])

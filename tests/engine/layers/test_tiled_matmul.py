@@ -16,11 +16,12 @@ from engine.layers.linear.tiled import tile_rows, tiled_heads_matmul, tiled_matm
 @pytest.mark.parametrize("depth", [5, 48, 100, 256])
 def test_a_row_gets_the_same_bits_in_every_place(columns: int, depth: int) -> None:
     torch.manual_seed(depth + columns)
-    x, weight = torch.randn(2 * tile_rows() + 3, depth), torch.randn(columns, depth)
+    tall = tile_rows(torch.empty(1))
+    x, weight = torch.randn(2 * tall + 3, depth), torch.randn(columns, depth)
     whole = tiled_matmul(x, [(0, weight.t())], columns)
     torch.testing.assert_close(whole, x @ weight.t(), rtol=1e-4, atol=1e-4)
     heads = tiled_heads_matmul(x[:, None], weight.t()[None])
-    for place in range(1, tile_rows()):
+    for place in range(1, tall):
         turned = x.roll(place, 0)
         assert torch.equal(tiled_matmul(turned, [(0, weight.t())], columns), whole.roll(place, 0))
         assert torch.equal(tiled_heads_matmul(turned[:, None], weight.t()[None]), heads.roll(place, 0))
@@ -31,9 +32,10 @@ def test_other_kernels_of_mkl_get_a_tile_that_fits_them(instructions: str) -> No
     program = """
 import torch
 from engine.layers.linear.tiled import tile_rows, tiled_matmul
-x, weight = torch.randn(2 * tile_rows() + 3, 100), torch.randn(100, 40)
+tall = tile_rows(torch.empty(1))
+x, weight = torch.randn(2 * tall + 3, 100), torch.randn(100, 40)
 whole = tiled_matmul(x, [(0, weight)], 40)
-assert all(torch.equal(tiled_matmul(x.roll(n, 0), [(0, weight)], 40), whole.roll(n, 0)) for n in range(tile_rows()))
+assert all(torch.equal(tiled_matmul(x.roll(n, 0), [(0, weight)], 40), whole.roll(n, 0)) for n in range(tall))
 """
     environment = {**os.environ, "MKL_ENABLE_INSTRUCTIONS": instructions}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
