@@ -36,6 +36,9 @@ from engine.protocol import (
 )
 from engine.telemetry.records import StepRecord
 
+ALIVE_SECONDS = 1.0
+"""How often a wait looks whether the engine is still there."""
+
 
 class EngineError(RuntimeError):
     """What the engine refused or could not do, in its own sentence."""
@@ -219,11 +222,18 @@ class EngineClient:
         self.close()
 
     def _next(self, seconds: float | None = None) -> Event | None:
-        """The next event; None where none comes within these seconds."""
-        try:
-            event = self._events.get(timeout=seconds)
-        except queue.Empty:
-            return None
+        """The next event; None where none comes in these seconds. Raises :class:`EngineError` if the engine ended."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = ALIVE_SECONDS if until is None else min(ALIVE_SECONDS, until - time.monotonic())
+            try:
+                event = self._events.get(timeout=max(0.0, left))
+                break
+            except queue.Empty:
+                if until is not None and time.monotonic() >= until:
+                    return None
+                if not self._thread.is_alive():
+                    raise EngineError("The engine has ended: its device was lost.") from None
         if isinstance(event, Error):
             raise EngineError(event.message)
         return event

@@ -7,6 +7,7 @@ lot; else each is loaded in its turn, which is said. Prose and code are measured
 from __future__ import annotations
 
 import datetime
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,20 +19,21 @@ from msgspec import structs
 
 from engine.bench.client import Answer, EngineClient, EngineError
 from engine.bench.speculation.texts import plain
-from engine.cache.policies import POLICIES, KeepAll, PolicySettings
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.policies import POLICIES, PolicySettings
+from engine.cache.stores.recent import packed_until
 from engine.catalogue import option
 from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
 from engine.catalogue.option import OptionError
-from engine.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, Side
+from engine.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, Side, apart, gap_of
 from engine.lab.run import device_of, machine
-from engine.loading.model import release_memory
+from engine.loading.model import LoadedModel, release_memory
 from engine.memory.nvml import Meter
 from engine.paths import ModelNotFound, find_model, version
 from engine.protocol import ChatMessage, LoadOptions, Metric, Sampling, Value, keys
 from engine.protocol.lab import Column, ColumnQuality, KindFigures, LabCompared, LabLine, LabText
-from engine.runner.perplexity import ReaderFactory, Scores, chunks, score
+from engine.runner.perplexity import MOST_TOKENS, ReaderFactory, Scores, score
 from engine.text.template import PromptError
+from engine.text.tokenizer import Tokenizer
 
 TOKENS = 64
 MEMORY = Metric(title="weights and KV cache", unit="bytes", lower_is_better=True, counted=True)
@@ -48,6 +50,10 @@ KINDS = {"talk": "prose", "code": "code"}
 """Of the built-in prompts, and what they are called."""
 PROMPTS = 2
 """Of each kind."""
+RELOADED_ROUNDS = 3
+"""Rounds where each run takes a load."""
+LEAST_CONTEXT, FRAME = 2048, 512
+"""Tokens of a column at the least, and of what a chat template puts around a prompt at the most."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -161,8 +167,9 @@ def compare(asked: Asked, show: Callable[[LabLine], object]) -> LabCompared:
             quality=quality,
             lossless=[side.promises(sides[0]) for side in sides[1:]],
             taken=f"Each column answered every prompt in {asked.tokens} tokens, once to warm up and then in rounds "
-            "whose order was drawn by lot; medians over rounds, prose and code apart. The speed leaves the prompt out."
-            + ("" if together else " The models do not fit side by side: each was loaded anew for every run."),
+            "whose order was drawn by lot; medians over rounds, prose and code apart. Every prompt is read from its "
+            "first token, whatever the prefix cache is set to; the speed leaves the prompt out."
+            + ("" if together else _IN_TURN),
             absent=absent,
         )
     except (EngineError, ModelNotFound) as error:
@@ -170,6 +177,12 @@ def compare(asked: Asked, show: Callable[[LabLine], object]) -> LabCompared:
     finally:
         for side in sides:
             side.close()
+
+
+_IN_TURN = (
+    " The models do not fit side by side: each was loaded anew for every run, answered once shortly and was then "
+    f"measured, in {RELOADED_ROUNDS} rounds, too few for a verdict."
+)
 
 
 def _together(sides: Sequence[_Side]) -> bool:
@@ -180,7 +193,7 @@ def _together(sides: Sequence[_Side]) -> bool:
         return True
     except EngineError:
         for side in sides:
-            side.alone = sides
+            side.alone = [other for other in sides if other is not side]
         for side in sides:
             side.open()
         return False
@@ -195,7 +208,8 @@ class _Side:
         self._asked, self.column = asked, of
         self._client: EngineClient | None = None
         self._meter: Meter | None = None
-        self.name, self.vocabulary = "", 0
+        self.name = ""
+        self.tokenizer: Tokenizer | None = None
         self.answers: dict[str, list[Answer]] = {}
 
     @property
@@ -210,7 +224,8 @@ class _Side:
                 other.close()
             known = find_model(self.column.model or self._asked.columns[0].model)
             draft = known.draft if self.column.draft is None else self.column.draft
-            options = LoadOptions(quantise=self.column.quantise, device=self._asked.device)
+            asked = self._asked
+            options = LoadOptions(quantise=self.column.quantise, device=asked.device, context=_context(asked))
             client = EngineClient()
             try:
                 card, _ = client.load(known.path, draft and find_model(draft).path, options)
@@ -221,7 +236,10 @@ class _Side:
                 client.close()
                 raise
             self._client, self._meter = client, Meter(client.model.device)
-            self.name, self.vocabulary = card.name, card.vocabulary
+            self.name, self.tokenizer = card.name, client.model.tokenizer
+            if self.tokenizer is None:
+                self.close()
+                raise EngineError(f"{card.name} has no tokenizer: it can be asked nothing.")
         return self._client
 
     def close(self) -> None:
@@ -254,26 +272,27 @@ class _Side:
         return found
 
     def text(self, ids: Sequence[int]) -> str:
-        tokenizer = self.client.model.tokenizer
-        assert tokenizer is not None
-        return tokenizer.decode(list(ids))
+        assert self.tokenizer is not None
+        return self.tokenizer.decode(list(ids))
 
     def run(self, kind: str, prompts: Sequence[Sequence[int]]) -> Side:
         """All prompts in turn."""
-        asked, client = self._asked, self.client
+        asked, reloaded, client = self._asked, self._client is None, self.client
         sampling = Sampling(temperature=asked.temperature, max_tokens=asked.tokens, seed=asked.seed, ignore_eos=True)
         switches = {key: value for key, value in self.column.set.items() if option(key).scope == "request"}
+        if reloaded:
+            client.answer(prompts[0], structs.replace(sampling, max_tokens=2), switches)
         before = self._joules()
         answers = self.answers[kind] = [client.answer(ids, sampling, switches) for ids in prompts]
         spent = self._joules() - before
         written = sum(len(answer.ids) for answer in answers)
         seconds = sum(sum(answer.gaps) for answer in answers)
         proposed = sum(answer.timings.proposed for answer in answers)
-        pages = max(step.pages_used - step.pages_cached for answer in answers for step in answer.steps)
+        tokens = max(len(ids) + len(answer.ids) for ids, answer in zip(prompts, answers, strict=True))
         return {
             "speed": (written - len(answers)) / seconds if seconds else 0.0,
             "first": statistics.mean(answer.timings.ttft_ms for answer in answers),
-            "memory": client.weight_bytes() + pages * PAGE_SIZE * client.model.kv_bytes_per_token,
+            "memory": held(client.model, tokens),
             "per_step": written / max(1, sum(answer.timings.steps for answer in answers)),
             "accepted": 100 * sum(answer.timings.accepted for answer in answers) / proposed if proposed else 0.0,
             "joules": spent / max(1, written),
@@ -306,7 +325,8 @@ def _measured(
 ) -> KindFigures:
     read = [side.encoded(prompts) for side in sides]
     energy = (Measured("joules", JOULES),) if all(side.tells_energy for side in sides) else ()
-    pairs = Pairs(Lab(sides[0].client, asked.seed, asked.pairs, asked.seconds), kind, (*MEASURED, *energy))
+    rounds = asked.pairs or (RELOADED_ROUNDS if sides[0].alone else 0)
+    pairs = Pairs(Lab(sides[0].client, asked.seed, rounds, asked.seconds), kind, (*MEASURED, *energy))
     for progress in pairs.run([partial(side.run, kind, ids) for side, ids in zip(sides, read, strict=True)]):
         show(progress)
     places = range(len(prompts))
@@ -322,27 +342,44 @@ def _text(first: _Side, side: _Side, kind: str, place: int, prompt: Sequence[int
     """How a column's answer to a prompt differs from the first one's, and how near the scores were."""
     one, two = first.answers[kind][place].ids, side.answers[kind][place].ids
     texts_of = [first.text(one), side.text(two)]
-    if one == two and first.vocabulary == side.vocabulary:
+    alike = _same_tokens(first, side)
+    if one == two if alike else texts_of[0] == texts_of[1]:
         return LabText(same=True, tokens=len(one), sentence=f"Identical, {len(one)} tokens.", texts=texts_of)
+    if not alike:
+        return LabText(same=False, tokens=len(one), sentence="Another text, in other tokens.", texts=texts_of)
     at = next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-    found = LabText(same=False, tokens=len(one), at=at, sentence=f"Differs from token {at + 1} on.", texts=texts_of)
-    if first.name != side.name or at >= min(len(one), len(two)):
-        return found
-    gap = _gap(first, [*prompt, *one[:at]], one[at], two[at])
-    near = gap < NEAR_TIE
-    apart = f"{gap:.1e} apart, a near-tie" if near else f"{gap:.3f} apart"
-    return structs.replace(found, near_tie=near, sentence=f"Differs from token {at + 1} on: log-probabilities {apart}.")
+    gap = math.inf
+    if first.name == side.name and at < min(len(one), len(two)):
+        gap = gap_of(first.client.model, [*prompt, *one[:at]], one[at], two[at])
+    sentence = f"Differs from token {at + 1} on.{apart(gap)}"
+    return LabText(same=False, tokens=len(one), at=at, sentence=sentence, near_tie=gap < NEAR_TIE, texts=texts_of)
 
 
-def _gap(side: _Side, ids: list[int], one: int, other: int) -> float:
-    """Between the log-probabilities of two tokens after a text, by the model's exact arithmetic."""
-    loaded = side.client.model
-    assert loaded.readers is not None
-    read = loaded.readers(KeepAll()).exact(len(ids) + 1)
-    for start, rows in chunks([*ids, 0], loaded.card.vocabulary):
-        logits = read(rows, start)
-    scores = logits[-1].double().log_softmax(-1)
-    return abs(float(scores[one] - scores[other]))
+def _same_tokens(first: _Side, side: _Side) -> bool:
+    """Whether ids mean the same in both."""
+    assert first.tokenizer is not None
+    assert side.tokenizer is not None
+    return first.tokenizer.difference(side.tokenizer) == ""
+
+
+def _context(asked: Asked) -> int:
+    """Tokens that a column must hold: no more, so that several fit. No token stands for less than a character of a
+    text or of a prompt's frame, as far as one is known before a model is loaded."""
+    longest = max((len(prompt.text) for prompt in asked.prompts), default=0)
+    return max(LEAST_CONTEXT, longest + FRAME + asked.tokens, min(len(asked.text), MOST_TOKENS))
+
+
+def held(model: LoadedModel, tokens: int) -> float:
+    """Bytes of a model's weights, its draft's too, and of its cache with so many tokens: by what the arenas were made
+    with, recent tokens that are not packed included."""
+    kept = 0.0
+    for store in model.stores:
+        packed = tokens
+        if store.recent is not None:
+            packed = packed_until(tokens - 1, store.residual)
+            kept += (tokens - packed) * store.recent.bytes_per_token()
+        kept += packed * store.bytes_per_token()
+    return model.fit.weights + model.fit.draft_weights + kept
 
 
 def _quality(asked: Asked, sides: Sequence[_Side], together: bool) -> tuple[list[ColumnQuality | None], list[str]]:
@@ -356,7 +393,7 @@ def _quality(asked: Asked, sides: Sequence[_Side], together: bool) -> tuple[list
     first = sides[0]
     for place, side in enumerate(sides[1:]):
         name = side.column.name
-        if side.vocabulary != first.vocabulary or first.text([5, 6, 7]) != side.text([5, 6, 7]):
+        if not _same_tokens(first, side) or first.client.model.card.vocabulary != side.client.model.card.vocabulary:
             absent.append(f"Perplexity and KL of {name}: its model has another vocabulary.")
             continue
         exact, present = (_reader(each) for each in (first, side))

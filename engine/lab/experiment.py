@@ -7,18 +7,18 @@ and returns what it found.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
-
-import torch
 
 from engine.bench.client import Answer, EngineClient
 from engine.cache.policies import KEEP_ALL
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, LoadOptions, Metric, OptionSpec, Sampling, Value
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
+from engine.runner.perplexity import chunks
 from engine.telemetry.pairs import LEAST, MOST, estimate, settled
 
 Told = LabProgress | LabPicture
@@ -227,18 +227,31 @@ def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[S
                 at = next((place for place, (a, b) in pairs if a != b), min(len(one.ids), len(two.ids)))
                 sentence = f"The texts differ from token {at + 1} on."
                 near = False
-                if prompts and lab.model.readers is not None and at < min(len(one.ids), len(two.ids)):
-                    a, b = _scores(lab.model, [*prompts[number], *one.ids[:at]], (one.ids[at], two.ids[at]))
-                    near = abs(a - b) < NEAR_TIE
-                    sentence += f" The model gives the two tokens there {100 * a:.2f} % and {100 * b:.2f} %."
+                if prompts and at < min(len(one.ids), len(two.ids)):
+                    gap = gap_of(lab.model, [*prompts[number], *one.ids[:at]], one.ids[at], two.ids[at])
+                    near, sentence = gap < NEAR_TIE, sentence + apart(gap)
                 texts = [decode(one.ids), decode(two.ids)]
                 return LabText(same=False, tokens=count, sentence=sentence, at=at, near_tie=near, texts=texts)
     texts = [decode(side[0].ids) for side in answers]
     return LabText(same=True, tokens=count, sentence=f"The same text: identical, {count} tokens.", texts=texts)
 
 
-def _scores(model: LoadedModel, text: Sequence[int], tokens: tuple[int, int]) -> tuple[float, float]:
-    """The probabilities of two tokens after a text."""
-    assert model.readers is not None
-    likely = torch.softmax(model.readers(KEEP_ALL).exact(len(text))(text, 0)[-1].float(), dim=-1)
-    return float(likely[tokens[0]]), float(likely[tokens[1]])
+def gap_of(model: LoadedModel, text: Sequence[int], one: int, other: int) -> float:
+    """Between the log-probabilities of two tokens after a text, by the model's exact arithmetic; infinite where the
+    model cannot be asked."""
+    if model.readers is None:
+        return math.inf
+    read = model.readers(KEEP_ALL).exact(len(text) + 1)
+    for start, rows in chunks([*text, 0], model.card.vocabulary):
+        logits = read(rows, start)
+    scores = logits[-1].double().log_softmax(-1)
+    return abs(float(scores[one] - scores[other]))
+
+
+def apart(gap: float) -> str:
+    """After a sentence that two texts differ: how far apart the two tokens were."""
+    if gap == math.inf:
+        return ""
+    if gap < NEAR_TIE:
+        return f" A near-tie: the two tokens' log-probabilities were {gap:.1e} apart there."
+    return f" The two tokens' log-probabilities were {gap:.3f} apart there."

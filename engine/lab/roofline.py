@@ -499,7 +499,9 @@ def _sentences(made: LabRoofline) -> list[str]:
         moved = f"{best.name} would move that limit most: to {figure(best.tokens)} tokens a second (computed)."
         said.append(f"Of the switches of weights and cache, {moved}")
     elif best is not None:
-        said.append("No switch of weights or cache would move that limit by more than 5 % (computed); drafts can.")
+        drafts = [each.tokens for each in made.points if keys.DRAFT_LENGTH in each.keys]
+        can = "; drafts can" if max(drafts, default=0.0) > 1.05 * made.limit else ""
+        said.append(f"No switch of weights or cache would move that limit by more than 5 % (computed){can}.")
     return said
 
 

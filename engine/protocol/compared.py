@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from engine.protocol.from_engine import Effect
+from engine.protocol.keys import BATCH_INVARIANT
 from engine.protocol.lab import LabCompared, LabText
 from engine.protocol.records import Metric
 
 FAULT = "It was to be the same: that is a fault."
+ROUNDING = (
+    "Its settings are lossless up to rounding, which the fast kernels do otherwise for other batches; with "
+    "batch_invariant on in both columns the text must be the same."
+)
 
 
 def verdict(effect: Effect) -> str:
@@ -36,13 +41,18 @@ def amount(value: float, metric: Metric) -> str:
 
 
 def is_fault(told: LabCompared, place: int, text: LabText) -> bool:
-    """Whether a column that promised the first one's text wrote another; ``place`` counts from the one after that."""
-    return told.lossless[place] and not text.same and not text.near_tie
+    """Whether a column that must write the first one's text, in batch-invariant arithmetic, wrote another; ``place``
+    counts from the one after that."""
+    exact = all(told.columns[at].set.get(BATCH_INVARIANT) for at in (0, place + 1))
+    return told.lossless[place] and exact and not text.same and not text.near_tie
 
 
 def text_verdict(told: LabCompared, place: int, text: LabText) -> str:
     """Of a column's text, told with what the column promises; ``place`` as in :func:`is_fault`."""
-    return f"{text.sentence} {FAULT}" if is_fault(told, place, text) else text.sentence
+    if is_fault(told, place, text):
+        return f"{text.sentence} {FAULT}"
+    rounded = told.lossless[place] and not text.same and not text.near_tie
+    return f"{text.sentence} {ROUNDING}" if rounded else text.sentence
 
 
 def quality_lines(told: LabCompared) -> list[str]:

@@ -66,9 +66,13 @@ class MachineProbes:
         device = self._device if loaded is None else loaded.device
         with self._lock:
             others = self._programs.cores()
+        usable, physical = usable_cores(), psutil.cpu_count(logical=False) or usable_cores()
+        logical = psutil.cpu_count() or usable
+        # In a container the host's other programs need not be on the cores that are left to this one.
+        others = others * min(1.0, physical / logical) if usable >= logical else 0.0
         cpu, battery = torch.device("cpu"), getattr(psutil, "sensors_battery", lambda: None)()
         return Machine(
-            cores=min(usable_cores(), psutil.cpu_count(logical=False) or usable_cores()),
+            cores=min(usable, physical),
             threads=torch.get_num_threads(),
             others=others,
             free=free_bytes(cpu),

@@ -53,12 +53,14 @@ class Machine(NamedTuple):
 
 
 class LastPrompt(NamedTuple):
-    """``cached`` of its ``tokens`` were not computed again; it left the conversation before it at ``diverged``."""
+    """``cached`` of its ``tokens`` were not computed again; it left the conversation before it, of ``before``
+    tokens, at ``diverged``."""
 
     tokens: int
     cached: int
     diverged: int | None = None
     divergence: str = ""
+    before: int = 0
 
 
 class Facts(NamedTuple):
@@ -182,7 +184,7 @@ def reasons(facts: Facts) -> list[Reason]:
 
 
 def limit(facts: Facts) -> str:
-    """What one answer could reach at most, by memory alone, and what it reached of that in the last seconds."""
+    """What all answers together could reach at most, by memory alone, and what they reached in the last seconds."""
     frame, read = facts.frame, facts.frame.bytes_per_token or float(facts.weights)
     if read and not facts.gpu and read < facts.machine.cache:
         return (
@@ -400,14 +402,14 @@ def left_its_cache(facts: Facts) -> Found | None:
     prompt = facts.prompt
     if prompt is None or prompt.diverged is None:
         return None
-    again = prompt.tokens - max(prompt.diverged, prompt.cached)
+    again = min(prompt.before, prompt.tokens) - max(prompt.diverged, prompt.cached)
     if again < LEAST_TOKENS:
         return None
     return Found(
         1.4,
         Reason(
             sentence=f"The last prompt left its cache at token {prompt.diverged + 1:,} of {prompt.tokens:,}, so that "
-            f"{again:,} were computed again.",
+            f"about {again:,} were computed again.",
             detail=prompt.divergence,
             action="Go on at the end of a chat: what is changed before it is computed again.",
         ),

@@ -266,7 +266,8 @@ class Session:
                         first.take(event)
                     case Prefill(cached=cached, total=total):
                         told = prompt.continued
-                        self._last_prompt = LastPrompt(total, cached, told.diverged, told.divergence)
+                        before = self._last_prompt.tokens if self._last_prompt is not None else 0
+                        self._last_prompt = LastPrompt(total, cached, told.diverged, told.divergence, before)
                     case Finished(answer=0):
                         self._turns.remember(message.id, first.finished(), prompt.tokenizer)
                 left -= isinstance(event, Finished)

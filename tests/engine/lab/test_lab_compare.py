@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
 from engine.cli.main import app
 from engine.lab import report
-from engine.lab.compare import Asked, Prompt, _gap, _Side, column, compare, prompts_of
-from engine.lab.experiment import LabError
+from engine.lab.compare import Asked, Prompt, column, compare, held, prompts_of
+from engine.lab.experiment import LabError, apart, gap_of
 from engine.loading.parts import readers_of
-from engine.protocol import Effect, LoadOptions, Metric, compared, keys
+from engine.paths import bundled_model
+from engine.protocol import ChatMessage, LoadOptions, compared, keys
+from engine.protocol.compared import FAULT, text_verdict
 from engine.protocol.lab import Column, LabCompared, LabLine
 from engine.runner.perplexity import score
 
@@ -91,36 +94,29 @@ def test_columns_alike_write_alike_and_take_alike(found: tuple[LabCompared, list
     assert {line.side for line in progress} == {-1, 0, 1, 2, 3}
 
 
-def test_memory_is_the_weights_and_the_pages_of_an_answer(found: tuple[LabCompared, list[LabLine]]) -> None:
+def test_memory_is_the_weights_and_what_the_arenas_take_for_an_answer(
+    found: tuple[LabCompared, list[LabLine]],
+) -> None:
     result, _ = found
+    known = bundled_model()
     with EngineClient() as client:
-        client.load(_path(), "", LoadOptions(device="cpu"))
+        client.load(known.path, known.draft, LoadOptions(device="cpu"))
+        model = client.model
         for kind, prompt in zip(result.kinds, PROMPTS, strict=True):
-            ids = client.model.encode_prompt(prompt.text) if prompt.plain else _Chat(client)(prompt.text)
-            pages = -(-(len(ids) + 12 - 1) // 16)
-            lowest = client.weight_bytes() + pages * 16 * client.model.kv_bytes_per_token
-            assert 0 <= kind.figures[2].runs[0][0] - lowest <= 16 * 2 * client.model.kv_bytes_per_token + _draft(client)
+            chat = [ChatMessage(role="user", content=prompt.text)]
+            ids = model.encode_prompt(prompt.text if prompt.plain else chat)
+            each = sum(store.bytes_per_token() for store in model.stores)
+            weights = model.fit.weights + model.fit.draft_weights
+            assert kind.figures[2].runs[0][0] == weights + (len(ids) + 12) * each
 
 
-class _Chat:
-    def __init__(self, client: EngineClient) -> None:
-        self._client = client
-
-    def __call__(self, text: str) -> list[int]:
-        from engine.protocol import ChatMessage
-
-        return self._client.model.encode_prompt([ChatMessage(role="user", content=text)])
-
-
-def _draft(client: EngineClient) -> float:
-    """With a draft model, a page holds its keys and values too: at most as many again."""
-    return 64 * client.model.kv_bytes_per_token
-
-
-def _path() -> str:
-    from engine.paths import bundled_model
-
-    return bundled_model().path
+def test_recent_tokens_that_are_not_packed_count_whole() -> None:
+    with EngineClient() as client:
+        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
+        plain = held(client.model, 100) - client.model.fit.weights
+        client.set(keys.KV_KIND, "kivi")
+        assert held(client.model, 100) - client.model.fit.weights == plain, "the last 128 stay in 16 bits"
+        assert held(client.model, 1000) - client.model.fit.weights < 5 * plain
 
 
 def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[LabLine]]) -> None:
@@ -132,7 +128,7 @@ def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[La
     assert again.kl == pytest.approx(0, abs=1e-9)
     assert (again.same_top, again.first) == (1.0, pytest.approx(again.perplexity))
     with EngineClient() as client:
-        client.load(_path(), "", LoadOptions(device="cpu"))
+        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
         loaded = client.model
         assert loaded.model is not None
         assert loaded.tokenizer is not None
@@ -151,17 +147,18 @@ def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[La
 
 
 def test_the_gap_is_that_of_the_models_own_scores() -> None:
-    side = _Side(asked(Column(name="one"), Column(name="two")), Column(name="one"))
-    try:
-        ids = side.encoded(PROMPTS)[0]
-        loaded = side.client.model
+    with EngineClient() as client:
+        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
+        loaded = client.model
+        ids = loaded.encode_prompt("def add(a, b):\n")
         assert loaded.readers is not None
         scores = loaded.readers(KeepAll()).exact(len(ids))(ids, 0)[-1].double().log_softmax(-1)
         first, second = torch.topk(scores, 2).indices.tolist()
-        assert _gap(side, list(ids), first, second) == pytest.approx(float(scores[first] - scores[second]), abs=1e-5)
-        assert _gap(side, list(ids), first, first) == 0.0
-    finally:
-        side.close()
+        assert gap_of(loaded, ids, first, second) == pytest.approx(float(scores[first] - scores[second]), abs=1e-5)
+        assert gap_of(loaded, ids, first, first) == 0.0
+    assert "near-tie" in apart(1e-5)
+    assert "0.500" in apart(0.5)
+    assert apart(math.inf) == ""
 
 
 def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,37 +231,21 @@ def test_the_report_shows_all_and_fetches_nothing(found: tuple[LabCompared, list
     assert page.tags.count("mark") >= len(lossy)
 
 
-def test_a_lossless_column_that_differs_is_called_a_fault(found: tuple[LabCompared, list[LabLine]]) -> None:
+def test_a_lossless_column_that_differs_is_a_fault_where_arithmetic_is_exact(
+    found: tuple[LabCompared, list[LabLine]],
+) -> None:
     result, _ = found
     text = result.kinds[0].texts[0][0]
     wrong = msgspec.structs.replace(text, same=False, sentence="Differs from token 2 on.")
-    assert "fault" in compared.text_verdict(result, 0, wrong)
-    assert "fault" not in compared.text_verdict(result, 0, msgspec.structs.replace(wrong, near_tie=True))
-    assert "fault" not in compared.text_verdict(result, 2, wrong)
-
-
-def test_verdicts_in_words() -> None:
-    def said(ratio: float | None, low: float, high: float, verdict: str = "better", **metric: object) -> str:
-        return compared.verdict(
-            Effect(
-                metric=Metric(**metric),  # type: ignore[arg-type]
-                before=1.0,
-                after=2.0,
-                ratio=ratio,
-                low=low,
-                high=high,
-                pairs=8,
-                verdict=verdict,  # type: ignore[arg-type]
-            )
-        )
-
-    assert said(1.4, 1.2, 1.55) == "1.40× more (1.20 to 1.55)"
-    assert said(0.5, 0.4, 0.8, "worse") == "2.00× less (1.25 to 2.50)"
-    assert said(2.0, 2.0, 2.0, unit="bytes", lower_is_better=True) == "2.00× less"
-    assert said(0.8, 0.5, 1.0, "worse", unit="bytes", lower_is_better=True) == "1.25× more (1.00 to 2.00)"
-    assert said(0.8, 0.8, 0.8, "few", unit="ms", lower_is_better=True) == "1.25× later, too few pairs to tell"
-    assert said(1.01, 0.98, 1.02, "none") == "no clear difference"
-    assert said(None, 0.0, 0.0, "few") == "no ratio: one of them is 0"
+    exact = [
+        msgspec.structs.replace(column, set={**column.set, keys.BATCH_INVARIANT: True}) for column in result.columns
+    ]
+    strict = msgspec.structs.replace(result, columns=exact)
+    assert FAULT in text_verdict(strict, 0, wrong)
+    assert FAULT not in text_verdict(result, 0, wrong)
+    assert "rounding" in text_verdict(result, 0, wrong)
+    assert text_verdict(strict, 0, msgspec.structs.replace(wrong, near_tie=True)) == wrong.sentence
+    assert text_verdict(strict, 2, wrong) == wrong.sentence, "4 bits promise nothing"
 
 
 def test_files_of_prompts(tmp_path: Path) -> None:

@@ -175,10 +175,10 @@ def test_a_cache_that_is_full() -> None:
 
 
 def test_a_prompt_that_left_its_cache() -> None:
-    prompt = LastPrompt(tokens=2000, cached=800, diverged=811, divergence="An answer was changed.")
+    prompt = LastPrompt(tokens=2000, cached=800, diverged=811, divergence="An answer was changed.", before=1900)
     reason = only(facts(prompt=prompt))
     assert "left its cache at token 812 of 2,000" in reason.sentence
-    assert "1,189 were computed again" in reason.sentence
+    assert "about 1,089 were computed again" in reason.sentence
     assert reason.detail == "An answer was changed."
     assert reasons(facts(prompt=prompt._replace(tokens=850))) == [], "so few are no matter"
     assert reasons(facts(prompt=prompt._replace(diverged=None))) == []
