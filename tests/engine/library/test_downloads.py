@@ -360,7 +360,8 @@ def test_killed_at_random_moments(hub: Hub, kills: int) -> None:
     assert sum(hub.sent.values()) <= total + 3 * kills * CHUNK
     for file in hub.sent:
         starts = [start for name, start in hub.starts if name == file]
-        assert starts == sorted(starts), file  # none began anew
+        # None began anew, but the file that two of them share: each may begin it, whichever is there first keeps it.
+        assert starts == sorted(starts) or file.startswith("mmproj"), file
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder with an open file cannot be renamed there")
