@@ -26,6 +26,7 @@ Side = Mapping[str, float]
 """Figures of one run of one side, by :attr:`Measured.key`."""
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
+PATIENCE = 2.0
 
 
 class Refusal(NamedTuple):
@@ -65,7 +66,8 @@ Run = Generator[Told, None, Found]
 
 class Lab(NamedTuple):
     """``pairs``: the most pairs of runs, 0 for as many as a verdict takes. ``budget``: seconds that they may take in
-    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST`."""
+    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST`; past
+    :data:`PATIENCE` times as many none at all, and then there may be too few for a verdict."""
 
     client: EngineClient
     seed: int = 1
@@ -151,18 +153,22 @@ class Pairs:
         self.runs = [[] for _ in sides]
         counted = all(each.metric.counted for each in self._measured)
         most = 1 if counted else self._lab.pairs or MOST
+        began = time.monotonic()
         for side in order:
             yield LabProgress(name=self._name, done=0, total=most * len(sides), side=side, sentence="warming up")
             if not counted:
                 sides[side]()
-        end = time.monotonic() + self._lab.budget
+        end, latest = time.monotonic() + self._lab.budget, began + PATIENCE * self._lab.budget
         for turn in range(most):
             rng.shuffle(order)
             for place, side in enumerate(order):
                 done = turn * len(sides) + place
                 yield LabProgress(name=self._name, done=done, total=most * len(sides), side=side)
                 self.runs[side].append(sides[side]())
-            if turn + 1 >= min(LEAST, most) and (time.monotonic() > end or all(map(settled, self._effects(0)))):
+            now = time.monotonic()
+            if now > latest:
+                break
+            if turn + 1 >= min(LEAST, most) and (now > end or all(map(settled, self._effects(0)))):
                 break
         yield LabProgress(name=self._name, done=most * len(sides), total=most * len(sides))
 
@@ -198,6 +204,11 @@ def counted(metric: Metric, values: Sequence[float]) -> LabFigure:
 
 def told(effect: Effect, better: str, worse: str) -> str:
     """A headline: ``better`` and ``worse`` go on after "2.1 times" and a range."""
+    if effect.metric.counted and effect.verdict not in ("better", "worse"):
+        if effect.before == effect.after:
+            return "The same on both sides."
+        nearly = "Nearly the same on both sides" if effect.ratio is not None else "No ratio can be given"
+        return f"{nearly}: {effect.before:,.4g} and {effect.after:,.4g}."
     if effect.ratio is None or effect.verdict in ("none", "few"):
         few = "too few pairs to tell" if effect.verdict == "few" else "what it shows lies within the noise"
         between = (

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from engine.bench.client import EngineClient
 from engine.cli.main import app
 from engine.lab import run as laboratory
-from engine.lab.experiment import Lab
+from engine.lab.experiment import Experiment, Lab, LabError
 from engine.lab.experiments import BY_NAME, prefixes
 from engine.lab.experiments.prefixes import ANSWER, QUESTION, USERS
 from engine.protocol import keys
@@ -87,6 +87,31 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("kvasir: There is no experiment called 'perpetuum': there are ")
     assert "prefixes" in result.stderr
+
+
+def test_all_goes_on_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that another bundled model can show run with it, and the others with the model that was asked for."""
+    ran: list[tuple[str, str]] = []
+
+    def run(lab: Lab, experiment: Experiment, show: object) -> LabResult:
+        ran.append((experiment.page.name, lab.model.card.name))
+        raise LabError("It cannot.")
+
+    monkeypatch.setattr(laboratory, "run", run)
+    monkeypatch.setattr(laboratory, "BY_NAME", {name: BY_NAME[name] for name in ("kivi", "window", "prefixes")})
+    monkeypatch.setattr("engine.lab.experiments.BY_NAME", laboratory.BY_NAME)
+    result = lab("all")
+    assert result.exit_code == 1
+    assert ran == [("kivi", "kvasir-needle"), ("window", "kvasir-guide"), ("prefixes", "kvasir-guide")]
+    assert result.stderr.splitlines() == [f"kvasir: {name}: It cannot." for name, _ in ran]
+
+
+def test_one_that_is_refused_does_not_keep_another_from_running() -> None:
+    result = lab("kivi", "prefixes", "--pairs", "1")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("kvasir: kivi: The model's context is ")
+    assert result.stdout.startswith("prefixes: ")
+    assert lab("kivi").exit_code == 1
 
 
 def test_results_are_kept_and_shown_again(home: Path) -> None:
