@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 from engine.bench.client import EngineClient
 from engine.cli.main import app
 from engine.lab import run as laboratory
+from engine.lab import workload
 from engine.lab.experiment import Experiment, Lab, LabError
 from engine.lab.experiments import BY_NAME, prefixes
 from engine.lab.experiments.prefixes import ANSWER, QUESTION, USERS
@@ -64,6 +66,20 @@ def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     assert [node.tokens for node in apart.nodes] == [WHOLE] * USERS
     assert sum(node.tokens for node in tree.nodes) == TEXT + USERS * QUESTION
     assert {type(line) for line in told} == {LabProgress, LabPicture}
+
+
+def test_a_slow_model_reads_a_shorter_text(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for speed, longest, length in ((1e6, 3000, 3000), (1000.0, 3000, 800), (10.0, 3000, 128), (10.0, 70, 70)):
+        monkeypatch.setattr(workload, "reading_speed", lambda lab, speed=speed: speed)
+        assert workload.affordable(Lab(guide, budget=40.0), longest, 128, reads=100) == length
+
+
+def test_a_model_without_a_tokenizer_is_refused(guide: EngineClient) -> None:
+    bare = dataclasses.replace(guide.model, tokenizer=None)
+    for name in ("prefixes", "batching"):
+        refusal = BY_NAME[name].refuses(bare, guide.state())
+        assert refusal is not None
+        assert "no tokenizer" in refusal.why
 
 
 def lab(*arguments: str) -> Result:
