@@ -59,6 +59,8 @@ class Found(NamedTuple):
     sides: list[str] = []
     """Those that ran, where the model lacks some of the page's."""
     told_of: int = -1
+    lesson: str = ""
+    """What is said instead of the page's lesson, where the run cannot show that."""
 
 
 Run = Generator[Told, None, Found]
@@ -194,8 +196,8 @@ class Pairs:
         return [estimate(first, other, metric) for other in others]
 
 
-def counted(metric: Metric, values: Sequence[float]) -> LabFigure:
-    """A figure that is counted once for each side."""
+def once(metric: Metric, values: Sequence[float]) -> LabFigure:
+    """A figure that is taken once for each side: of one that has noise that is too few for a verdict."""
     first, *others = values
     return LabFigure(
         effects=[estimate([first], [other], metric) for other in others], runs=[[value] for value in values]

@@ -16,7 +16,7 @@ from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until
 from engine.lab import finding
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, counted, same_text, told
+from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, once, same_text, told
 from engine.layers.hadamard import Hadamard
 from engine.layers.numerics import Numerics
 from engine.loading.model import LoadedModel
@@ -43,7 +43,7 @@ OFF = "how far it is off, as a share of its usual size"
 FITS = Measured("fits", Metric(title="tokens of such a text in 1 GB", counted=True))
 FOUND = Measured("found", Metric(title="codes found again", unit="%", counted=True))
 SPEED = Measured("speed", Metric(title="tokens a second"))
-PERPLEXITY = Metric(title="perplexity", lower_is_better=True, counted=True)
+PERPLEXITY = Metric(title="perplexity", lower_is_better=True)
 
 
 class Kivi:
@@ -90,7 +90,7 @@ class Kivi:
                 if progress.side >= 0:
                     yield LabPicture(name=self.page.name, side=progress.side, picture=pictures[progress.side])
         scores = [_scored(lab.model, kind, some[:SCORED]) for _, kind in KINDS[1:]]
-        figures = [*pairs.figures(), counted(PERPLEXITY, [scores[0].exact, *(each.present for each in scores)])]
+        figures = [*pairs.figures(), once(PERPLEXITY, [scores[0].exact, *(each.present for each in scores)])]
         _, four, rotated, two = (each.divergence for each in scores)
         found = [statistics.mean(runs) for runs in figures[1].runs]
         asked = len(finding.DEPTHS) * len(figures[1].runs[0])
