@@ -38,34 +38,59 @@ def lab(
     kind = device_of(device)
     with report_errors():
         with importing():
-            from engine.bench.client import EngineClient
+            from engine.bench.client import EngineClient, EngineError
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
             from engine.lab.experiments import BY_NAME
             from engine.lab.roofline import roofline
-            from engine.paths import find_model
+            from engine.paths import ModelNotFound, find_model
             from engine.protocol import LoadOptions
 
         if results:
             _show_all(laboratory.kept(), json)
             return
-        asked = list(BY_NAME) if names == [EVERY] else names or []
+        every = EVERY in (names or [])
+        listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
+        asked = list(dict.fromkeys(name for some in listed for name in some))
         known = find_model(path_or_name_of(model))
         with_draft = known.draft if draft is None else draft_of(draft) or ""
+        options = LoadOptions(device=kind)
         try:
-            wanted = [laboratory.find(name) for name in asked if name != ROOFLINE]
-            with EngineClient() as client:
-                client.load(known.path, with_draft, LoadOptions(device=kind))
-                if ROOFLINE in asked:
-                    _show_all([roofline(client)], json)
-                elif not wanted:
-                    _show_all([laboratory.index(client)], json)
-                for experiment in wanted:
-                    result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
-                    _show_all([result], json)
-                    _keep(result)
+            wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
         except LabError as error:
             raise CommandFailed(str(error)) from None
+        with EngineClient() as client:
+
+            def one(name: str) -> None:
+                """Run and show it. Raises LabError, EngineError, ModelNotFound."""
+                if name == ROOFLINE:
+                    _show_all([roofline(client)], json)
+                    return
+                experiment = wanted[name]
+                refused = every and experiment.refuses(client.model, client.state()) is not None
+                brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
+                if brought is not None:
+                    client.load(brought.path, brought.draft, options)
+                try:
+                    result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
+                finally:
+                    if brought is not None:
+                        client.load(known.path, with_draft, options)
+                _show_all([result], json)
+                _keep(result)
+
+            client.load(known.path, with_draft, options)
+            if not asked:
+                _show_all([laboratory.index(client)], json)
+            ran = 0
+            for name in asked:
+                try:
+                    one(name)
+                    ran += 1
+                except (LabError, EngineError, ModelNotFound) as error:
+                    print(f"kvasir: {f'{name}: ' * (len(asked) > 1)}{error}", file=sys.stderr)
+            if asked and not ran:
+                raise typer.Exit(1)
 
 
 def _keep(result: LabResult) -> None:

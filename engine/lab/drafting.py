@@ -1,4 +1,4 @@
-"""What the experiments on guessing share: three texts, written with draft methods and without."""
+"""What the experiments on speculation share: three texts, written with draft methods and without."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from engine.bench.client import Answer
 from engine.bench.speculation.steps import Drafted, decoding
-from engine.bench.speculation.texts import Text, texts
+from engine.bench.speculation.texts import Prompt, Text, texts
 from engine.lab.experiment import GREEDY, Lab, LabError, Measured, Refusal, Side
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
@@ -79,14 +79,24 @@ def asked(lab: Lab, sides: int) -> list[Text]:
     if not kinds.keys() >= TEXTS.keys():
         raise LabError("The model has no tokenizer, so it cannot be asked for a text. Take the bundled model.")
     prompt = kinds[EASY].prompts[-1].ids
-    speeds = [lab.client.answer(prompt, probe, Method("off", "").switches).timings.tokens_per_second for _ in range(2)]
-    answers = sum(count for _, count in TEXTS.values())
-    tokens = round(max(SHORTEST, min(LONGEST, speeds[1] * lab.budget / ((LEAST + 1) * sides * answers))))
-    found = {text.key: text for text in texts(lab.model, tokens)}
-    return [
-        found[key]._replace(prompts=sorted(found[key].prompts, key=lambda each: each.sampling.ignore_eos)[:count])
-        for key, (_, count) in TEXTS.items()
-    ]
+    timings = [lab.client.answer(prompt, probe, Method("off", "").switches).timings for _ in range(2)][-1]
+    counts = {key: count for key, (_, count) in TEXTS.items()}
+    seconds = lab.budget / ((LEAST + 1) * sides)  # of a run of one side
+
+    def reading() -> float:
+        """Seconds that reading the prompts takes."""
+        read = sum(len(each.ids) for key in counts for each in _first(kinds[key], counts[key]))
+        return read * timings.ttft_ms / 1000 / len(prompt)
+
+    if reading() > seconds / 2:
+        counts = dict.fromkeys(counts, 1)
+    writing = timings.tokens_per_second * (seconds - reading()) / sum(counts.values())
+    found = {text.key: text for text in texts(lab.model, round(max(SHORTEST, min(LONGEST, writing))))}
+    return [found[key]._replace(prompts=_first(found[key], count)) for key, count in counts.items()]
+
+
+def _first(text: Text, count: int) -> list[Prompt]:
+    return sorted(text.prompts, key=lambda each: each.sampling.ignore_eos)[:count]
 
 
 class Writing:
@@ -110,14 +120,24 @@ class Writing:
             figures[PER_STEP[kind.key].key] = written / max(1, sum(answer.timings.steps - 1 for answer in answers))
         return figures
 
+    @property
+    def prompts(self) -> list[list[int]]:
+        """Of :meth:`all`."""
+        return [prompt.ids for kind in self._kinds for prompt in kind.prompts]
+
     def all(self) -> list[Answer]:
         """The answers of the last run."""
         return [answer for answers in self.answers.values() for answer in answers]
 
     def steps(self, key: str, plain: Writing) -> list[Drafted]:
-        """All its steps on one text, costs in plain steps: those of the same text in the plain side's run beside it."""
+        """All its steps on one text, costs in plain steps: those of the same text in the plain side's run beside it.
+
+        Runs in which that had no step (its answer was one token, which comes from reading the prompt) are left out.
+        """
         found = []
         for mine, beside in zip(self._steps[key], plain._steps[key], strict=True):
+            if not beside:
+                continue
             unit = statistics.median(step.cost for step in beside)
             found += [step._replace(cost=step.cost / unit, draft_cost=step.draft_cost / unit) for step in mine]
         return found

@@ -26,6 +26,7 @@ Side = Mapping[str, float]
 """Figures of one run of one side, by :attr:`Measured.key`."""
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
+PATIENCE = 2.0
 
 
 class Refusal(NamedTuple):
@@ -58,6 +59,8 @@ class Found(NamedTuple):
     sides: list[str] = []
     """Those that ran, where the model lacks some of the page's."""
     told_of: int = -1
+    lesson: str = ""
+    """What is said instead of the page's lesson, where the run cannot show that."""
 
 
 Run = Generator[Told, None, Found]
@@ -65,7 +68,8 @@ Run = Generator[Told, None, Found]
 
 class Lab(NamedTuple):
     """``pairs``: the most pairs of runs, 0 for as many as a verdict takes. ``budget``: seconds that they may take in
-    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST`."""
+    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST`; past
+    :data:`PATIENCE` times as many none at all, and then there may be too few for a verdict."""
 
     client: EngineClient
     seed: int = 1
@@ -151,18 +155,22 @@ class Pairs:
         self.runs = [[] for _ in sides]
         counted = all(each.metric.counted for each in self._measured)
         most = 1 if counted else self._lab.pairs or MOST
+        began = time.monotonic()
         for side in order:
             yield LabProgress(name=self._name, done=0, total=most * len(sides), side=side, sentence="warming up")
             if not counted:
                 sides[side]()
-        end = time.monotonic() + self._lab.budget
+        end, latest = time.monotonic() + self._lab.budget, began + PATIENCE * self._lab.budget
         for turn in range(most):
             rng.shuffle(order)
             for place, side in enumerate(order):
                 done = turn * len(sides) + place
                 yield LabProgress(name=self._name, done=done, total=most * len(sides), side=side)
                 self.runs[side].append(sides[side]())
-            if turn + 1 >= min(LEAST, most) and (time.monotonic() > end or all(map(settled, self._effects(0)))):
+            now = time.monotonic()
+            if now > latest:
+                break
+            if turn + 1 >= min(LEAST, most) and (now > end or all(map(settled, self._effects(0)))):
                 break
         yield LabProgress(name=self._name, done=most * len(sides), total=most * len(sides))
 
@@ -188,8 +196,8 @@ class Pairs:
         return [estimate(first, other, metric) for other in others]
 
 
-def counted(metric: Metric, values: Sequence[float]) -> LabFigure:
-    """A figure that is counted once for each side."""
+def once(metric: Metric, values: Sequence[float]) -> LabFigure:
+    """A figure that is taken once for each side: of one that has noise that is too few for a verdict."""
     first, *others = values
     return LabFigure(
         effects=[estimate([first], [other], metric) for other in others], runs=[[value] for value in values]
@@ -198,6 +206,11 @@ def counted(metric: Metric, values: Sequence[float]) -> LabFigure:
 
 def told(effect: Effect, better: str, worse: str) -> str:
     """A headline: ``better`` and ``worse`` go on after "2.1 times" and a range."""
+    if effect.metric.counted and effect.verdict not in ("better", "worse"):
+        if effect.before == effect.after:
+            return "The same on both sides."
+        nearly = "Nearly the same on both sides" if effect.ratio is not None else "No ratio can be given"
+        return f"{nearly}: {effect.before:,.4g} and {effect.after:,.4g}."
     if effect.ratio is None or effect.verdict in ("none", "few"):
         few = "too few pairs to tell" if effect.verdict == "few" else "what it shows lies within the noise"
         between = (

@@ -19,6 +19,8 @@ MODEL = "kvasir-needle"
 """The bundled model that is trained for it."""
 INSTEAD = f"Load {MODEL}, which comes with Kvasir."
 DEPTHS = (0.02, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.98)
+LEAST_FOUND = 50.0
+"""Share in % that a model must find with everything kept, so that what others find says something."""
 QUESTION = 32
 """Room for a question, in tokens."""
 SCALED = "large channels of the keys that were made by scaling, which changes no score: so small a model learns none"
@@ -64,6 +66,13 @@ def found(text: needle.Haystack, answers: Sequence[Answer]) -> float:
     """The share of needles in % whose numbers the answers begin with."""
     right = [answer.ids[: len(each.answer)] == each.answer for each, answer in zip(text.hidden, answers, strict=True)]
     return 100 * sum(right) / len(right)
+
+
+def unfit(share: float) -> str:
+    """Why a model cannot show what is lost, where it finds this share in % with everything kept; else ""."""
+    if share >= LEAST_FOUND:
+        return ""
+    return f"With everything kept this model finds {share:.0f} % of the codes, so that it cannot show what is lost."
 
 
 def made_large(model: LoadedModel) -> list[str]:

@@ -73,8 +73,7 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         version=version(),
         date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         seed=lab.seed,
-        lesson=page.lesson,
-        **found._replace(sides=found.sides or page.sides)._asdict(),
+        **found._replace(sides=found.sides or page.sides, lesson=found.lesson or page.lesson)._asdict(),
     )
 
 

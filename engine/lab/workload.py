@@ -11,22 +11,30 @@ import torch
 from torch import Tensor
 
 from engine.bench.cache.traces import words_of
-from engine.lab.experiment import GREEDY, Lab, LabError, Refusal
+from engine.lab.experiment import GREEDY, PATIENCE, Lab, LabError, Refusal
 from engine.loading.model import LoadedModel
 from engine.paths import bundled_folder
 from engine.protocol import ChatMessage, Value, keys
 from engine.recipes.errors import RecipeError
 from engine.recipes.text import held_out_text
 from engine.runner.perplexity import Reader, chunks
+from engine.telemetry.pairs import LEAST
 from engine.text.template import PromptError
 
 _PROBE = 64
 
 
+def wordless(model: LoadedModel) -> Refusal | None:
+    """The refusal of a model whose text nobody can read."""
+    if model.tokenizer is not None:
+        return None
+    return Refusal("The model has no tokenizer, so there is no text to show it with.", "Take the bundled model.")
+
+
 def unread(model: LoadedModel) -> Refusal | None:
     """The refusal of a model that text cannot be read with, or be scored with."""
-    if model.tokenizer is None:
-        return Refusal("The model has no tokenizer, so there is no text to show it with.", "Take the bundled model.")
+    if (refusal := wordless(model)) is not None:
+        return refusal
     if model.readers is None:
         why = f"{model.card.name} runs over a cache of its own, so texts cannot be scored with it."
         return Refusal(why, "Take the bundled model.")
@@ -97,3 +105,16 @@ def reading_speed(lab: Lab) -> float:
     switches: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
     times = [lab.client.answer(words.some(length), once, switches).timings.ttft_ms for _ in range(3)]
     return 1000 * length / min(times)
+
+
+def rounds(lab: Lab) -> int:
+    """How often each side runs for a verdict, its warm-up included."""
+    return 1 + (lab.pairs or LEAST)
+
+
+def affordable(lab: Lab, longest: int, least: int, reads: int) -> int:
+    """Tokens of a text that the model reads ``reads`` times before no further round begins, ``longest`` at most.
+
+    A model that is too slow even for ``least`` gets those, or ``longest`` if that is shorter.
+    """
+    return min(longest, max(least, int(PATIENCE * lab.budget * reading_speed(lab) / reads)))

@@ -9,7 +9,7 @@ import msgspec
 from engine.protocol.base import Message, Part, Quantise, Value
 from engine.protocol.from_engine import Effect
 
-LabGroup = Literal["The basics", "Memory", "Sharing", "Guessing"]
+LabGroup = Literal["The basics", "Memory", "Sharing", "Speculation"]
 Doing = Literal["waiting", "reading", "writing", "idle"]
 Fate = Literal["own", "accepted", "refused"]
 

@@ -14,6 +14,7 @@ from engine.bench.cache.traces import words_of
 from engine.bench.client import Answer, Arrival
 from engine.cache.pool import PAGE_SIZE
 from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.workload import wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Doing, LabPage, Lane, Lanes, Span
@@ -65,7 +66,7 @@ class Batching:
         if model.card.context < LEAST_CONTEXT:
             why = f"The model's context is {model.card.context} tokens; these requests need {LEAST_CONTEXT}."
             return Refusal(why, "Load it with a longer context, or take the bundled model.")
-        return None
+        return wordless(model)
 
     def run(self, lab: Lab) -> Run:
         asked = _asked(lab)
@@ -85,7 +86,7 @@ class Batching:
                 figures[0].effects[1], "as many requests done in a minute", "fewer requests done in a minute"
             ),
             figures=figures,
-            text=same_text([side.answers for side in sides], lab),
+            text=same_text([side.answers for side in sides], lab, [arrival.prompt_ids for arrival in asked]),
             taken=f"{REQUESTS} requests of {QUESTION} tokens, which want {_lengths(asked)} tokens, arrive within "
             f"{asked[-1].seconds:.2f} s, at the same moments on every side. A wait counts from arrival to word. "
             "Requests a minute: all of them, over the time from the first arrival to the last word.",
@@ -102,7 +103,7 @@ class Batching:
                 "pass costs on this machine.",
                 f"Beside static batches: {told(beside, 'as many requests a minute', 'fewer requests a minute')}",
                 f"The first word came after {statistics.median(first[1]):.2f} s in static batches, whose first request "
-                f"waits for the fourth, and after {statistics.median(first[2]):.2f} s in continuous ones.",
+                f"waits for number {SLOTS}, and after {statistics.median(first[2]):.2f} s in continuous ones.",
             ],
             settings={
                 "requests": REQUESTS,

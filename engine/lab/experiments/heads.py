@@ -1,4 +1,4 @@
-"""Medusa and EAGLE: heads that guess from the model's own states, beside a draft model and n-grams."""
+"""Medusa and EAGLE: heads that draft from the model's own states, beside a draft model and n-grams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADS = ("eagle", "medusa", "mtp")
 TALK = "talk"
 """The headline's text: heads are trained on answers, and their papers measured conversations."""
 METHODS = {
-    "off": "no guesses",
+    "off": "no drafts",
     "ngram": "n-gram",
     "draft": "draft model",
     "medusa": "Medusa",
@@ -35,15 +35,16 @@ class Heads:
         name="heads",
         number=10,
         title="Medusa and EAGLE",
-        group="Guessing",
+        group="Speculation",
         keys=[keys.SPECULATION, keys.TREE_NODES],
-        problem="A second model that guesses must be found, loaded and run, and it does not know what the large one is "
-        "about to say. Medusa and EAGLE instead guess from the large model's own thoughts, with a few small layers on "
-        "top of it, and offer a tree of guesses of which one path may be right.",
+        problem="A second model that drafts must be found, loaded and run, and it does not know what the large one is "
+        "about to say. Medusa and EAGLE instead draft from the large model's own thoughts, with a few small layers on "
+        "top of it, and offer a tree of drafts of which one path may be right.",
         question="How many tokens does the best of these methods write in one step of an answer?",
         choices=["1", "2", "3", "4 or more"],
         bounds=[1.5, 2.5, 3.5],
-        lesson="The better the guess, the more tokens a step writes; a tree finds one more often than a line.",
+        lesson="The better the draft, the more tokens a step writes; a tree holds the right one more often than a "
+        "line.",
         fails="The heads must be trained for this one model, and every branch of the tree must be checked: where "
         "arithmetic is scarce a wide tree costs more than it finds.",
         sides=list(METHODS.values()),
@@ -67,6 +68,7 @@ class Heads:
         names = [METHODS[each.name] for each in found]
         per_step, speeds = figures[0].effects, figures[1].effects
         best = max(range(len(per_step)), key=lambda place: per_step[place].after)
+        text = same_text([side.all() for side in sides], lab, sides[0].prompts)
         others = ", ".join(
             f"{name} {effect.after:.2f}"
             for name, effect in zip(names[1:], per_step, strict=True)
@@ -75,13 +77,17 @@ class Heads:
         lacking = {name: title for name, title in METHODS.items() if name not in {each.name for each in found}}
         return Found(
             headline=f"{names[1 + best]}: {per_step[best].after:.2f} tokens a step of free talk ({others}). "
-            f"{told(speeds[best], 'as fast as without guesses', 'as slow as without guesses')}",
+            f"{told(speeds[best], 'as fast as without drafts', 'as slow as without drafts')}",
             figures=figures,
-            text=same_text([side.all() for side in sides], lab),
+            text=text,
             taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, EAGLE "
             f"and MTP in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
-            "prompt. The picture is one step that kept as many guesses as most did.",
-            same=["one answer at a time", "the text stays the same", "trees of guesses that are checked in one pass"],
+            "prompt. The picture is one step that accepted as many draft tokens as most did.",
+            same=[
+                "one answer at a time",
+                *(["the text stays the same"] if text.same else []),
+                "trees of drafts that are checked in one pass",
+            ],
             other=[
                 f"{lab.model.card.name} on {lab.model.device.type}, and its own heads",
                 f"one shape for all: {AHEAD} tokens ahead, {NODES} in a tree",
@@ -104,16 +110,16 @@ def _cost(side: Writing, name: str, plain: Writing) -> str:
     """What a method's steps of free talk hit and took, beside plain steps."""
     steps = [step for step in side.steps(TALK, plain) if step.depths]
     if not steps:
-        return f"{name}: nothing was guessed in free talk."
-    guesses, kept = (
+        return f"{name}: nothing was drafted in free talk."
+    drafted, kept = (
         statistics.mean(each) for each in ([step.rows - 1 for step in steps], [_kept(step) for step in steps])
     )
     cost, making = (
         statistics.median(each) for each in zip(*((step.cost, step.draft_cost) for step in steps), strict=True)
     )
     return (
-        f"{name}: {guesses:.1f} guesses a step of free talk, of which {kept:.1f} were kept; such a step takes as long "
-        f"as {cost:.2f} without guesses, {making:.2f} of it for making them."
+        f"{name}: {drafted:.1f} draft tokens a step of free talk, of which {kept:.1f} were accepted; such a step takes "
+        f"as long as {cost:.2f} without drafts, {making:.2f} of it for making them."
     )
 
 
@@ -122,7 +128,7 @@ def _kept(step: Drafted) -> int:
 
 
 def _one_step(side: Writing) -> Drafts:
-    """The step of the first answer of whose guesses as many were kept as in most: the median, by tokens kept."""
+    """The step of the first answer that accepted as many draft tokens as most did: the median."""
     every = side.drafts(TALK).steps
     steps = [step for step in every if len(step) > 1] or every
     ranked = sorted(steps, key=lambda step: sum(token.fate == "accepted" for token in step))

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 import torch
+from msgspec import structs
 from torch import Tensor
 
 from engine.bench.client import Answer
@@ -16,17 +17,20 @@ from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until
 from engine.lab import finding
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, counted, same_text, told
+from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, once, same_text, told
+from engine.lab.workload import affordable, rounds
 from engine.layers.hadamard import Hadamard
 from engine.layers.numerics import Numerics
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner, readers_of
 from engine.models.arenas import refuses
 from engine.protocol import Metric, OptionSpec, keys
-from engine.protocol.lab import Axis, Heat, LabPage, LabPicture, Plot, Series
+from engine.protocol.lab import Axis, Heat, LabFigure, LabPage, LabPicture, Plot, Series
 from engine.runner.perplexity import Scores, chunks, reader, score, scored
 
 LONGEST, LEAST_TEXT = 3072, 2048
+SHORTEST = 640
+"""Tokens of a text that a slow model gets."""
 ANSWER = 16
 SCORED = 2048
 SHOWN = 64
@@ -41,9 +45,9 @@ KINDS = (
 )
 OFF = "how far it is off, as a share of its usual size"
 FITS = Measured("fits", Metric(title="tokens of such a text in 1 GB", counted=True))
-FOUND = Measured("found", Metric(title="codes found again", unit="%", counted=True))
+FOUND = Measured("found", Metric(title="codes found again", unit="%"))
 SPEED = Measured("speed", Metric(title="tokens a second"))
-PERPLEXITY = Metric(title="perplexity", lower_is_better=True, counted=True)
+PERPLEXITY = Metric(title="perplexity", lower_is_better=True)
 
 
 class Kivi:
@@ -79,7 +83,7 @@ class Kivi:
         return next((Refusal(reason, finding.INSTEAD) for reason in reasons if reason), None)
 
     def run(self, lab: Lab) -> Run:
-        length = finding.room(lab.model, LONGEST)
+        length = affordable(lab, finding.room(lab.model, LONGEST), SHORTEST, reads=len(KINDS) * rounds(lab))
         some = finding.text_for(lab.model, length, f"{lab.seed} shown").ids
         pictures, largest = _pictures(lab.model, some)
         sides = [_Asked(lab, kind, length) for _, kind in KINDS]
@@ -90,13 +94,17 @@ class Kivi:
                 if progress.side >= 0:
                     yield LabPicture(name=self.page.name, side=progress.side, picture=pictures[progress.side])
         scores = [_scored(lab.model, kind, some[:SCORED]) for _, kind in KINDS[1:]]
-        figures = [*pairs.figures(), counted(PERPLEXITY, [scores[0].exact, *(each.present for each in scores)])]
+        fits, found, speed = pairs.figures()
+        figures = [fits, _pooled(found), speed, once(PERPLEXITY, [scores[0].exact, *(each.present for each in scores)])]
         _, four, rotated, two = (each.divergence for each in scores)
-        found = [statistics.mean(runs) for runs in figures[1].runs]
-        asked = len(finding.DEPTHS) * len(figures[1].runs[0])
+        shares = [statistics.mean(runs) for runs in found.runs]
+        asked = len(finding.DEPTHS) * len(found.runs[0])
+        unfit = finding.unfit(shares[0])
         recent = RESIDUAL + CHANNEL_GROUP - 1
         return Found(
-            headline=told(figures[0].effects[-1], "more text in the same memory", "less text in the same memory"),
+            headline=" ".join(
+                (told(fits.effects[-1], "more text in the same memory", "less text in the same memory"), unfit)
+            ).strip(),
             figures=figures,
             text=same_text([side.answers for side in sides], lab),
             taken=f"In each text of {length:,} tokens {len(finding.DEPTHS)} codes are hidden, from its beginning to "
@@ -116,8 +124,9 @@ class Kivi:
                 f"The largest channel of the keys in the picture is {largest:.0f} times as large as the middle one. "
                 f"What the model says next differs by {four:.4f} nats with 4 bits, by {rotated:.4f} with rotated keys, "
                 f"and by {two:.4f} with KIVI's 2 bits.",
-                f"Of the codes {found[0]:.0f} % were found with 16 bits, {found[2]:.0f} % with 4, {found[3]:.0f} % "
-                f"with rotated keys and {found[-1]:.0f} % with KIVI.",
+                f"Of the codes {shares[0]:.0f} % were found with 16 bits, {shares[2]:.0f} % with 4, {shares[3]:.0f} % "
+                f"with rotated keys and {shares[-1]:.0f} % with KIVI.",
+                *([unfit] if unfit else []),
             ],
             settings={"text": length, "codes": len(finding.DEPTHS), "answer": ANSWER, "scored": scores[0].tokens + 1},
             pictures=list(pictures),
@@ -133,7 +142,17 @@ class Kivi:
                     note=f"{length:,} tokens",
                 )
             ],
+            lesson=unfit,
         )
+
+
+def _pooled(found: LabFigure) -> LabFigure:
+    """With the shares of all texts together, which have as many codes each, instead of the median text's."""
+    first, *others = (statistics.mean(runs) for runs in found.runs)
+    effects = [
+        structs.replace(effect, before=first, after=other) for effect, other in zip(found.effects, others, strict=True)
+    ]
+    return structs.replace(found, effects=effects)
 
 
 class _Asked:

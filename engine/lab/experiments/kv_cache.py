@@ -9,13 +9,12 @@ import msgspec
 
 from engine.bench.client import Answer
 from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
-from engine.lab.workload import asked, reading_speed, unread
+from engine.lab.workload import asked, reading_speed, rounds, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Axis, Cells, LabPage, LabPicture, Plot, Series
-from engine.telemetry.pairs import LEAST
 
-LENGTHS = (128, 96, 64, 32)
+LENGTHS = (128, 96, 64, 32, 16, 8)
 """Tokens of the answer: the longest that the model writes without a cache in the time there is."""
 LEAST_CONTEXT = 64
 LATE = 16
@@ -67,14 +66,15 @@ class KVCache:
             if progress.side >= 0 and sides[progress.side].answers:
                 yield LabPicture(name=self.page.name, side=progress.side, picture=sides[progress.side].picture())
         figures = pairs.figures()
+        text = same_text([[side.answers[-1]] for side in sides], lab, [prompt])
         late, computed, early = (figures[place].effects[0] for place in (0, 1, 2))
         return Found(
             headline=told(late, "sooner for each token near the end", "later for each token near the end"),
             figures=figures,
-            text=same_text([[side.answers[-1]] for side in sides], lab, [prompt]),
+            text=text,
             taken=f"One answer of {length} tokens to a prompt of {len(prompt)}, greedy. The headline is the median "
             f"time of its last {_late(length)} steps. Tokens are counted by the engine, in every step.",
-            same=["one answer, greedy, lossless"],
+            same=["one answer, greedy, lossless" if text.same else "one answer, greedy"],
             other=[f"the answer has {length} tokens"],
             why=[
                 f"{computed.before:,.0f} tokens were computed without the cache, {computed.after:,.0f} with it.",
@@ -150,8 +150,7 @@ def _length(lab: Lab, prompt: int) -> int:
     """Tokens of the answer, such that the least number of runs takes no longer than the budget."""
     rate = reading_speed(lab)
     fitting = [length for length in LENGTHS if prompt + length <= lab.model.card.context] or [LENGTHS[-1]]
-    rounds = 1 + (lab.pairs or LEAST)
     for length in fitting:
-        if rounds * length * (prompt + length / 2) / rate <= lab.budget:
+        if rounds(lab) * length * (prompt + length / 2) / rate <= lab.budget:
             return length
     return fitting[-1]

@@ -11,16 +11,18 @@ from engine.bench.cache.traces import Words, words_of
 from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE
 from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.workload import affordable, rounds, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabPicture, Tree, TreeNode
 
 USERS, QUESTION, ANSWER = 12, 16, 8
-LONGEST = 3000
+LONGEST, LEAST_TEXT = 3000, 128
 LEAST_CONTEXT = 512
 FIRST = Measured("first_ms", Metric(title="first token, median", unit="ms", lower_is_better=True))
 COMPUTED = Measured("computed", Metric(title="prompt tokens computed", lower_is_better=True, counted=True))
-PAGES = Measured("pages", Metric(title="KV pages at most", lower_is_better=True, counted=True))
+PAGES = Measured("pages", Metric(title="KV pages at most", lower_is_better=True))
+"""Not "counted", which has no noise: moments of arrival decide who holds pages at the same time."""
 
 
 class Prefixes:
@@ -49,10 +51,11 @@ class Prefixes:
         if model.card.context < LEAST_CONTEXT:
             why = f"The model's context is {model.card.context} tokens; a text worth sharing needs {LEAST_CONTEXT}."
             return Refusal(why, "Load it with a longer context, or take the bundled model.")
-        return None
+        return wordless(model)
 
     def run(self, lab: Lab) -> Run:
-        length = min(LONGEST, lab.model.card.context * 5 // 8, _fitting(lab))
+        longest = min(LONGEST, lab.model.card.context * 5 // 8, _fitting(lab))
+        length = affordable(lab, longest, LEAST_TEXT, reads=(USERS + 1) * rounds(lab))
         sides = [_Asked(lab, length, shared=shared) for shared in (False, True)]
         pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
         for progress in pairs.run([side.run for side in sides]):
@@ -61,14 +64,14 @@ class Prefixes:
                 yield LabPicture(name=self.page.name, side=progress.side, picture=sides[progress.side].picture())
         figures = pairs.figures()
         computed = figures[1].effects[0]
-        first_share = sides[1].longest_first / max(1e-9, statistics.median(figures[0].runs[1]))
+        text = same_text([side.answers for side in sides], lab, sides[0].prompts)
         return Found(
             headline=told(figures[0].effects[0], "sooner to the first word", "later to the first word"),
             figures=figures,
-            text=same_text([side.answers for side in sides], lab),
+            text=text,
             taken=f"{USERS} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
             "Each run has another text. Tokens and pages are counted by the engine, times are medians over the users.",
-            same=["one shared text, one question a user", "greedy, lossless"],
+            same=["one shared text, one question a user", "greedy, lossless" if text.same else "greedy"],
             other=[
                 f"the paper's server ran programs of many calls on a GPU; here {USERS} users ask once",
                 f"the shared text has {length:,} tokens",
@@ -76,7 +79,8 @@ class Prefixes:
             why=[
                 f"Of the prompts' tokens {computed.before:,.0f} were computed without the tree, {computed.after:,.0f} "
                 "with it; the time to the first word falls with them, as far as it is spent on reading the prompt.",
-                f"The first user, who finds nothing, waited {first_share:.1f} times as long as the median.",
+                f"The first user, who finds nothing, waited {sides[1].first_share:.1f} times as long as the "
+                "median user of the same run.",
             ],
             settings={"users": USERS, "text": length, "question": QUESTION, "answer": ANSWER},
             pictures=[side.picture() for side in sides],
@@ -90,25 +94,28 @@ class _Asked:
         self._lab, self._length, self._shared = lab, length, shared
         self._turn = 0
         self.answers: list[Answer] = []
-        self.longest_first = 0.0
+        self.prompts: list[list[int]] = []
+        self.first_share = 0.0
+        """How long the first user waited, in medians of all."""
 
     def run(self) -> Side:
-        prompts = self._prompts()
+        self.prompts = prompts = self._asked()
         self._turn += 1
         switches: dict[str, Value] = {keys.PREFIX_CACHE: self._shared, keys.SPECULATION: "off"}
         sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
         first = self._lab.client.answer(prompts[0], sampling, switches)
         others = self._lab.client.together(prompts[1:], sampling, switches)
         self.answers = [first, *others]
-        self.longest_first = first.timings.ttft_ms
+        median = statistics.median(answer.timings.ttft_ms for answer in self.answers)
+        self.first_share = first.timings.ttft_ms / max(1e-9, median)
         steps = [*first.steps, *others[0].steps]
         return {
-            FIRST.key: statistics.median(answer.timings.ttft_ms for answer in self.answers),
+            FIRST.key: median,
             COMPUTED.key: float(sum(a.usage.prompt_tokens - a.usage.cached_tokens for a in self.answers)),
             PAGES.key: float(max(step.pages_used - step.pages_cached for step in steps)),
         }
 
-    def _prompts(self) -> list[list[int]]:
+    def _asked(self) -> list[list[int]]:
         """The same texts for both sides of a round, others for another round."""
         words: Words = words_of(self._lab.model, 1000 * self._lab.seed + self._turn)
         text = words.some(self._length)

@@ -16,6 +16,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.quest import DENSE_LAYERS
 from engine.lab import finding, needle
 from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.workload import affordable
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
 from engine.models.arenas import refuses
@@ -69,7 +70,8 @@ class Quest:
         return Refusal(reason, finding.INSTEAD) if reason else None
 
     def run(self, lab: Lab) -> Run:
-        length = finding.room(lab.model, LONGEST)
+        # The pictures read the text once, and the engine, whose tree keeps it for all sides.
+        length = affordable(lab, finding.room(lab.model, LONGEST), LEAST_TEXT, reads=2)
         strips: list[Strip] = []
         for side, strip in choices(lab.model, finding.text_for(lab.model, length, f"{lab.seed} 0")):
             strips[side:] = [strip]
@@ -87,9 +89,12 @@ class Quest:
         assert model.model is not None
         layers = len(model.model.config.attention_layers)
         dense = round(model.sparse.dense * layers)
+        unfit = finding.unfit(found[0])
         marked = [max(strip.read[page] for page in strip.marked) for strip in strips]
         return Found(
-            headline=told(figures[0].effects[-1], "less read for a token", "more read for a token"),
+            headline=" ".join(
+                (told(figures[0].effects[-1], "less read for a token", "more read for a token"), unfit)
+            ).strip(),
             figures=figures,
             text=same_text([side.answers for side in sides], lab),
             taken=f"In a text of {length:,} tokens {len(finding.DEPTHS)} codes are hidden, from its beginning to its "
@@ -111,6 +116,7 @@ class Quest:
                 f"Of the codes {found[0]:.0f} % were found when everything was read, {found[1]:.0f} % with "
                 f"{BUDGETS[0]:,} tokens and {found[-1]:.0f} % with {BUDGETS[-1]}. The page of the code in the picture "
                 f"was read by {100 * marked[-1]:.0f} % of the heads that choose.",
+                *([unfit] if unfit else []),
             ],
             settings={"text": length, "codes": len(finding.DEPTHS), "answer": ANSWER},
             pictures=list(strips),
@@ -123,6 +129,7 @@ class Quest:
                     note=f"{length:,} tokens",
                 )
             ],
+            lesson=unfit,
         )
 
 
@@ -148,12 +155,16 @@ class _Asked:
 
 def choices(model: LoadedModel, text: needle.Haystack) -> Iterator[tuple[int, Strip]]:
     """What the tokens of one answer read of the text, token by token with each budget in turn: the place of the side
-    and, of each page, the share of the heads that choose which read it."""
+    and, of each page, the share of the heads that choose which read it.
+
+    Each is a step that predicts a number of the code: what follows on the last number is not looked for.
+    """
     asked = text.hidden[SHOWN]
-    pages = pages_for(len(text.ids) + len(asked.question) + len(asked.answer))
+    written = asked.answer[:-1]
+    pages = pages_for(len(text.ids) + len(asked.question) + len(written))
     marked = list(range(asked.start // PAGE_SIZE, (asked.stop - 1) // PAGE_SIZE + 1))
     yield 0, Strip(read=[1.0] * pages, marked=marked)
-    for side, chosen in chosen_pages(model, [*text.ids, *asked.question], asked.answer, BUDGETS):
+    for side, chosen in chosen_pages(model, [*text.ids, *asked.question], written, BUDGETS):
         counts = torch.stack([torch.bincount(each.flatten().cpu(), minlength=pages) for each in chosen]).sum(0)
         heads = sum(each.shape[1] for each in chosen)
         yield side, Strip(read=[round(count / heads, 4) for count in counts.tolist()], marked=marked)

@@ -13,19 +13,22 @@ import torch
 
 from engine.bench.tables import MB
 from engine.cache.policies import KEEP_ALL
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.quantised.quantise import Module, Quantiser
-from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, told
+from engine.errors import is_out_of_memory
+from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, once, told
 from engine.lab.workload import asked, conversation, losses, reading_speed, unread
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner, readers_of
+from engine.memory.estimate import kv_bytes_per_token
 from engine.memory.probe import free_bytes, probe
 from engine.models.base import CausalLM
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Amounts, Axis, LabPage, LabPicture, LabProgress, LabText, Plot, Series
-from engine.recipes.quantise.quality import tokens_per_second
+from engine.recipes.quantise.quality import CONTEXT, tokens_per_second
 from engine.runner.perplexity import reader
 from engine.telemetry.pairs import LEAST
 
@@ -42,7 +45,7 @@ ROOM = 1.8
 """Bytes a weight of the copies in 8 and in 4 bits, scales included."""
 WEIGHTS = Measured("weights", Metric(title="weights", unit="MB", lower_is_better=True, counted=True))
 SPEED = Measured("speed", Metric(title="speed", unit="tokens/s"))
-LOSS = Measured("perplexity", Metric(title="perplexity", lower_is_better=True, counted=True))
+LOSS = Metric(title="perplexity", lower_is_better=True)
 
 
 class Weights:
@@ -63,10 +66,10 @@ class Weights:
         lesson="Layers in 4 bits take about a quarter of the memory, for a little quality: larger models fit, and "
         "there is less to read for each token.",
         fails="Small models lose more quality than large ones, long prompts gain little speed, and what stays in 16 "
-        "bits (the token table, often the output head) weighs all the more.",
+        "bits (the token table, often the output head) weighs all the more. A "
+        "model of 16 bits is packed only where the settings quantise it on load, or a column of Compare does.",
         sides=["16 bits", "8 bits", "4 bits"],
         seconds=30,
-        use={keys.WEIGHTS: "packed"},
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
@@ -79,7 +82,9 @@ class Weights:
         if model.card.context < LEAST_CONTEXT:
             why = f"The model's context is {model.card.context} tokens; its quality is measured on {LEAST_CONTEXT}."
             return Refusal(why, f"Load it with a longer context. {instead}")
-        needed, free = (built.dtype.itemsize + ROOM) * model.card.parameters, free_bytes(model.device)
+        text = kv_bytes_per_token(model.checkpoint.config, built.dtype)
+        texts = text * (len(SIDES) * pages_for(_served_tokens(model)) * PAGE_SIZE + PIECE)
+        needed, free = (built.dtype.itemsize + ROOM) * model.card.parameters + texts, free_bytes(model.device)
         if needed > 0.8 * free:
             why = f"Copies of {name} in 16, 8 and 4 bits take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free."
             return Refusal(why, f"Load a smaller model. {instead}")
@@ -92,20 +97,27 @@ class Weights:
         length = min(PIECE, loaded.card.context)
         count = max(1, min(PIECES, int(lab.budget / 2 * rate / (len(SIDES) * length))))
         texts = [conversation(loaded, length, draw) for _ in range(count)]
-        prompt = asked(loaded, 1, draw)[-loaded.card.context // 2 :]
+        prompt = asked(loaded, 1, draw)[-_served_tokens(loaded) // 2 :]
         sides: list[_Copy] = []
         for place, method in enumerate(SIDES):
             yield LabProgress(name=self.page.name, done=place, total=len(SIDES), side=place, sentence="reading texts")
-            sides.append(_Copy(loaded, method, texts, prompt))
+            try:
+                sides.append(_Copy(loaded, method, texts, prompt))
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                why = f"There is not enough memory for the copy of {loaded.card.name} in {self.page.sides[place]}."
+                raise LabError(f"{why} Close other programs, or load a smaller model.") from error
             yield LabPicture(name=self.page.name, side=place, picture=_amounts(sides, self.page, loaded))
         started = time.monotonic()
         for side in sides:
             side.run()
         slow = time.monotonic() - started
         most = lab.pairs or (0 if slow * LEAST <= lab.budget else max(1, int(lab.budget / slow)))
-        pairs = Pairs(lab._replace(pairs=most), self.page.name, (SPEED, WEIGHTS, LOSS))  # until speed is settled
+        pairs = Pairs(lab._replace(pairs=most), self.page.name, (SPEED, WEIGHTS))  # until speed is settled
         yield from pairs.run([side.run for side in sides])
-        timed, counted, quality = pairs.figures()
+        timed, counted = pairs.figures()
+        quality = once(LOSS, [side.loss for side in sides])
         figures = [counted, timed, quality]
         weights, speed, loss = (figure.effects[-1] for figure in figures)
         read = loaded.card.parameters
@@ -168,7 +180,7 @@ class _Copy:
             if kept
             else "its weights were rounded one by one, without the paper's calibration"
         )
-        pages = (loaded.card.context + 15) // 16 + 1
+        pages = pages_for(_served_tokens(loaded)) + 1
         self._served = dataclasses.replace(loaded, model=model, runner=new_runner(model, pages, loaded.device))
         vocabulary = loaded.card.vocabulary
         score = readers_of(model, loaded.device, loaded.kind)(KEEP_ALL)
@@ -180,8 +192,12 @@ class _Copy:
         return {
             WEIGHTS.key: self.bytes / MB,
             SPEED.key: tokens_per_second(self._served),
-            LOSS.key: self.loss,
         }
+
+
+def _served_tokens(model: LoadedModel) -> int:
+    """The most that a copy holds at once, of the answer whose text is shown and of the one whose speed is measured."""
+    return min(model.card.context, CONTEXT)
 
 
 def _requantised(model: CausalLM, name: str, linear: Linear, method: str) -> Linear:

@@ -40,7 +40,7 @@ class Window:
         "window. Many models look at their very first tokens all the time (attention sinks) and fail without them, so "
         "those few stay as well.",
         question="Past the window, how many times as surprised by the next token (perplexity) is the model without "
-        "its first four?",
+        f"its first {SINKS}?",
         choices=["about the same", "2 times", "10 times", "100 times"],
         bounds=[1.4, 5.0, 32.0],
         lesson="The memory of a window stays flat however long the text is, and models that lean on their first tokens "
@@ -101,7 +101,7 @@ class Window:
         figures = pairs.figures()
         sinks, full = figures[0].effects
         return Found(
-            headline=told(sinks, "lower perplexity with four sinks", "higher perplexity with four sinks")
+            headline=told(sinks, f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
             + f" The window holds {served[1]:.0f} KV pages, the full cache {served[2]:.0f}.",
             figures=figures,
             text=None,

@@ -36,7 +36,8 @@ LENGTH = 512
 MOST_TOKENS = 8192
 MOST_BYTES = 2 << 30
 """Of the file of logits; of a disk with little room it takes a quarter."""
-_CONTEXT = 2 * LENGTH
+CONTEXT = 2 * LENGTH
+"""Tokens of an answer whose speed is measured, its prompt included, at most."""
 _WARM, _COUNTED = 8, 48
 """Tokens of the answer whose speed is measured, before and while the clock runs."""
 _ASKED = "Why is the sky blue? Explain it to a child."
@@ -200,7 +201,7 @@ def _scored(loaded: LoadedModel, piece: Sequence[int], kept: Tensor, stopped: Ca
 def tokens_per_second(loaded: LoadedModel) -> float:
     """Of one chat's answer, the likeliest token each time, as the model is served."""
     read = reader(loaded.runner)
-    room = min(loaded.card.context, _CONTEXT) - _WARM - _COUNTED
+    room = min(loaded.card.context, CONTEXT) - _WARM - _COUNTED
     ids = loaded.encode_prompt([ChatMessage(role="user", content=_ASKED)])[-room:]
     logits, begun = read(ids, 0), 0.0
     for place in range(len(ids), len(ids) + _WARM + _COUNTED):
@@ -214,7 +215,7 @@ def tokens_per_second(loaded: LoadedModel) -> float:
 
 def _load(path: Path, stopped: Callable[[], bool], device: DeviceName) -> LoadedModel:
     """With room for one text. Keys and values are not rounded on their way into the cache."""
-    command = LoadModel(str(path), "", LoadOptions(context=_CONTEXT))
+    command = LoadModel(str(path), "", LoadOptions(context=CONTEXT))
     try:
         opened = CheckpointLoader(device).open(command, EngineOptions(), None)
         opened.kv_dtype = opened.dtype

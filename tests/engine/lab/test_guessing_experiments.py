@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from engine.bench.client import Answer, EngineClient
+from engine.bench.speculation.steps import Costs, Drafted
 from engine.lab import drafting
 from engine.lab import run as laboratory
 from engine.lab.drafting import AHEAD, NODES, TEXTS, Method, Writing, steps_of
 from engine.lab.experiment import Lab
-from engine.lab.experiments import BY_NAME
+from engine.lab.experiments import BY_NAME, speculation
 from engine.protocol.lab import Drafts, DraftToken, LabLine, LabPicture, LabProgress, LabResult
 from engine.speculation.control.stats import expected_tokens
 
@@ -87,6 +88,35 @@ def test_speculation(guide: EngineClient) -> None:
     for dot, figure in zip(dots, result.figures, strict=False):
         assert dot.points[0][1] == figure.effects[0].ratio
         assert 0.0 <= dot.points[0][0] <= 1.0
+
+
+def test_runs_without_a_plain_step_are_left_out(guide: EngineClient) -> None:
+    """Their answers were one token long, which comes from reading the prompt."""
+    step = Drafted(2.0, 1.0, 4, 5, 3, (("draft", 4, 2),))
+    plain, drafted = (Writing(Lab(guide), [], Method(name, name)) for name in ("off", "draft"))
+    plain._steps, drafted._steps = {"talk": [[], [step]]}, {"talk": [[step], [step]]}
+    assert drafted.steps("talk", plain) == [step._replace(cost=1.0, draft_cost=0.5)]
+
+
+def test_an_edit_without_a_plain_step_has_no_curve(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = Writing.steps
+    monkeypatch.setattr(Writing, "steps", lambda side, key, plain: [] if key == "edit" else every(side, key, plain))
+    result, _ = ran(guide, "speculation")
+    assert result.plots == []
+    assert "No draft token was checked in an edit." in result.why
+
+
+def test_the_rows_that_were_measured_are_named() -> None:
+    said = speculation._cost(Costs(0.1, {1: 1.0, 3: 1.2}))
+    assert said.startswith("A step that checks 2 draft tokens (3 rows) takes as long as 1.20 plain steps here, and ")
+    assert "drafting them 0.20." in said
+
+
+def test_prompts_that_take_long_to_read_are_fewer(guide: EngineClient) -> None:
+    brief, long = (drafting.asked(Lab(guide, budget=budget), 2) for budget in (1e-6, 1e6))
+    assert [len(text.prompts) for text in brief] == [1, 1, 1]
+    assert [len(text.prompts) for text in long] == [count for _, count in TEXTS.values()]
+    assert {prompt.sampling.max_tokens for text in long for prompt in text.prompts} == {drafting.LONGEST}
 
 
 def test_heads(guide: EngineClient) -> None:

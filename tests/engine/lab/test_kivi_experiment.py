@@ -15,7 +15,8 @@ from engine.lab.experiment import Lab, LabError
 from engine.lab.experiments import kivi
 from engine.paths import bundled_model
 from engine.protocol import LoadOptions
-from engine.protocol.lab import Heat, LabLine, LabPicture
+from engine.protocol.lab import Heat, LabFigure, LabLine, LabPicture
+from engine.telemetry.pairs import estimate
 
 TEXT = 640
 LAYERS, HEADS, WIDTH = 6, 4, 32
@@ -54,6 +55,11 @@ def test_it_counts_what_fits_and_what_is_found(client: EngineClient, monkeypatch
     assert effect.ratio == pytest.approx(wanted[0] / wanted[-1])
     assert result.headline == f"{effect.ratio:.2f} times more text in the same memory."
     assert found[0][0] == reference.share_found(reference.model_of(), text) > 50
+    for place, effect in enumerate(result.figures[1].effects):  # the table says what the sentence says
+        assert (effect.before, effect.after) == (found[0][0], found[place + 1][0])
+    assert f"Of the codes {found[0][0]:.0f} % were found with 16 bits" in result.why[2]
+    assert [effect.verdict for effect in result.figures[3].effects] == ["few"] * 4
+    assert result.lesson == kivi.Kivi.page.lesson
     exact, *others = (runs[0] for runs in perplexity)
     assert exact == pytest.approx(others[0], rel=0.02)
     assert result.text is not None
@@ -76,6 +82,24 @@ def test_the_pictures_are_the_keys_and_what_became_of_them(client: EngineClient)
     assert four[:, others].mean() > 3 * four[:, made_large].mean()
     assert 0.5 < two[:, others].mean() / two[:, made_large].mean() < 2
     assert four[:, others].mean() > rotated[:, others].mean()
+
+
+def test_a_figure_of_many_texts_is_the_share_of_all_their_codes() -> None:
+    runs = [[100.0, 100.0, 25.0], [100.0, 0.0, 0.0]]
+    made = LabFigure(effects=[estimate(*runs, kivi.FOUND.metric)], runs=runs)
+    (effect,) = kivi._pooled(made).effects
+    assert (effect.before, effect.after) == (75.0, pytest.approx(100 / 3))
+
+
+def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kivi, "LONGEST", TEXT)
+    monkeypatch.setattr(kivi, "SCORED", 64)
+    monkeypatch.setattr(kivi, "ANSWER", 5)
+    monkeypatch.setattr(finding, "found", lambda text, answers: 25.0)
+    result = laboratory.run(Lab(client, pairs=1), kivi.Kivi(), lambda line: None)
+    said = "With everything kept this model finds 25 % of the codes, so that it cannot show what is lost."
+    assert result.headline.endswith(said)
+    assert result.why[-1] == result.lesson == said
 
 
 def test_a_short_context_is_refused_with_what_can_show_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
@@ -18,6 +19,7 @@ from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, 
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, keys
 from engine.protocol.lab import LabPage
+from engine.telemetry.pairs import estimate
 
 SECONDS = Measured("seconds", Metric(title="an answer", unit="s", lower_is_better=True))
 NOTHING = "No clear difference here"
@@ -113,6 +115,31 @@ def test_a_difference_is_found_five_times() -> None:
 def test_ranges_that_hold_nothing_are_not_repeatable() -> None:
     turns = [found(Toy(partial(float, 1.0 + 0.1 * turn), lambda: 1.0), without_model(1)) for turn in range(1, 6)]
     assert held([result.figures[0].effects[0] for result in turns]) == [0] * 5
+
+
+def test_a_slow_model_is_not_waited_for() -> None:
+    """Once twice the budget has gone by no further round begins, and too few are no verdict."""
+    lab = Lab(cast(EngineClient, None), budget=0.01)
+    result = found(Toy(partial(pause, 0.02), partial(pause, 0.001)), lab)
+    assert result.figures[0].effects[0].pairs == 1
+    assert "too few pairs to tell" in result.headline
+
+
+def pause(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def test_what_is_counted_has_no_noise() -> None:
+    metric = Metric(title="pages", counted=True)
+
+    def says(before: float, after: float) -> str:
+        return told(estimate([before], [after], metric), "more", "fewer")
+
+    assert says(3, 3) == says(0, 0) == "The same on both sides."
+    assert says(1000, 1001) == "Nearly the same on both sides: 1,000 and 1,001."
+    assert says(0, 3) == "No ratio can be given: 0 and 3."
+    assert says(2, 3) == "1.50 times more."
 
 
 def writing(client: EngineClient, tokens: int) -> Callable[[], float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
@@ -13,7 +14,8 @@ from typer.testing import CliRunner, Result
 from engine.bench.client import EngineClient
 from engine.cli.main import app
 from engine.lab import run as laboratory
-from engine.lab.experiment import Lab
+from engine.lab import workload
+from engine.lab.experiment import Experiment, Lab, LabError
 from engine.lab.experiments import BY_NAME, prefixes
 from engine.lab.experiments.prefixes import ANSWER, QUESTION, USERS
 from engine.protocol import keys
@@ -66,6 +68,20 @@ def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     assert {type(line) for line in told} == {LabProgress, LabPicture}
 
 
+def test_a_slow_model_reads_a_shorter_text(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for speed, longest, length in ((1e6, 3000, 3000), (1000.0, 3000, 800), (10.0, 3000, 128), (10.0, 70, 70)):
+        monkeypatch.setattr(workload, "reading_speed", lambda lab, speed=speed: speed)
+        assert workload.affordable(Lab(guide, budget=40.0), longest, 128, reads=100) == length
+
+
+def test_a_model_without_a_tokenizer_is_refused(guide: EngineClient) -> None:
+    bare = dataclasses.replace(guide.model, tokenizer=None)
+    for name in ("prefixes", "batching"):
+        refusal = BY_NAME[name].refuses(bare, guide.state())
+        assert refusal is not None
+        assert "no tokenizer" in refusal.why
+
+
 def lab(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["lab", "--device", "cpu", *arguments], prog_name="kvasir")
 
@@ -87,6 +103,31 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("kvasir: There is no experiment called 'perpetuum': there are ")
     assert "prefixes" in result.stderr
+
+
+def test_all_goes_on_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that another bundled model can show run with it, and the others with the model that was asked for."""
+    ran: list[tuple[str, str]] = []
+
+    def run(lab: Lab, experiment: Experiment, show: object) -> LabResult:
+        ran.append((experiment.page.name, lab.model.card.name))
+        raise LabError("It cannot.")
+
+    monkeypatch.setattr(laboratory, "run", run)
+    monkeypatch.setattr(laboratory, "BY_NAME", {name: BY_NAME[name] for name in ("kivi", "window", "prefixes")})
+    monkeypatch.setattr("engine.lab.experiments.BY_NAME", laboratory.BY_NAME)
+    result = lab("all")
+    assert result.exit_code == 1
+    assert ran == [("kivi", "kvasir-needle"), ("window", "kvasir-guide"), ("prefixes", "kvasir-guide")]
+    assert result.stderr.splitlines() == [f"kvasir: {name}: It cannot." for name, _ in ran]
+
+
+def test_one_that_is_refused_does_not_keep_another_from_running() -> None:
+    result = lab("kivi", "prefixes", "--pairs", "1")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("kvasir: kivi: The model's context is ")
+    assert result.stdout.startswith("prefixes: ")
+    assert lab("kivi").exit_code == 1
 
 
 def test_results_are_kept_and_shown_again(home: Path) -> None:

@@ -57,6 +57,15 @@ def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypa
         assert isinstance(strip, Strip)
         assert sum(strip.read) == pytest.approx(budget / 16, abs=0.05)
         assert strip.read[-1] == 1
+    # The picture is of the step that has all numbers but the last before it.
+    asked, *_ = text.hidden[quest.SHOWN :]
+    steps = quest.chosen_pages(client.model, [*text.ids, *asked.question], asked.answer[:-1], quest.BUDGETS[-1:])
+    *_, (_, chosen) = steps
+    heads = sum(each.shape[1] for each in chosen)
+    reading = sum(int((each == asked.start // 16).sum()) for each in chosen)
+    last = result.pictures[-1]
+    assert isinstance(last, Strip)
+    assert last.read[asked.start // 16] == pytest.approx(reading / heads, abs=1e-4)
 
 
 def test_the_pages_are_those_of_the_definition(client: EngineClient) -> None:

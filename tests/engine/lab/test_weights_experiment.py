@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from msgspec import structs
 
 from engine.bench.client import EngineClient
 from engine.bench.speculation.assisted import dequantised
-from engine.lab.experiment import Lab
+from engine.lab.experiment import Lab, LabError
 from engine.lab.experiments import weights
 from engine.lab.run import run
 from engine.lab.workload import asked, conversation
@@ -79,6 +80,7 @@ def test_layers_of_a_16_bit_model_are_rounded(client: EngineClient) -> None:
         assert plain > eight > four
         losses = [side[0] for side in result.figures[2].runs]
         assert len(set(losses)) == 3
+        assert [effect.verdict for effect in result.figures[2].effects] == ["few", "few"]  # one text is no verdict
         assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
@@ -91,6 +93,22 @@ def test_what_it_cannot_copy_is_refused(client: EngineClient) -> None:
         assert refusal is not None
         assert says in refusal.why
         assert "bundled model" in refusal.instead
+
+
+def test_copies_have_arenas_for_what_they_serve_alone(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the context is; and what does not fit all the same is a sentence."""
+    made: list[int] = []
+
+    def full(model: object, pages: int, *_: object) -> Any:
+        made.append(pages)
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(weights, "new_runner", full)
+    with pytest.raises(LabError, match="not enough memory for the copy of kvasir-guide in 16 bits"):
+        run(Lab(client, pairs=1), weights.Weights(), lambda line: None)
+    assert made == [weights.CONTEXT // 16 + 1]
+    long = dataclasses.replace(client.model, card=structs.replace(client.model.card, context=10**9))
+    assert weights.Weights().refuses(long, client.state()) is None
 
 
 @pytest.mark.long
