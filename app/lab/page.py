@@ -267,13 +267,13 @@ class LabView(QWidget):
             self.roof = RooflineView(self._runs.roofline, self._theme)
             self.roof.run_asked.connect(lambda: self._runs.start([(ROOFLINE, self._loaded_subject())]))
             self.roof.cancel_asked.connect(self._runs.cancel)
-            self._scroll.setWidget(self.roof)
+            self._put(self.roof)
         elif self.open_page == COMPARE:
             pass
         elif page is None:
             self.open_page = ""
             self.title.setText("See what each technique buys")
-            self._scroll.setWidget(self._overview())
+            self._put(self._overview())
         else:
             self.title.setText(words.heading(page))
             self.view = view = ExperimentView(page, self._choices.get(page.name, -1), self._theme)
@@ -287,8 +287,16 @@ class LabView(QWidget):
                 self._predicted.get(page.name, -1),
                 self._runs.pictures if running else {},
             )
-            self._scroll.setWidget(view)
+            self._put(view)
         self._refresh()
+
+    def _put(self, page: QWidget) -> None:
+        """In the place of the page before, which lives on for one turn of the event loop: a press inside it may have
+        asked for this one."""
+        before = self._scroll.takeWidget()
+        if before is not None:
+            QTimer.singleShot(0, before.deleteLater)
+        self._scroll.setWidget(page)
 
     def _overview(self) -> QWidget:
         inside = Part()

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
 from app.lab import words
+from engine.protocol import LoadOptions
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, LabRoofline, Picture
 
 _decode = msgspec.json.Decoder(LabLine).decode
@@ -19,13 +20,28 @@ _decode = msgspec.json.Decoder(LabLine).decode
 class Subject(NamedTuple):
     """The model that an experiment is shown with. ``path``: "" for the bundled one, a name for one that Kvasir brings.
 
-    ``own``: one of the person's, for which the engine gives its memory back meanwhile.
+    ``draft``: "" is none, None what the model brings. ``own``: one of the person's, for which the engine gives its
+    memory back meanwhile.
     """
 
     name: str = ""
     path: str = ""
-    draft: str = ""
+    draft: str | None = None
     own: bool = False
+    options: LoadOptions = LoadOptions()
+    """How it is loaded."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of `kvasir lab`, but for the device."""
+        told = ["--model", self.path] if self.path else []
+        if self.draft is not None:
+            told += ["--draft", self.draft or "none"]
+        if self.options.quantise != "none":
+            told += ["--quantise", self.options.quantise]
+        if self.options.context is not None:
+            told += ["--context", str(self.options.context)]
+        return told
 
 
 class LabRuns(QObject):
@@ -156,14 +172,14 @@ class LabRuns(QObject):
 
     def _begin(self) -> None:
         subject = self.subject
-        model = ["--model", subject.path] if subject.path else []
-        draft = ["--draft", subject.draft] if subject.draft else []
-        arguments = [self.running, "--json", *model, *draft, *self._device(), *self.options]
+        arguments = [self.running, "--json", *subject.arguments, *self._device(subject.options.device), *self.options]
         self._run = self._start(arguments, self._take, self._on_end)
         self.changed.emit()
 
-    def _device(self) -> list[str]:
-        return ["--device", self.device()] if self.device() != "auto" else []
+    def _device(self, own: str = "auto") -> list[str]:
+        """``own``: the one of the model that is run."""
+        device = self.device() if own == "auto" else own
+        return ["--device", device] if device != "auto" else []
 
     def _take(self, line: LabLine) -> None:
         if isinstance(line, LabIndex):

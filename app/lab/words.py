@@ -18,6 +18,7 @@ INTRODUCTION = (
 STOPPED = "Stopped: nothing of this run was kept."
 BUSY = "An answer is being written, which would disturb the figures. Run this when it is finished."
 MEASURING = "A switch is being measured. Run this when that is finished."
+LOADING = "A model is being loaded. Run this when it is there."
 COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
 PREPARING = "Making room for the model…"

@@ -68,7 +68,7 @@ class LabWiring(QObject):
         answers = chat.answers
         for changed in (answers.waiting, answers.grown, answers.ended, answers.refused, answers.counted):
             changed.connect(self._on_answers)
-        for changed in (link.compare_progress, link.compared, link.failed):
+        for changed in (link.compare_progress, link.compared, link.failed, chat.header.loading_changed):
             changed.connect(self._show_blocked)
         self._show_own()
         self._show_blocked()
@@ -117,7 +117,8 @@ class LabWiring(QObject):
         order, self._lent = self._lent, None
         if order is not None:
             self._link.send(order)
-            self._returning = True
+            self._returning = self._link.state is LinkState.CONNECTED
+            self._show_blocked()
 
     def _on_load_asked(self, _: protocol.Load) -> None:
         """The person wants a model now: none comes back in its place."""
@@ -129,9 +130,10 @@ class LabWiring(QObject):
             self._link.send(protocol.LoadAdapter(name=adapter.name, path=adapter.path))
         self._returning = False
         self._show_own()
+        self._show_blocked()
 
     def _on_failed(self, error: protocol.Error) -> None:
-        if not error.id and self._returning:
+        if not error.id and error.code != "bad_option" and self._returning:
             self._returning = False
             self._show_own()
 
@@ -143,8 +145,8 @@ class LabWiring(QObject):
         if card is None or card.name == BUNDLED:
             self._view.set_own(None)
         else:
-            draft = order.draft if order is not None else None
-            self._view.set_own(Subject(name=card.name, path=card.path, draft=draft or "", own=True))
+            order = order or protocol.Load(model=card.path)
+            self._view.set_own(Subject(card.name, card.path, order.draft, True, order.options))
 
     def _on_answers(self, *_: object) -> None:
         self._disturbed |= bool(self._runs.running) and self._answers.busy
@@ -155,9 +157,11 @@ class LabWiring(QObject):
             self._runs.notes[name] = words.DISTURBED
 
     def _show_blocked(self, *_: object) -> None:
-        self._view.set_blocked(
-            words.BUSY if self._answers.busy else words.MEASURING if self._measuring.comparing else ""
-        )
+        if self._returning or self._chat.header.loading is not None:
+            blocked = words.LOADING
+        else:
+            blocked = words.BUSY if self._answers.busy else words.MEASURING if self._measuring.comparing else ""
+        self._view.set_blocked(blocked)
 
     def _use(self, values: Mapping[str, protocol.Value]) -> str:
         """Set switches as the panel does, all or none; what came of it."""

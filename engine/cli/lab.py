@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, DRAFT_HELP, device_of, draft_of, path_or_name_of
+from engine.cli.arguments import (
+    CONTEXT_HELP,
+    DEVICE_HELP,
+    DRAFT_HELP,
+    QUANTISE_HELP,
+    device_of,
+    draft_of,
+    path_or_name_of,
+    quantise_of,
+)
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
 
@@ -26,6 +35,8 @@ def lab(
     model: Annotated[str, typer.Option(help="A model's name or folder; the bundled one if left out.")] = "",
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
@@ -35,7 +46,7 @@ def lab(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
-    kind = device_of(device)
+    kind, method = device_of(device), quantise_of(quantise)
     with report_errors():
         with importing():
             from engine.bench.client import EngineClient
@@ -55,7 +66,7 @@ def lab(
         try:
             wanted = [laboratory.find(name) for name in asked if name != ROOFLINE]
             with EngineClient() as client:
-                client.load(known.path, with_draft, LoadOptions(device=kind))
+                client.load(known.path, with_draft, LoadOptions(device=kind, quantise=method, context=context))
                 if ROOFLINE in asked:
                     _show_all([roofline(client)], json)
                 elif not wanted:

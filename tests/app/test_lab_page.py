@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QLabel, QPushButton
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton
 
 from app.lab import words
 from app.lab.compare.page import ComparePage
@@ -22,7 +22,7 @@ from app.lab.page import LabView
 from app.lab.runs import LabRuns, Subject
 from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
-from engine.protocol import Metric
+from engine.protocol import LoadOptions, Metric
 from engine.protocol.lab import LabProgress
 from tests.app.fake_lab import PAGES, PAPER, result, tree, write
 from tests.app.pressing import button_of, press
@@ -120,6 +120,17 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     assert lab.view is not None
     assert lab.topics.currentItem().text() == "7  Prefix caching"
     assert nameless(lab) == []
+
+
+def test_a_click_anywhere_on_a_card_opens_it(qtbot, lab):
+    for where in ("padding", "words"):
+        lab.show_experiment("")
+        card = next(each for each in lab.cards if each.page.name == "prefixes")
+        at = QPoint(3, 3) if where == "padding" else card.found.geometry().center()
+        qtbot.mouseClick(card.childAt(at) or card, Qt.MouseButton.LeftButton)
+        QApplication.processEvents()
+        assert lab.open_page == "prefixes", where
+        assert lab.view is not None
 
 
 def test_predict_run_and_see(qtbot, lab, state):
@@ -308,7 +319,8 @@ def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
 
 
 def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab, state):
-    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True)
+    options = LoadOptions(quantise="int8", context=8192)
+    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True, options=options)
     waiting: list[Callable[[str], None]] = []
     lab._runs.prepare = lambda subject, go: waiting.append(go)
     lab._runs.device = lambda: "cuda:1"
@@ -326,8 +338,12 @@ def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab,
     waiting.pop()("")
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert asked(state) == [
-        ["prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--device", "cuda:1"]
-    ]
+        [
+            "prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--quantise", "int8",
+            "--context", "8192", "--device", "cuda:1",
+        ]
+    ]  # fmt: skip
+    assert Subject(draft="").arguments == ["--draft", "none"]  # where the person said so
     press(lab, "lab.run")
     press(lab, "lab.cancel")  # before there was room
     assert said(lab, "lab.note") == words.STOPPED

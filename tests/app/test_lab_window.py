@@ -105,6 +105,23 @@ def test_ones_own_model_gives_its_memory_and_comes_back(qtbot, program, lab, sen
     assert said(lab, "lab.memory") == words.memory("tiny")  # it is still chosen
 
 
+def test_nothing_runs_while_a_model_is_being_loaded(qtbot, program, lab, sent):
+    run_own(lab)
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert program.link.card is None  # it is on its way back
+    assert said(lab, "lab.status") == words.LOADING
+    assert not lab.view.run.isEnabled()
+    qtbot.waitUntil(lambda: program.link.card is not None)
+    assert lab.view.run.isEnabled()
+    program.chat.header.load_now("odd")
+    assert not lab.view.run.isEnabled()
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == "odd")
+    qtbot.waitUntil(lab.view.run.isEnabled)
+    program.chat.header.load_now("missing")
+    qtbot.waitUntil(lab.view.run.isEnabled)  # it failed
+    assert len(of(sent, protocol.Load)) == 3
+
+
 @pytest.mark.parametrize("how", ["fails", "dies", "cancel"])
 def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, how):
     change(state, **({"steps": -1} if how == "cancel" else {how: "It failed." if how == "fails" else True}))
