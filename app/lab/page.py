@@ -62,8 +62,10 @@ class LabView(QWidget):
         self._blocked = ""
         self._choices: dict[str, int] = {}
         """What is predicted, by experiment."""
+        self._run_with: dict[str, int] = {}
+        """What was when what runs now was begun."""
         self._predicted: dict[str, int] = {}
-        """What was when it was run."""
+        """What was before the result on show was known."""
         self.open_page = ""
         """The name of the experiment on show, "" for all of them."""
         self.view: ExperimentView | None = None
@@ -328,7 +330,8 @@ class LabView(QWidget):
         self.everything.setVisible(overview and bool(pages))
         running = bool(runs.running)
         total = words.minutes(sum(page.seconds for page in pages if self._subject(page) is not None))
-        self.everything.setText("Cancel" if running else f"Run all, {total}")
+        cancel = words.STOPPING if runs.stopping else "Cancel"
+        self.everything.setText(cancel if running else f"Run all, {total}")
         self.everything.setEnabled(running or not blocked)
         self.everything.setToolTip("" if running else blocked)
         self.models.setVisible(own is not None and bool(pages))
@@ -346,7 +349,7 @@ class LabView(QWidget):
         if self.roof is not None:
             here = runs.running == ROOFLINE
             elsewhere = words.ELSEWHERE if running and not here else ""
-            self.roof.show_state(here, elsewhere or blocked, runs.notes.get(ROOFLINE, ""))
+            self.roof.show_state(here, runs.stopping, elsewhere or blocked, runs.notes.get(ROOFLINE, ""))
             return
         if self.view is None:
             self._refresh_cards()
@@ -358,9 +361,15 @@ class LabView(QWidget):
         by_model = bool(page.refused) and not self._with_own
         self.view.show_model(by_model, page.brings if by_model else "")
         self.view.show_state(
-            runs.running == name, runs.progress, elsewhere or blocked or refused, runs.notes.get(name, "")
-        )
-        self.save.setEnabled(self.view.result is not None)
+            runs.running == name, self._status(page), runs.progress, elsewhere or blocked or refused,
+            runs.notes.get(name, ""),
+        )  # fmt: skip
+        self.save.setEnabled(self.view.result is not None and runs.running != name)
+
+    def _status(self, page: LabPage) -> str:
+        """What the run does."""
+        runs = self._runs
+        return words.STOPPING if runs.stopping else words.status(page, runs.progress, runs.preparing)
 
     def _refresh_cards(self) -> None:
         for card in self.cards:
@@ -375,7 +384,7 @@ class LabView(QWidget):
         if isinstance(told, LabPicture):
             self.view.show_picture(told)
         else:
-            self.view.show_state(True, self._runs.progress, "", "")
+            self.view.show_state(True, self._status(self.view.page), self._runs.progress)
 
     def _on_roofline(self) -> None:
         if self.roof is not None:
@@ -386,6 +395,8 @@ class LabView(QWidget):
         return self._own if self._with_own and self._own is not None else Subject()
 
     def _on_result(self, name: str) -> None:
+        if name == self._runs.running:
+            self._predicted[name] = self._run_with.get(name, -1)
         if self.view is not None and self.view.page.name == name:
             self.view.show_result(self._runs.results[name], self._predicted.get(name, -1), {})
             if name == self._runs.running:  # what it taught comes into view
@@ -421,7 +432,7 @@ class LabView(QWidget):
             self._start([(page.name, subject)])
 
     def _start(self, runs: list[tuple[str, Subject]]) -> None:
-        self._predicted.update({name: self._choices.get(name, -1) for name, _ in runs})
+        self._run_with = {name: self._choices.get(name, -1) for name, _ in runs}
         self._runs.start(runs)
 
     def _run_all(self) -> None:

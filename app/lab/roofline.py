@@ -46,10 +46,11 @@ class RooflineView(QWidget):
         row.addWidget(inside)
         self._again = found is not None
 
-    def show_state(self, running: bool, blocked: str, note: str) -> None:
-        """``blocked``: why it cannot run now; ``note``: how the last run ended."""
+    def show_state(self, running: bool, stopping: bool, blocked: str, note: str) -> None:
+        """``stopping``: it was told to stop; ``blocked``: why it cannot run now; ``note``: how it ended last."""
         self._running = running
         self.run.setText("Cancel" if running else words.measure_roofline(self._again))
         self.run.setEnabled(running or not blocked)
-        self.state.setText(words.MEASURING_ROOFLINE if running else blocked or note)
+        doing = words.STOPPING if stopping else words.MEASURING_ROOFLINE
+        self.state.setText(doing if running else blocked or note)
         self.state.setVisible(bool(self.state.text()))

@@ -72,6 +72,10 @@ class LabRuns(QObject):
         self.notes: dict[str, str] = {}
         """How the last run of an experiment ended, where there is something to say."""
         self.running = ""
+        self.stopping = False
+        """Whether what runs was told to stop."""
+        self._found = False
+        """Whether what runs has told its result, which is kept."""
         self.subject = Subject()
         """Of what runs."""
         self.progress: LabProgress | None = None
@@ -93,8 +97,9 @@ class LabRuns(QObject):
         return {page.name: page for page in self.index.pages} if self.index is not None else {}
 
     @property
-    def waiting(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self._waiting)
+    def preparing(self) -> bool:
+        """Whether what runs still waits for memory."""
+        return bool(self.running) and self._run is None
 
     def refresh(self) -> None:
         """Ask for the experiments and the results that are kept, where that was not answered yet."""
@@ -113,14 +118,15 @@ class LabRuns(QObject):
 
     def cancel(self) -> None:
         """Stop what runs, and start nothing that waits."""
-        if not self.running:
+        if not self.running or self.stopping:
             return
         self._waiting.clear()
-        self.notes[self.running] = words.STOPPED
         if self._run is not None:
+            self.stopping = True
             self._run.stop()
             self.changed.emit()
         else:
+            self.notes[self.running] = words.STOPPED
             self._next()
 
     def close_down(self) -> None:
@@ -148,6 +154,7 @@ class LabRuns(QObject):
     def _next(self) -> None:
         self._turn += 1
         self.progress, self.pictures, self._run = None, {}, None
+        self.stopping = self._found = False
         if not self._waiting:
             self.running = ""
             self.changed.emit()
@@ -187,9 +194,10 @@ class LabRuns(QObject):
             self.index_changed.emit()
         elif isinstance(line, LabResult):
             self.results[line.name] = line
+            self._found |= line.name == self.running
             self.results_changed.emit(line.name)
         elif isinstance(line, LabRoofline):
-            self.roofline = line
+            self.roofline, self._found = line, True
             self.roofline_changed.emit()
         elif isinstance(line, LabProgress | LabPicture) and line.name == self.running:
             if isinstance(line, LabProgress):
@@ -200,10 +208,11 @@ class LabRuns(QObject):
 
     def _on_end(self, end: End) -> None:
         name, run = self.running, self._run
-        if self.notes.get(name) != words.STOPPED:
-            said = end.sentence or (run.warning if run is not None else "")
-            if said:
-                self.notes[name] = said
+        if self.stopping:
+            if not self._found:
+                self.notes[name] = words.STOPPED
+        elif said := end.sentence or (run.warning if run is not None else ""):
+            self.notes[name] = said
         self._next()
 
     def _start(

@@ -16,12 +16,14 @@ INTRODUCTION = (
     "comes from."
 )
 STOPPED = "Stopped: nothing of this run was kept."
+STOPPING = "Stopping…"
 BUSY = "An answer is being written, which would disturb the figures. Run this when it is finished."
-MEASURING = "A switch is being measured. Run this when that is finished."
+MEASURING = "A measurement of the panel is running. Run this when that is finished."
 LOADING = "A model is being loaded. Run this when it is there."
+TAKEN = "The Lab is measuring. Wait until it has finished."
 COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
-PREPARING = "Making room for the model…"
+PREPARING, STARTING = "Making room for the model…", "Loading the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
 LETTERS = "ABCDEFGH"
@@ -89,10 +91,10 @@ def refusal(page: LabPage) -> str:
     return f"{page.refused} {page.instead}".strip()
 
 
-def status(page: LabPage, progress: LabProgress | None) -> str:
-    """What a run is doing."""
+def status(page: LabPage, progress: LabProgress | None, preparing: bool = False) -> str:
+    """What a run is doing; ``preparing``: it still waits for memory."""
     if progress is None:
-        return PREPARING
+        return PREPARING if preparing else STARTING
     side = page.sides[progress.side] if 0 <= progress.side < len(page.sides) else ""
     sentence = progress.sentence or (f"run {min(progress.done + 1, progress.total)} of {progress.total} at most")
     return f"{sentence[0].upper()}{sentence[1:]}" + (f": {side}" if side else "")

@@ -10,6 +10,7 @@ from app.chat.page import ChatPage
 from app.chat.welcome import BUNDLED
 from app.lab import words
 from app.lab.page import LabView
+from app.lab.roofline import NAME as ROOFLINE
 from app.lab.runs import LabRuns, Subject
 from app.link.link import EngineLink, LinkState
 from app.link.switches import reason
@@ -58,6 +59,7 @@ class LabWiring(QObject):
         chat.prompt_changed.connect(self._tell_prompts)
         chat.chat_changed.connect(self._tell_prompts)
         runs.results_changed.connect(self._on_result)
+        runs.roofline_changed.connect(lambda: self._on_result(ROOFLINE))
         view.use = self._use
         link.unloaded.connect(self._on_unloaded)
         link.loaded.connect(self._on_loaded)
@@ -68,8 +70,10 @@ class LabWiring(QObject):
         answers = chat.answers
         for changed in (answers.waiting, answers.grown, answers.ended, answers.refused, answers.counted):
             changed.connect(self._on_answers)
-        for changed in (link.compare_progress, link.compared, link.failed, chat.header.loading_changed):
+        for changed in (measuring.changed, link.failed, chat.header.loading_changed):
             changed.connect(self._show_blocked)
+        for changed in (runs.changed, compare.changed):
+            changed.connect(self._show_taken)
         self._show_own()
         self._show_blocked()
         self._tell_compare()
@@ -89,6 +93,7 @@ class LabWiring(QObject):
 
     def _prepare(self, subject: Subject, go: Callable[[str], None]) -> None:
         self._disturbed = False
+        self._view.compare.set_disturbed(False)
         card = self._link.card
         if not subject.own or card is None or self._link.idle:
             go("")
@@ -149,8 +154,17 @@ class LabWiring(QObject):
             self._view.set_own(Subject(card.name, card.path, order.draft, True, order.options))
 
     def _on_answers(self, *_: object) -> None:
-        self._disturbed |= bool(self._runs.running) and self._answers.busy
+        self._disturbed |= self._busy and self._answers.busy
+        self._view.compare.set_disturbed(self._disturbed)
         self._show_blocked()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether anything of the Lab's runs."""
+        return bool(self._runs.running) or self._view.compare.busy
+
+    def _show_taken(self) -> None:
+        self._measuring.set_taken(words.TAKEN if self._busy else "")
 
     def _on_result(self, name: str) -> None:
         if name == self._runs.running and self._disturbed:
@@ -160,7 +174,7 @@ class LabWiring(QObject):
         if self._returning or self._chat.header.loading is not None:
             blocked = words.LOADING
         else:
-            blocked = words.BUSY if self._answers.busy else words.MEASURING if self._measuring.comparing else ""
+            blocked = words.BUSY if self._answers.busy else words.MEASURING if self._measuring.measuring else ""
         self._view.set_blocked(blocked)
 
     def _use(self, values: Mapping[str, protocol.Value]) -> str:

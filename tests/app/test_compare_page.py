@@ -223,6 +223,9 @@ def test_progress_and_cancel_keep_what_is_on_the_page(qtbot, page, state):
     assert QApplication.focusWidget() is page.cancel
     qtbot.waitUntil(lambda: page.status.text() == "Prose, run 3 of 6 at most: as it is")
     assert (page.bar.value(), page.bar.maximum()) == (2, 6)
+    page.set_blocked("Another experiment is running.")
+    page.set_blocked("")
+    assert page.status.text() == "Prose, run 3 of 6 at most: as it is"
     with qtbot.waitSignal(page.done):
         qtbot.keyClick(page.cancel, Qt.Key.Key_Escape)
         assert page.status.text() == words.STOPPING

@@ -257,6 +257,41 @@ def test_while_it_runs_it_shows_both_sides_and_is_cancelled_with_escape(qtbot, l
     assert said(lab, "lab.headline") == ""
 
 
+def test_a_run_that_was_stopped_leaves_what_was_known(qtbot, lab, state):
+    lab.show_experiment("prefixes")
+    lab.view.findChild(object, "lab.choice.0").click()
+    run(qtbot, lab)
+    wrong = said(lab, "lab.prediction")
+    assert ", not right." in wrong
+    before = [view._picture for view in lab.view.pictures]
+    lab.view.findChild(object, "lab.choice.2").click()
+    change(state, steps=-1)
+    press(lab, "lab.run")
+    assert lab.view.pictures == [], "those of the result are not those of the run"
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    assert not lab.save.isEnabled()
+    press(lab, "lab.cancel")
+    assert said(lab, "lab.status") == words.STOPPING
+    kill = lab._runs._run._patience.remainingTime()
+    press(lab, "lab.cancel")
+    assert lab._runs._run._patience.remainingTime() <= kill, "it is not given more time"
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert [view._picture for view in lab.view.pictures] == before
+    assert said(lab, "lab.prediction") == wrong, "the result was known before the other prediction"
+    lab.show_experiment("")
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.prediction") == wrong
+
+
+def test_a_run_that_is_stopped_after_its_result_keeps_it(qtbot, lab, state):
+    begin(qtbot, lab, state)
+    lab._runs._take(result("prefixes"))  # before its process has ended
+    press(lab, "lab.cancel")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note") == ""
+    assert said(lab, "lab.headline").startswith("4.00 times")
+
+
 def test_enter_runs_it(qtbot, lab, state):
     lab.show_experiment("prefixes")
     qtbot.keyClick(lab.view.findChild(object, "lab.choice.1"), Qt.Key.Key_Return)
@@ -420,7 +455,8 @@ def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns
 def test_progress_in_words():
     told = LabProgress(name="prefixes", done=3, total=16, side=1)
     assert words.status(PREFIXES, told) == "Run 4 of 16 at most: prefix tree"
-    assert words.status(PREFIXES, None) == words.PREPARING
+    assert words.status(PREFIXES, None, True) == words.PREPARING
+    assert words.status(PREFIXES, None) == words.STARTING
 
 
 def test_all_buttons_are_operated_by_keyboard(lab):

@@ -182,6 +182,34 @@ def test_answers_and_experiments_do_not_disturb_each_other_unnoticed(qtbot, prog
     assert of(sent, protocol.Unload, protocol.Load) == []  # with the bundled model the engine keeps its own
 
 
+def test_one_measurement_at_a_time(qtbot, program, lab, state):
+    ask(qtbot, program)
+    reasons: list[str] = []
+    program.window.panel.set_measurable = reasons.append
+    measuring = program.measuring
+    measuring._cost = ("1", "kv_kind")
+    measuring.changed.emit()
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.status") == words.MEASURING
+    measuring._end_cost()
+    assert lab.view.run.isEnabled()
+    for tool in ("prefixes", "roofline", "compare"):
+        change(state, steps=-1)
+        lab.show_experiment(tool)
+        if tool == "compare":
+            lab.compare.comparison.running = True
+            lab.compare.comparison.changed.emit()
+        else:
+            press(lab, "lab.run" if tool == "prefixes" else "lab.roofline.run")
+        assert reasons[-1] == words.TAKEN, tool
+        lab._runs.cancel()
+        qtbot.waitUntil(lambda: not lab._runs.running)
+    ask(qtbot, program)
+    lab.compare.comparison._end("")
+    assert lab.compare.note.text() == words.DISTURBED
+    assert reasons[-1] == ""
+
+
 def test_what_was_shown_is_used_in_chats(qtbot, program, lab, sent):
     lab.show_experiment("cache")
     with qtbot.waitSignal(program.link.options):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING
 from app.panel.controls import value_title
+from app.panel.effects import TONES
 from app.panel.titles import in_two
 from engine.protocol import Effect, OptionSpec, Value
 from engine.protocol.compared import is_fault
@@ -18,15 +20,11 @@ AS_IT_IS = "as it is"
 NO_COMPARE = "This engine cannot compare."
 PREPARING = "Making room for the models…"
 STARTING = "Loading the models…"
-STOPPING = "Stopping…"
-STOPPED = "Stopped: nothing of this run was kept."
 NO_RESULT = "The comparison ended without a result. Run it again."
 NO_PROMPTS = "This chat has no prompt yet."
 NO_CATALOGUE = "The engine has not told its switches yet."
 ALL_SET = "All switches are set."
-LETTERS = "ABCDEFGH"
-"""Of the columns, in their order; also the most of them."""
-_TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
+__all__ = ["DISTURBED", "LETTERS", "STOPPED", "STOPPING"]
 
 
 def no_file(path: str) -> str:
@@ -71,7 +69,7 @@ def progress(told: LabProgress, names: Sequence[str]) -> str:
 
 
 def tone(effect: Effect) -> str:
-    return _TONES[effect.verdict]
+    return TONES[effect.verdict]
 
 
 def text_tone(told: LabCompared, place: int, text: LabText) -> str:
