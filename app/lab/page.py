@@ -262,6 +262,7 @@ class LabView(QWidget):
         """The page that is open, made anew."""
         page = self._runs.pages.get(self.open_page)
         self.view = self.roof = None
+        self._teaching = False
         self.cards = []
         self._right.setCurrentIndex(int(self.open_page == COMPARE))
         if self.open_page == ROOFLINE:

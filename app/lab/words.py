@@ -77,14 +77,14 @@ def where(index: LabIndex) -> str:
 def memory(name: str) -> str:
     """Before a run with a model that the engine holds."""
     return (
-        f"To make room, {name} is unloaded for the time of the experiment and loaded again afterwards; chats wait. "
-        "It takes longer than with the bundled model."
+        f"To make room, {name} is unloaded for the time of the run and loaded again afterwards; no chat is answered "
+        "meanwhile. It takes longer than with the bundled model."
     )
 
 
 def lent(name: str) -> str:
     """While the engine has given up its model."""
-    return f"{name} is unloaded while the Lab runs an experiment with it. It is loaded again at the end."
+    return f"{name} is unloaded while the Lab measures. It is loaded again at the end."
 
 
 def refusal(page: LabPage) -> str:

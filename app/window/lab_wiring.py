@@ -102,8 +102,13 @@ class LabWiring(QObject):
         else:
             self._go = go
             self._adapters = self._link.adapters
-            self._lent = self._link.last_load or protocol.Load(model=card.path)
+            self._lend(self._link.last_load or protocol.Load(model=card.path))
             self._link.send(protocol.Unload(reason=words.lent(card.name)))
+
+    def _lend(self, order: protocol.Load | None) -> None:
+        """``order`` loads again what the Lab has for now; None for nothing."""
+        self._lent = order
+        self._chat.sending.set_lent(order is not None)
 
     def _on_unloaded(self, *_: object) -> None:
         go, self._go = self._go, None
@@ -119,7 +124,8 @@ class LabWiring(QObject):
 
     def _on_done(self) -> None:
         self._go = None
-        order, self._lent = self._lent, None
+        order = self._lent
+        self._lend(None)
         if order is not None:
             self._link.send(order)
             self._returning = self._link.state is LinkState.CONNECTED
@@ -127,7 +133,7 @@ class LabWiring(QObject):
 
     def _on_load_asked(self, _: protocol.Load) -> None:
         """The person wants a model now: none comes back in its place."""
-        self._lent = None
+        self._lend(None)
         self._returning = False
 
     def _on_loaded(self, _: protocol.Loaded) -> None:

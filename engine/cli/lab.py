@@ -42,7 +42,9 @@ def lab(
     seconds: Annotated[
         float, typer.Option(min=1, help="After these no further pair begins, if eight are there.")
     ] = 40.0,
-    results: Annotated[bool, typer.Option("--results", help="Show the results that are kept.")] = False,
+    results: Annotated[
+        bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
@@ -58,7 +60,9 @@ def lab(
             from engine.protocol import LoadOptions
 
         if results:
-            _show_all(laboratory.kept(), json)
+            kept = laboratory.kept()
+            newest = {each.name: each for each in kept}  # which is what the window shows
+            _show_all([*newest.values()] if json else kept, json)
             return
         asked = list(BY_NAME) if names == [EVERY] else names or []
         known = find_model(path_or_name_of(model))

@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
+from app.chat.session.sending import LENT
 from app.lab import words
 from app.lab.page import LabView
 from app.program import Program
@@ -130,6 +131,7 @@ def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, 
         qtbot.waitUntil(lambda: bool(lab._runs.pictures))
         assert program.link.card is None
         assert program.window.notice.text == words.lent("tiny")
+        assert program.chat.sending.reason == LENT
         qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
     assert len(of(sent, protocol.Load)) == 1

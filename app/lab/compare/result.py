@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from PySide6.QtCore import QPointF, QSize, Qt
+from PySide6.QtCore import QPointF, QSize, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.lab.compare import words
 from app.texts.difference import parting
@@ -18,6 +19,8 @@ from engine.protocol.compared import amount, quality_lines, text_verdict, verdic
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 
 _CELL_PX, _TITLE_PX, _TEXT_PX, _DOTS_PX, _DOT_PX = 96, 120, 132, 12, 6
+STEP = 4
+"""Prompts whose texts are shown at first, and added in one turn of the event loop: a large comparison has hundreds."""
 
 
 class Dots(QWidget):
@@ -69,8 +72,16 @@ class ResultView(QWidget):
         for kind in told.kinds:
             column.addWidget(_label(kind.kind, "section"))
             column.addWidget(self._table(kind))
-            for place, prompt in enumerate(kind.prompts):
-                column.addWidget(self._texts(kind, place, prompt))
+            texts = QVBoxLayout()
+            texts.setSpacing(12)
+            column.addLayout(texts)
+            self._add_texts(kind, texts, STEP)
+            if len(kind.prompts) > STEP:
+                more = QPushButton(f"Show all {len(kind.prompts):,} prompts")
+                more.setObjectName(f"compare.texts.{kind.kind}")
+                more.clicked.connect(more.hide)
+                more.clicked.connect(partial(self._add_texts, kind, texts, len(kind.prompts)))
+                column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
         quality = quality_lines(told)
         if quality:
             column.addWidget(_label("Quality on your text", "section"))
@@ -115,18 +126,28 @@ class ResultView(QWidget):
             value = _label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
 
+    def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int, *_: object) -> None:
+        """Of the prompts before ``until`` those that are not there yet, a few at a time."""
+        first = column.count()
+        last = min(first + STEP, until, len(kind.prompts))
+        for place in range(first, last):
+            column.addWidget(self._texts(kind, place, kind.prompts[place]))
+        if last < min(until, len(kind.prompts)):
+            QTimer.singleShot(0, self, partial(self._add_texts, kind, column, until))
+
     def _texts(self, kind: KindFigures, place: int, prompt: str) -> QWidget:
         """What all columns wrote to one prompt."""
         told = kind.texts[place]
         card, grid = _card(len(self._names), self._theme)
         grid.addWidget(ElidedLabel(f"“{' '.join(prompt.split())}”", "caption"), 0, 0, 1, len(self._names))
         written = [told[0].texts[0], *(text.texts[1] for text in told)]
-        partings = [(found.at, text) for text in written[1:] if (found := parting(written[0], text)) is not None]
+        partings = [parting(written[0], text) for text in written[1:]]
+        leaves = [found.at if found is not None else None for found in partings]
         # The first one is marked where any leaves it.
-        others = [min(partings)[1] if partings else written[0], *[written[0]] * len(told)]
-        for at, (name, text, other) in enumerate(zip(self._names, written, others, strict=True)):
+        marks = [min((leave for leave in leaves if leave is not None), default=None), *leaves]
+        for at, (name, text, mark) in enumerate(zip(self._names, written, marks, strict=True)):
             grid.addWidget(ElidedLabel(name, "small-figure"), 1, at)
-            marked = MarkedText(Side(f"{name}: {prompt.strip().splitlines()[0]}", "", text), other, self._theme)
+            marked = MarkedText(Side(f"{name}: {prompt.strip().splitlines()[0]}", "", text), mark, self._theme)
             marked.setFixedHeight(self._theme.px(_TEXT_PX))
             marked.setProperty("edge", "all")
             marked.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
