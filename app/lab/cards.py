@@ -50,7 +50,7 @@ class Card(QFrame):
         self._tick.setVisible(bool(found))
         if running:
             text, role = "Running now…", "caption"
-        elif note:
+        elif note and not (found and note == words.STOPPED):
             text, role = note, "caption" if note == words.STOPPED else "bad"
         elif found:
             text, role = found, "small-figure"

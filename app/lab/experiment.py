@@ -111,8 +111,7 @@ class ExperimentView(Part):
             self._show_found()
         if self.found is not None:
             self.column.removeWidget(self.found)
-            self.found.hide()
-            self.found.setObjectName("")  # it lives until the event loop has its turn
+            self.found.setParent(None)  # it lives until the event loop has its turn
             self.found.deleteLater()
             self.found = None
         self.run.setText(words.run(self.page, result is not None, self._brought))

@@ -36,7 +36,7 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
     """The whole file; ``pictures`` and ``plots`` are elements of HTML."""
     heads = "".join(f"<th>{escape(side)}</th>" for side in result.sides)
     rows = "".join(_row(figure) for figure in result.figures if figure.effects)
-    text = _texts(result.text) if result.text is not None else ""
+    text = _texts(result.text, result.sides) if result.text is not None else ""
     lists = "".join(
         f"<h2>{title}</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in sentences)}</ul>"
         for title, sentences in (
@@ -79,9 +79,13 @@ def _row(figure: LabFigure) -> str:
     return f"<tr><td>{escape(words.title(metric))}</td>{each}<td>{gains}</td><td>{runs}</td></tr>"
 
 
-def _texts(text: LabText) -> str:
+def _texts(text: LabText, sides: list[str]) -> str:
     """The verdict, and what was written: once where all sides wrote the same."""
-    written = "".join(f"<pre>{escape(each)}</pre>" for each in (text.texts[:1] if text.same else text.texts))
+    if text.same:
+        written = "".join(f"<pre>{escape(each)}</pre>" for each in text.texts[:1])
+    else:
+        each_side = zip(words.writers(text, sides), text.texts, strict=True)
+        written = "".join(f"<h3>{escape(side)}</h3><pre>{escape(each)}</pre>" for side, each in each_side)
     return f"<h2>The text</h2><p>{escape(words.text_verdict(text).text)}</p>{written}"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QFont, QIcon, QKeyEvent, QPixmap, QShowEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QFileDialog,
     QHBoxLayout,
     QLabel,
@@ -31,6 +32,7 @@ from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.theme.icons import icon
+from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import MenuButton, Segments
 from engine.protocol import Value
@@ -134,6 +136,7 @@ class LabView(QWidget):
         self.everything.clicked.connect(self._run_all)
         self.memory = label("", "caption", "lab.memory")
         self.said = label("", "caption", "lab.said")
+        self.saved = label("", "caption", "lab.saved")
         self._lay_out()
         self._fit()
         runs = self._runs
@@ -168,6 +171,7 @@ class LabView(QWidget):
         column.addWidget(self.models)
         column.addWidget(self.memory)
         column.addWidget(self.said)
+        column.addWidget(self.saved)
         self._scroll = QScrollArea()
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -197,8 +201,14 @@ class LabView(QWidget):
         self.save.setFixedWidth(self._theme.px(96))
 
     def _on_theme(self) -> None:
+        """The page is made anew; the keyboard stays where it was."""
+        at = QApplication.focusWidget()
+        name = at.objectName() if at is not None and self._scroll.isAncestorOf(at) else ""
         self._fit()
         self._fill()
+        again = self._scroll.findChild(QWidget, name) if name else None
+        if again is not None:
+            again.setFocus()
 
     def _fill(self) -> None:
         """The list of the experiments, and the page that was open."""
@@ -234,17 +244,19 @@ class LabView(QWidget):
         side = self._theme.px(14)
         self.topics.setIconSize(QSize(side, side))
         for item in map(self.topics.item, range(self.topics.count())):
-            page = self._runs.pages.get(item.data(_NAME) or "")
-            if page is None:
+            name = item.data(_NAME)
+            if not name:
                 continue
-            if page.name == self._runs.running:
+            if name == self._runs.running or (name == COMPARE and self.compare.busy):
                 state, mark = "running", icon(self._theme, "measure", side, "accent")
-            elif page.name in self._runs.results:
+            elif name in self._runs.results or (name == ROOFLINE and self._runs.roofline is not None):
                 state, mark = "with a result", icon(self._theme, "check", side, "good")
             else:
                 state, mark = "no result", self._blank(side)
             item.setIcon(mark)
-            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{page.title}, {state}")
+            page = self._runs.pages.get(name)
+            title = page.title if page is not None else _TOOLS.get(name, name)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
 
     @staticmethod
     def _blank(side: int) -> QIcon:
@@ -263,6 +275,7 @@ class LabView(QWidget):
         page = self._runs.pages.get(self.open_page)
         self.view = self.roof = None
         self._teaching = False
+        self._say("")
         self.cards = []
         self._right.setCurrentIndex(int(self.open_page == COMPARE))
         if self.open_page == ROOFLINE:
@@ -388,8 +401,9 @@ class LabView(QWidget):
             self.view.show_state(True, self._status(self.view.page), self._runs.progress)
 
     def _on_roofline(self) -> None:
-        if self.roof is not None:
-            self._show()
+        if self.roof is not None and self._runs.roofline is not None:
+            self.roof.show_result(self._runs.roofline)
+            self._refresh()
 
     def _loaded_subject(self) -> Subject:
         """The model that is chosen above."""
@@ -460,5 +474,12 @@ class LabView(QWidget):
         try:
             write(view, Path(path))
         except OSError as error:
-            self._runs.notes[view.page.name] = words.unwritten(error)
-            self._refresh()
+            self._say(words.unwritten(error), "bad")
+        else:
+            self._say(words.saved(path), "caption")
+
+    def _say(self, sentence: str, role: str = "caption") -> None:
+        """What became of saving, until another page is shown."""
+        self.saved.setText(sentence)
+        self.saved.setVisible(bool(sentence))
+        set_role(self.saved, role)

@@ -148,6 +148,11 @@ def text_verdict(text: LabText) -> Line:
     return Line(f"{text.sentence}{tie}", "warn")
 
 
+def writers(text: LabText, sides: list[str]) -> list[str]:
+    """Who wrote each of its texts: every side, or the first one and the first that differs."""
+    return sides if len(text.texts) == len(sides) else [sides[0], "another side"]
+
+
 def taken(result: LabResult) -> str:
     """How the numbers were taken: with what, where and when."""
     settings = ", ".join(f"{key} {told}" for key, told in result.settings.items())
@@ -179,6 +184,10 @@ def file_name(result: LabResult) -> str:
 
 def unwritten(error: OSError) -> str:
     return f"The file could not be written ({error.strerror or error}). Choose another folder."
+
+
+def saved(path: str) -> str:
+    return f"Saved as {path}."
 
 
 def used(titles: list[str]) -> str:

@@ -14,6 +14,7 @@ from app.lab.roofline import NAME as ROOFLINE
 from app.lab.runs import LabRuns, Subject
 from app.link.link import EngineLink, LinkState
 from app.link.switches import reason
+from app.models.library import Library
 from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
 from app.window.measure_wiring import MeasureWiring
@@ -35,11 +36,13 @@ class LabWiring(QObject):
         panel: OptimisationPanel,
         chat: ChatPage,
         measuring: MeasureWiring,
+        library: Library,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._link, self._runs, self._view, self._panel = link, runs, view, panel
         self._chat, self._answers, self._measuring = chat, chat.answers, measuring
+        self._library = library
         self._lent: protocol.Load | None = None
         """What loads the model again that was unloaded for the Lab."""
         self._adapters: list[protocol.AdapterCard] = []
@@ -55,7 +58,8 @@ class LabWiring(QObject):
         compare.comparison.prepare = lambda own, go: self._prepare(Subject(own=own), go)
         compare.done.connect(self._on_done)
         link.options.connect(lambda message: compare.set_catalogue(message.catalogue))
-        link.welcomed.connect(self._tell_compare)
+        for changed in (link.welcomed, link.loaded, library.stored_changed):
+            changed.connect(self._tell_compare)
         chat.prompt_changed.connect(self._tell_prompts)
         chat.chat_changed.connect(self._tell_prompts)
         runs.results_changed.connect(self._on_result)
@@ -80,10 +84,16 @@ class LabWiring(QObject):
         self._tell_prompts()
 
     def _tell_compare(self, *_: object) -> None:
-        welcome = self._link.welcome
-        if welcome is not None:
-            self._view.compare.set_models(welcome.models)
-            self._view.compare.set_catalogue(welcome.catalogue)
+        """The models that there are, and the switches."""
+        welcome, card = self._link.welcome, self._link.card
+        if welcome is None:
+            return
+        models = {model.path: model for model in welcome.models}
+        stored = [(each.name, each.path) for each in self._library.stored if not (each.missing or each.bundled)]
+        for name, path in [*stored, *([(card.name, card.path)] if card is not None else [])]:
+            models.setdefault(path, protocol.KnownModel(name=name, path=path))
+        self._view.compare.set_models(list(models.values()))
+        self._view.compare.set_catalogue(self._link.catalogue)
 
     def _tell_prompts(self, *_: object) -> None:
         """What the person sent in the chat on screen."""

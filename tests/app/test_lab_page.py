@@ -111,6 +111,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     role = Qt.ItemDataRole.AccessibleTextRole
     assert items["1  KV cache"].data(role) == "KV cache, with a result"
     assert items["7  Prefix caching"].data(role) == "Prefix caching, no result"
+    assert items["Roofline"].data(role) == "Roofline, no result"
     assert not items["Memory"].flags() & Qt.ItemFlag.ItemIsSelectable
     assert said(lab, "lab.card.cache.found") == "No clear difference here."
     assert said(lab, "lab.card.prefixes.found") == "About 30 s"
@@ -350,7 +351,7 @@ def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
     press(lab, "lab.all")
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert len(asked(state)) == 4
-    assert said(lab, "lab.card.cache.found") == words.STOPPED
+    assert said(lab, "lab.card.cache.found") == "No clear difference here.", "what is kept stays"
 
 
 def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab, state):
@@ -420,6 +421,7 @@ def test_a_result_is_saved_as_html_and_as_a_picture(qtbot, lab, tmp_path, monkey
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, file=file: (str(file), ""))
         press(lab, f"lab.save.{ending}")
         assert file.stat().st_size > 1000
+        assert said(lab, "lab.saved") == f"Saved as {file}."
     page = (tmp_path / "saved.html").read_text()
     assert page.count("data:image/png;base64,") == 4  # two sides, our plot and the paper's
     assert "4.00 times sooner" in page
@@ -428,7 +430,10 @@ def test_a_result_is_saved_as_html_and_as_a_picture(qtbot, lab, tmp_path, monkey
     assert (tmp_path / "saved.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "missing" / "x.html"), ""))
     press(lab, "lab.save.html")
-    assert said(lab, "lab.note").startswith("The file could not be written (No such file or directory)")
+    assert said(lab, "lab.saved").startswith("The file could not be written (No such file or directory)")
+    assert said(lab, "lab.note") == "", "the run went well"
+    lab.show_experiment("cache")
+    assert said(lab, "lab.saved") == ""
 
 
 def test_what_comes_from_outside_is_text_in_an_exported_page():
@@ -479,6 +484,34 @@ def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
     assert lab.cards
     lab.show_experiment("roofline")
     assert len(lab.roof.findChildren(QLabel)) == len(texts), "what was measured stays"
+
+
+def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
+    lab.activateWindow()
+    lab.show_experiment("roofline")
+    lab.roof.run.setFocus()
+    before = lab.roof.run
+    press(lab, "lab.roofline.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert QApplication.focusWidget() is lab.roof.run is before
+    theme.changed.emit()
+    assert lab.roof.run is not before
+    assert QApplication.focusWidget() is lab.roof.run
+
+
+def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, theme):
+    told = result("prefixes", same=False)
+    one, other = told.text.texts
+    text = msgspec.structs.replace(told.text, texts=[one, one, other, "A third."])
+    sides = ["plain", "draft", "heads", "<b>"]
+    told = msgspec.structs.replace(told, sides=sides, text=text)
+    view = ExperimentView(PREFIXES, -1, theme)
+    qtbot.addWidget(view)
+    view.show_result(told, -1, {})
+    assert [each.accessibleName() for each in view.found.findChild(BothTexts).views] == ["plain", "heads"]
+    two = msgspec.structs.replace(told.text, texts=[one, other])
+    assert words.writers(two, sides) == ["plain", "another side"]
+    assert "<h3>heads</h3><pre>The tree keeps what is new" in page_of(PREFIXES, told, [], [])
 
 
 def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):

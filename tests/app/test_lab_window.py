@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
 from app.chat.session.sending import LENT
@@ -17,6 +18,7 @@ from app.program import Program
 from app.shortcuts import TABLE
 from app.window.window import MainWindow
 from engine import protocol
+from engine.protocol.library import StoredModel
 from tests.app.conftest import FAKE_ENGINE
 from tests.app.pressing import press
 from tests.app.test_lab_page import FAKE, asked, change, said, state
@@ -210,6 +212,13 @@ def test_one_measurement_at_a_time(qtbot, program, lab, state):
     lab.compare.comparison._end("")
     assert lab.compare.note.text() == words.DISTURBED
     assert reasons[-1] == ""
+
+
+def test_the_comparison_learns_of_new_models(program, lab):
+    new = StoredModel(name="New <b>", path="/models/new", format="safetensors", bytes=1)
+    program.library.stored = [new]
+    program.library.stored_changed.emit()
+    assert lab.compare.findChild(QAction, "compare.model./models/new") is not None
 
 
 def test_what_was_shown_is_used_in_chats(qtbot, program, lab, sent):

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab.compare import words
-from app.lab.compare.columns import Columns
+from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ResultView
 from app.lab.compare.run import FILES, Comparison, Work
 from app.theme.sheet import set_role
@@ -72,7 +72,7 @@ class ComparePage(QWidget):
         self.comparison.told.connect(self._on_told)
         self.comparison.found.connect(self._on_found)
         self.comparison.ended.connect(self._on_ended)
-        self.columns = Columns(theme)
+        self.columns = ColumnCards(theme)
         body = QWidget()
         self._column = QVBoxLayout(body)
         self._column.setContentsMargins(24, 16, 24, 24)

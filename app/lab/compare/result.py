@@ -10,6 +10,7 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.lab.compare import words
+from app.lab.layout import label
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
@@ -70,7 +71,7 @@ class ResultView(QWidget):
         column.setSpacing(12)
         column.addWidget(caption(words.about(told), "compare.about"))
         for kind in told.kinds:
-            column.addWidget(_label(kind.kind, "section"))
+            column.addWidget(label(kind.kind, "section"))
             column.addWidget(self._table(kind))
             texts = QVBoxLayout()
             texts.setSpacing(12)
@@ -84,10 +85,10 @@ class ResultView(QWidget):
                 column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
         quality = quality_lines(told)
         if quality:
-            column.addWidget(_label("Quality on your text", "section"))
+            column.addWidget(label("Quality on your text", "section"))
             for line in quality:
-                column.addWidget(_label(line, "", "compare.quality"))
-        column.addWidget(_label("How it was taken", "section"))
+                column.addWidget(label(line, "", "compare.quality"))
+        column.addWidget(label("How it was taken", "section"))
         column.addWidget(caption(told.taken, "compare.taken"))
         for line in told.absent:
             column.addWidget(caption(line, "compare.absent"))
@@ -114,7 +115,7 @@ class ResultView(QWidget):
         grid.addWidget(line, row, 0, 1, grid.columnCount())
         scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
         title = metric.title[:1].upper() + metric.title[1:]
-        grid.addWidget(_stack(_label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(_stack(label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
         medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
@@ -122,8 +123,8 @@ class ResultView(QWidget):
             dots.setToolTip("Single runs: " + ", ".join(amount(value, metric) for value in runs))
             dots.setAccessibleName(f"{title} of {self._names[place]}")
             dots.setAccessibleDescription(dots.toolTip())
-            said = _label(verdict(effect), words.tone(effect), "compare.verdict") if effect else caption()
-            value = _label(amount(median, metric), "figure", "compare.median")
+            said = label(verdict(effect), words.tone(effect), "compare.verdict") if effect else caption()
+            value = label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
 
     def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int, *_: object) -> None:
@@ -154,7 +155,7 @@ class ResultView(QWidget):
             grid.addWidget(marked, 2, at)
             if at:
                 tone = words.text_tone(self.told, at - 1, told[at - 1])
-                said = _label(text_verdict(self.told, at - 1, told[at - 1]), tone, "compare.text")
+                said = label(text_verdict(self.told, at - 1, told[at - 1]), tone, "compare.text")
                 grid.addWidget(said, 3, at, Qt.AlignmentFlag.AlignTop)
         return card
 
@@ -184,10 +185,3 @@ def _stack(*widgets: QLabel | QWidget) -> QWidget:
         if not isinstance(widget, QLabel) or widget.text():
             column.addWidget(widget)
     return holder
-
-
-def _label(text: str, role: str, name: str = "") -> QLabel:
-    label = caption(text, name)
-    label.setProperty("role", role)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    return label
