@@ -132,8 +132,8 @@ def value(number: float, metric: Metric) -> str:
 
 def verdict(effect: Effect) -> Line:
     """The ratio with its range, or that there is none."""
-    if effect.ratio is None:
-        return Line("–", "caption")
+    if effect.ratio is None and effect.verdict != "none":
+        return Line("no ratio: one of them is 0", "caption")
     return Line(outcome(effect), TONES[effect.verdict])
 
 

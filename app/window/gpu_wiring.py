@@ -72,7 +72,7 @@ class GpuWiring(QObject):
         card.acted.connect(self._act)
         section.acted.connect(self._act)
         section.seen.connect(packs.check)
-        for over in (answers.ended, answers.refused, link.compared, link.failed):
+        for over in (answers.ended, answers.refused, measuring.changed, link.failed):
             over.connect(self._settle)
         self._show()
 

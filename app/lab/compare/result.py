@@ -11,10 +11,11 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QSizePol
 
 from app.lab.compare import words
 from app.lab.layout import label
+from app.panel.effects import TONES
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption
+from app.theme.widgets import ElidedLabel, caption, tip
 from engine.protocol import OptionSpec
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
@@ -120,10 +121,10 @@ class ResultView(QWidget):
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
             dots = Dots(runs, median, low, high, self._theme)
-            dots.setToolTip("Single runs: " + ", ".join(amount(value, metric) for value in runs))
+            dots.setToolTip(tip("Single runs: " + ", ".join(amount(value, metric) for value in runs)))
             dots.setAccessibleName(f"{title} of {self._names[place]}")
             dots.setAccessibleDescription(dots.toolTip())
-            said = label(verdict(effect), words.tone(effect), "compare.verdict") if effect else caption()
+            said = label(verdict(effect), TONES[effect.verdict], "compare.verdict") if effect else caption()
             value = label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING
 from app.panel.controls import value_title
-from app.panel.effects import TONES
 from app.panel.titles import in_two
-from engine.protocol import Effect, OptionSpec, Value
+from engine.protocol import OptionSpec, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
 
@@ -66,10 +65,6 @@ def progress(told: LabProgress, names: Sequence[str]) -> str:
     doing = told.sentence or f"run {min(told.done + 1, told.total)} of {told.total} at most"
     side = f": {names[told.side]}" if 0 <= told.side < len(names) else ""
     return f"{told.name[:1].upper()}{told.name[1:]}, {doing}{side}"
-
-
-def tone(effect: Effect) -> str:
-    return TONES[effect.verdict]
 
 
 def text_tone(told: LabCompared, place: int, text: LabText) -> str:
