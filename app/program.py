@@ -60,9 +60,9 @@ log = logging.getLogger(__name__)
 class Program:
     """The window with everything behind it.
 
-    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models``, ``quantise`` and
-    ``lab`` are those of `kvasir gpu`, `kvasir models`, `kvasir quantise` and `kvasir lab`; None is Kvasir's own with
-    its own engine, and none with another.
+    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models``, ``quantise``,
+    ``lab`` and ``compare`` are those of `kvasir gpu`, `kvasir models` and so on; None is Kvasir's own with its own
+    engine, and none with another.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Program:
         models: Sequence[str] | None = None,
         quantise: Sequence[str] | None = None,
         lab: Sequence[str] | None = None,
+        compare: Sequence[str] | None = None,
     ) -> None:
         self._closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
@@ -97,7 +98,7 @@ class Program:
         self.library.store_moved.connect(self.store.move_models)
         self.library.limit = lambda: self.store.settings.download_limit
         self._lab_command = lab if lab is not None else [*own, "lab"] if own else []
-        self._compare_command = [*self._lab_command[:-1], "compare"] if self._lab_command else []
+        self._compare_command = compare if compare is not None else [*own, "compare"] if own else []
         self.lab: LabRuns | None = None
         self.compare: Comparison | None = None
         self.lab_page = LazyPage(self._make_lab)
@@ -163,7 +164,7 @@ class Program:
         compare.comparison.device = self.lab.device
         self.compare = compare.comparison
         view = LabView(self.lab, compare, self.theme)
-        LabWiring(self.link, self.lab, view, window.panel, self.chat, self.measuring, window)
+        LabWiring(self.link, self.lab, view, window.panel, self.chat, self.measuring, self.library, window)
         return view
 
     def _offered(self, model: str) -> list[DraftOffer] | None:

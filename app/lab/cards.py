@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
 from app.lab import words
 from app.lab.layout import label
@@ -41,6 +41,8 @@ class Card(QFrame):
         column.addStretch(1)
         self.found = label("", "caption", f"lab.card.{page.name}.found")
         column.addWidget(self.found)
+        for words_of_it in self.findChildren(QLabel):  # a click on them opens it too
+            words_of_it.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
 
     def show_state(self, found: str, running: bool, note: str) -> None:
         """What was found last, "" for nothing; whether it runs now, and how its last run ended."""
@@ -48,7 +50,7 @@ class Card(QFrame):
         self._tick.setVisible(bool(found))
         if running:
             text, role = "Running now…", "caption"
-        elif note:
+        elif note and not (found and note == words.STOPPED):
             text, role = note, "caption" if note == words.STOPPED else "bad"
         elif found:
             text, role = found, "small-figure"
@@ -60,6 +62,6 @@ class Card(QFrame):
         set_role(self.found, role)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        super().mouseReleaseEvent(event)
+        event.accept()
         if event.button() is Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
             self.opened.emit(self.page.name)

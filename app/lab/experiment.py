@@ -49,6 +49,9 @@ class ExperimentView(Part):
         self.pictures: list[PictureView] = []
         """Of each side, in the order of ``sides``."""
         self.sides: list[str] = []
+        self._running = False
+        self._live = False
+        """Whether the pictures are those of a run, not of the result."""
         self.columns = Columns([], theme, _SIDE_PX, 2)
         self.add(self.columns)
         self._after = self._use_row()
@@ -66,8 +69,15 @@ class ExperimentView(Part):
         self._brought = brought
         self.run.setText(words.run(self.page, self.result is not None, brought))
 
-    def show_state(self, running: bool, progress: LabProgress | None, blocked: str, note: str) -> None:
-        """Whether it runs, and how far it is; why it cannot be run, and how its last run ended."""
+    def show_state(
+        self, running: bool, status: str, progress: LabProgress | None, blocked: str = "", note: str = ""
+    ) -> None:
+        """Whether it runs, what it does and how far it is; why it cannot be run, and how its last run ended."""
+        if running and not self._running and not self._live:
+            self._make_sides([])
+        elif self._live and not running:
+            self._show_found()
+        self._running = running
         had_focus = self.run.hasFocus() or self.cancel.hasFocus()
         self.run.setVisible(not running)
         self.run.setEnabled(not blocked)
@@ -77,7 +87,7 @@ class ExperimentView(Part):
         if running:
             self.bar.setRange(0, progress.total if progress is not None else 0)
             self.bar.setValue(progress.done if progress is not None else 0)
-        self.status.setText(words.status(self.page, progress) if running else blocked)
+        self.status.setText(status if running else blocked)
         self.status.setVisible(bool(self.status.text()))
         self.note.setText(note)
         self.note.setVisible(bool(note) and not running)
@@ -87,20 +97,21 @@ class ExperimentView(Part):
 
     def show_picture(self, told: LabPicture) -> None:
         """What a side of the page looks like now."""
+        self._live = True
         self._paint(self.page.sides, {told.side: told.picture})
 
     def show_result(self, result: LabResult | None, predicted: int, pictures: dict[int, Picture]) -> None:
         """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
         of a run under way, by side."""
         self.result = result
+        self._live = bool(pictures)
         if pictures:
             self._paint(self.page.sides, pictures)
-        elif result is not None:
-            self._paint(result.sides, dict(enumerate(result.pictures)))
+        else:
+            self._show_found()
         if self.found is not None:
             self.column.removeWidget(self.found)
-            self.found.hide()
-            self.found.setObjectName("")  # it lives until the event loop has its turn
+            self.found.setParent(None)  # it lives until the event loop has its turn
             self.found.deleteLater()
             self.found = None
         self.run.setText(words.run(self.page, result is not None, self._brought))
@@ -116,14 +127,26 @@ class ExperimentView(Part):
     def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
         """Of ``sides``: all of the page's while it runs, and then those that ran."""
         if pictures and sides != self.sides:
-            self.sides, self.pictures, before = sides, [], self.columns
-            self.columns = Columns([self._side(at, name) for at, name in enumerate(sides)], self._theme, _SIDE_PX, 2)
-            self.column.replaceWidget(before, self.columns)
-            before.hide()
-            before.deleteLater()
+            self._make_sides(sides)
         for side, picture in pictures.items():
             if 0 <= side < len(self.pictures):
                 self.pictures[side].show_picture(picture)
+
+    def _show_found(self) -> None:
+        """The pictures of the result, none where there is none."""
+        self._live = False
+        if self.result is None or not self.result.pictures:
+            self._make_sides([])
+        else:
+            self._paint(self.result.sides, dict(enumerate(self.result.pictures)))
+
+    def _make_sides(self, sides: list[str]) -> None:
+        """A place for a picture of each."""
+        self.sides, self.pictures, before = sides, [], self.columns
+        self.columns = Columns([self._side(at, name) for at, name in enumerate(sides)], self._theme, _SIDE_PX, 2)
+        self.column.replaceWidget(before, self.columns)
+        before.hide()
+        before.deleteLater()
 
     def _prediction(self) -> QWidget:
         part = Part("Predict").add(label(self.page.question, name="lab.question"))

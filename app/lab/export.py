@@ -27,20 +27,16 @@ def save_png(view: ExperimentView, path: Path) -> None:
 def save_html(view: ExperimentView, path: Path) -> None:
     """What a view shows of its result. Raises OSError."""
     assert view.result is not None
-    pictures = [_image(each, side) for each, side in zip(view.pictures, view.sides, strict=True)]
+    pictures = [_figure(each, side) for each, side in zip(view.pictures, view.sides, strict=True)]
     plots = [_image(each, "A plot") for each in view.findChildren(PlotView)]
     path.write_text(page_of(view.page, view.result, pictures, plots), encoding="utf-8")
 
 
 def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[str]) -> str:
-    """The whole file; ``pictures`` and ``plots`` are elements of HTML, those of a side under its name."""
-    sides = "".join(
-        f"<figure>{picture}<figcaption>{escape(side)}</figcaption></figure>"
-        for picture, side in zip(pictures, result.sides, strict=False)
-    )
+    """The whole file; ``pictures`` and ``plots`` are elements of HTML."""
     heads = "".join(f"<th>{escape(side)}</th>" for side in result.sides)
     rows = "".join(_row(figure) for figure in result.figures if figure.effects)
-    text = _texts(result.text) if result.text is not None else ""
+    text = _texts(result.text, result.sides) if result.text is not None else ""
     lists = "".join(
         f"<h2>{title}</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in sentences)}</ul>"
         for title, sentences in (
@@ -53,7 +49,7 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(page.title)}</title>'
         f"<style>{_style()}</style></head><body><h1>{escape(words.heading(page))}</h1><p>{escape(page.problem)}</p>"
-        f"<div class=sides>{sides}</div><p class=headline>{escape(result.headline)}</p>"
+        f"<div class=sides>{''.join(pictures)}</div><p class=headline>{escape(result.headline)}</p>"
         f"<p><strong>{escape(result.lesson)}</strong></p>"
         f"<h2>Figures</h2><table><tr><th></th>{heads}<th></th><th>single runs</th></tr>{rows}</table>"
         f"{text}<div class=sides>{''.join(plots)}</div>{''.join(_paper(each) for each in page.papers)}{lists}"
@@ -83,9 +79,13 @@ def _row(figure: LabFigure) -> str:
     return f"<tr><td>{escape(words.title(metric))}</td>{each}<td>{gains}</td><td>{runs}</td></tr>"
 
 
-def _texts(text: LabText) -> str:
+def _texts(text: LabText, sides: list[str]) -> str:
     """The verdict, and what was written: once where all sides wrote the same."""
-    written = "".join(f"<pre>{escape(each)}</pre>" for each in (text.texts[:1] if text.same else text.texts))
+    if text.same:
+        written = "".join(f"<pre>{escape(each)}</pre>" for each in text.texts[:1])
+    else:
+        each_side = zip(words.writers(text, sides), text.texts, strict=True)
+        written = "".join(f"<h3>{escape(side)}</h3><pre>{escape(each)}</pre>" for side, each in each_side)
     return f"<h2>The text</h2><p>{escape(words.text_verdict(text).text)}</p>{written}"
 
 
@@ -94,6 +94,11 @@ def _paper(paper: PaperFigure) -> str:
         f'<p>{escape(words.source(paper))}: <a href="{escape(paper.address)}">{escape(paper.title)}</a>. '
         f"{escape(paper.claim)} {escape(paper.setting)}</p>"
     )
+
+
+def _figure(view: QWidget, side: str) -> str:
+    """Under the name that it was made with."""
+    return f"<figure>{_image(view, side)}<figcaption>{escape(side)}</figcaption></figure>"
 
 
 def _image(view: QWidget, about: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QVBoxLayout, QWidget
 
@@ -68,5 +68,4 @@ def label(text: str, role: str = "", name: str = "") -> QLabel:
     """Words that wrap and can be copied."""
     made = caption(text, name)
     made.setProperty("role", role)
-    made.setTextFormat(Qt.TextFormat.PlainText)
     return made

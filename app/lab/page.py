@@ -8,6 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QFont, QIcon, QKeyEvent, QPixmap, QShowEvent
 from PySide6.QtWidgets import (
+    QApplication,
     QFileDialog,
     QHBoxLayout,
     QLabel,
@@ -31,6 +32,7 @@ from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.theme.icons import icon
+from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import MenuButton, Segments
 from engine.protocol import Value
@@ -62,8 +64,10 @@ class LabView(QWidget):
         self._blocked = ""
         self._choices: dict[str, int] = {}
         """What is predicted, by experiment."""
+        self._run_with: dict[str, int] = {}
+        """What was when what runs now was begun."""
         self._predicted: dict[str, int] = {}
-        """What was when it was run."""
+        """What was before the result on show was known."""
         self.open_page = ""
         """The name of the experiment on show, "" for all of them."""
         self.view: ExperimentView | None = None
@@ -132,6 +136,7 @@ class LabView(QWidget):
         self.everything.clicked.connect(self._run_all)
         self.memory = label("", "caption", "lab.memory")
         self.said = label("", "caption", "lab.said")
+        self.saved = label("", "caption", "lab.saved")
         self._lay_out()
         self._fit()
         runs = self._runs
@@ -166,6 +171,7 @@ class LabView(QWidget):
         column.addWidget(self.models)
         column.addWidget(self.memory)
         column.addWidget(self.said)
+        column.addWidget(self.saved)
         self._scroll = QScrollArea()
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -195,8 +201,14 @@ class LabView(QWidget):
         self.save.setFixedWidth(self._theme.px(96))
 
     def _on_theme(self) -> None:
+        """The page is made anew; the keyboard stays where it was."""
+        at = QApplication.focusWidget()
+        name = at.objectName() if at is not None and self._scroll.isAncestorOf(at) else ""
         self._fit()
         self._fill()
+        again = self._scroll.findChild(QWidget, name) if name else None
+        if again is not None:
+            again.setFocus()
 
     def _fill(self) -> None:
         """The list of the experiments, and the page that was open."""
@@ -232,17 +244,19 @@ class LabView(QWidget):
         side = self._theme.px(14)
         self.topics.setIconSize(QSize(side, side))
         for item in map(self.topics.item, range(self.topics.count())):
-            page = self._runs.pages.get(item.data(_NAME) or "")
-            if page is None:
+            name = item.data(_NAME)
+            if not name:
                 continue
-            if page.name == self._runs.running:
+            if name == self._runs.running or (name == COMPARE and self.compare.busy):
                 state, mark = "running", icon(self._theme, "measure", side, "accent")
-            elif page.name in self._runs.results:
+            elif name in self._runs.results or (name == ROOFLINE and self._runs.roofline is not None):
                 state, mark = "with a result", icon(self._theme, "check", side, "good")
             else:
                 state, mark = "no result", self._blank(side)
             item.setIcon(mark)
-            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{page.title}, {state}")
+            page = self._runs.pages.get(name)
+            title = page.title if page is not None else _TOOLS.get(name, name)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
 
     @staticmethod
     def _blank(side: int) -> QIcon:
@@ -260,6 +274,8 @@ class LabView(QWidget):
         """The page that is open, made anew."""
         page = self._runs.pages.get(self.open_page)
         self.view = self.roof = None
+        self._teaching = False
+        self._say("")
         self.cards = []
         self._right.setCurrentIndex(int(self.open_page == COMPARE))
         if self.open_page == ROOFLINE:
@@ -267,13 +283,13 @@ class LabView(QWidget):
             self.roof = RooflineView(self._runs.roofline, self._theme)
             self.roof.run_asked.connect(lambda: self._runs.start([(ROOFLINE, self._loaded_subject())]))
             self.roof.cancel_asked.connect(self._runs.cancel)
-            self._scroll.setWidget(self.roof)
+            self._put(self.roof)
         elif self.open_page == COMPARE:
             pass
         elif page is None:
             self.open_page = ""
             self.title.setText("See what each technique buys")
-            self._scroll.setWidget(self._overview())
+            self._put(self._overview())
         else:
             self.title.setText(words.heading(page))
             self.view = view = ExperimentView(page, self._choices.get(page.name, -1), self._theme)
@@ -287,8 +303,16 @@ class LabView(QWidget):
                 self._predicted.get(page.name, -1),
                 self._runs.pictures if running else {},
             )
-            self._scroll.setWidget(view)
+            self._put(view)
         self._refresh()
+
+    def _put(self, page: QWidget) -> None:
+        """In the place of the page before, which lives on for one turn of the event loop: a press inside it may have
+        asked for this one."""
+        before = self._scroll.takeWidget()
+        if before is not None:
+            QTimer.singleShot(0, before.deleteLater)
+        self._scroll.setWidget(page)
 
     def _overview(self) -> QWidget:
         inside = Part()
@@ -320,7 +344,8 @@ class LabView(QWidget):
         self.everything.setVisible(overview and bool(pages))
         running = bool(runs.running)
         total = words.minutes(sum(page.seconds for page in pages if self._subject(page) is not None))
-        self.everything.setText("Cancel" if running else f"Run all, {total}")
+        cancel = words.STOPPING if runs.stopping else "Cancel"
+        self.everything.setText(cancel if running else f"Run all, {total}")
         self.everything.setEnabled(running or not blocked)
         self.everything.setToolTip("" if running else blocked)
         self.models.setVisible(own is not None and bool(pages))
@@ -338,7 +363,7 @@ class LabView(QWidget):
         if self.roof is not None:
             here = runs.running == ROOFLINE
             elsewhere = words.ELSEWHERE if running and not here else ""
-            self.roof.show_state(here, elsewhere or blocked, runs.notes.get(ROOFLINE, ""))
+            self.roof.show_state(here, runs.stopping, elsewhere or blocked, runs.notes.get(ROOFLINE, ""))
             return
         if self.view is None:
             self._refresh_cards()
@@ -350,9 +375,15 @@ class LabView(QWidget):
         by_model = bool(page.refused) and not self._with_own
         self.view.show_model(by_model, page.brings if by_model else "")
         self.view.show_state(
-            runs.running == name, runs.progress, elsewhere or blocked or refused, runs.notes.get(name, "")
-        )
-        self.save.setEnabled(self.view.result is not None)
+            runs.running == name, self._status(page), runs.progress, elsewhere or blocked or refused,
+            runs.notes.get(name, ""),
+        )  # fmt: skip
+        self.save.setEnabled(self.view.result is not None and runs.running != name)
+
+    def _status(self, page: LabPage) -> str:
+        """What the run does."""
+        runs = self._runs
+        return words.STOPPING if runs.stopping else words.status(page, runs.progress, runs.preparing)
 
     def _refresh_cards(self) -> None:
         for card in self.cards:
@@ -367,17 +398,20 @@ class LabView(QWidget):
         if isinstance(told, LabPicture):
             self.view.show_picture(told)
         else:
-            self.view.show_state(True, self._runs.progress, "", "")
+            self.view.show_state(True, self._status(self.view.page), self._runs.progress)
 
     def _on_roofline(self) -> None:
-        if self.roof is not None:
-            self._show()
+        if self.roof is not None and self._runs.roofline is not None:
+            self.roof.show_result(self._runs.roofline)
+            self._refresh()
 
     def _loaded_subject(self) -> Subject:
         """The model that is chosen above."""
         return self._own if self._with_own and self._own is not None else Subject()
 
     def _on_result(self, name: str) -> None:
+        if name == self._runs.running:
+            self._predicted[name] = self._run_with.get(name, -1)
         if self.view is not None and self.view.page.name == name:
             self.view.show_result(self._runs.results[name], self._predicted.get(name, -1), {})
             if name == self._runs.running:  # what it taught comes into view
@@ -413,7 +447,7 @@ class LabView(QWidget):
             self._start([(page.name, subject)])
 
     def _start(self, runs: list[tuple[str, Subject]]) -> None:
-        self._predicted.update({name: self._choices.get(name, -1) for name, _ in runs})
+        self._run_with = {name: self._choices.get(name, -1) for name, _ in runs}
         self._runs.start(runs)
 
     def _run_all(self) -> None:
@@ -440,5 +474,12 @@ class LabView(QWidget):
         try:
             write(view, Path(path))
         except OSError as error:
-            self._runs.notes[view.page.name] = words.unwritten(error)
-            self._refresh()
+            self._say(words.unwritten(error), "bad")
+        else:
+            self._say(words.saved(path), "caption")
+
+    def _say(self, sentence: str, role: str = "caption") -> None:
+        """What became of saving, until another page is shown."""
+        self.saved.setText(sentence)
+        self.saved.setVisible(bool(sentence))
+        set_role(self.saved, role)

@@ -71,8 +71,10 @@ class ResultView(Part):
         if text.same and text.texts:
             part.add(label(text.texts[0].strip(), "mute"))
         elif len(text.texts) >= 2:
-            others = sides[1] if len(sides) == 2 else "another side"
-            both = BothTexts(Side(sides[0], "", text.texts[0]), Side(others, "", text.texts[-1]), "", self._theme)
+            at = next((at for at, each in enumerate(text.texts) if each != text.texts[0]), 1)
+            names = words.writers(text, sides)
+            one, other = (Side(names[side], "", text.texts[side]) for side in (0, at))
+            both = BothTexts(one, other, "", self._theme)
             both.sentence.hide()  # the verdict says it, in tokens
             for view in both.views:
                 lines = min(_MOST_LINES, 2 + max(len(each) for each in text.texts) // _LINE_LETTERS)

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
 from app.lab import words
+from engine.protocol import LoadOptions
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, LabRoofline, Picture
 
 _decode = msgspec.json.Decoder(LabLine).decode
@@ -19,13 +20,28 @@ _decode = msgspec.json.Decoder(LabLine).decode
 class Subject(NamedTuple):
     """The model that an experiment is shown with. ``path``: "" for the bundled one, a name for one that Kvasir brings.
 
-    ``own``: one of the person's, for which the engine gives its memory back meanwhile.
+    ``draft``: "" is none, None what the model brings. ``own``: one of the person's, for which the engine gives its
+    memory back meanwhile.
     """
 
     name: str = ""
     path: str = ""
-    draft: str = ""
+    draft: str | None = None
     own: bool = False
+    options: LoadOptions = LoadOptions()
+    """How it is loaded."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of `kvasir lab`, but for the device."""
+        told = ["--model", self.path] if self.path else []
+        if self.draft is not None:
+            told += ["--draft", self.draft or "none"]
+        if self.options.quantise != "none":
+            told += ["--quantise", self.options.quantise]
+        if self.options.context is not None:
+            told += ["--context", str(self.options.context)]
+        return told
 
 
 class LabRuns(QObject):
@@ -56,6 +72,10 @@ class LabRuns(QObject):
         self.notes: dict[str, str] = {}
         """How the last run of an experiment ended, where there is something to say."""
         self.running = ""
+        self.stopping = False
+        """Whether what runs was told to stop."""
+        self._found = False
+        """Whether what runs has told its result, which is kept."""
         self.subject = Subject()
         """Of what runs."""
         self.progress: LabProgress | None = None
@@ -77,8 +97,9 @@ class LabRuns(QObject):
         return {page.name: page for page in self.index.pages} if self.index is not None else {}
 
     @property
-    def waiting(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self._waiting)
+    def preparing(self) -> bool:
+        """Whether what runs still waits for memory."""
+        return bool(self.running) and self._run is None
 
     def refresh(self) -> None:
         """Ask for the experiments and the results that are kept, where that was not answered yet."""
@@ -97,14 +118,15 @@ class LabRuns(QObject):
 
     def cancel(self) -> None:
         """Stop what runs, and start nothing that waits."""
-        if not self.running:
+        if not self.running or self.stopping:
             return
         self._waiting.clear()
-        self.notes[self.running] = words.STOPPED
         if self._run is not None:
+            self.stopping = True
             self._run.stop()
             self.changed.emit()
         else:
+            self.notes[self.running] = words.STOPPED
             self._next()
 
     def close_down(self) -> None:
@@ -132,6 +154,7 @@ class LabRuns(QObject):
     def _next(self) -> None:
         self._turn += 1
         self.progress, self.pictures, self._run = None, {}, None
+        self.stopping = self._found = False
         if not self._waiting:
             self.running = ""
             self.changed.emit()
@@ -156,14 +179,14 @@ class LabRuns(QObject):
 
     def _begin(self) -> None:
         subject = self.subject
-        model = ["--model", subject.path] if subject.path else []
-        draft = ["--draft", subject.draft] if subject.draft else []
-        arguments = [self.running, "--json", *model, *draft, *self._device(), *self.options]
+        arguments = [self.running, "--json", *subject.arguments, *self._device(subject.options.device), *self.options]
         self._run = self._start(arguments, self._take, self._on_end)
         self.changed.emit()
 
-    def _device(self) -> list[str]:
-        return ["--device", self.device()] if self.device() != "auto" else []
+    def _device(self, own: str = "auto") -> list[str]:
+        """``own``: the one of the model that is run."""
+        device = self.device() if own == "auto" else own
+        return ["--device", device] if device != "auto" else []
 
     def _take(self, line: LabLine) -> None:
         if isinstance(line, LabIndex):
@@ -171,9 +194,10 @@ class LabRuns(QObject):
             self.index_changed.emit()
         elif isinstance(line, LabResult):
             self.results[line.name] = line
+            self._found |= line.name == self.running
             self.results_changed.emit(line.name)
         elif isinstance(line, LabRoofline):
-            self.roofline = line
+            self.roofline, self._found = line, True
             self.roofline_changed.emit()
         elif isinstance(line, LabProgress | LabPicture) and line.name == self.running:
             if isinstance(line, LabProgress):
@@ -184,10 +208,11 @@ class LabRuns(QObject):
 
     def _on_end(self, end: End) -> None:
         name, run = self.running, self._run
-        if self.notes.get(name) != words.STOPPED:
-            said = end.sentence or (run.warning if run is not None else "")
-            if said:
-                self.notes[name] = said
+        if self.stopping:
+            if not self._found:
+                self.notes[name] = words.STOPPED
+        elif said := end.sentence or (run.warning if run is not None else ""):
+            self.notes[name] = said
         self._next()
 
     def _start(

@@ -16,11 +16,14 @@ INTRODUCTION = (
     "comes from."
 )
 STOPPED = "Stopped: nothing of this run was kept."
+STOPPING = "Stopping…"
 BUSY = "An answer is being written, which would disturb the figures. Run this when it is finished."
-MEASURING = "A switch is being measured. Run this when that is finished."
+MEASURING = "A measurement of the panel is running. Run this when that is finished."
+LOADING = "A model is being loaded. Run this when it is there."
+TAKEN = "The Lab is measuring. Wait until it has finished."
 COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
-PREPARING = "Making room for the model…"
+PREPARING, STARTING = "Making room for the model…", "Loading the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
 LETTERS = "ABCDEFGH"
@@ -74,24 +77,24 @@ def where(index: LabIndex) -> str:
 def memory(name: str) -> str:
     """Before a run with a model that the engine holds."""
     return (
-        f"To make room, {name} is unloaded for the time of the experiment and loaded again afterwards; chats wait. "
-        "It takes longer than with the bundled model."
+        f"To make room, {name} is unloaded for the time of the run and loaded again afterwards; no chat is answered "
+        "meanwhile. It takes longer than with the bundled model."
     )
 
 
 def lent(name: str) -> str:
     """While the engine has given up its model."""
-    return f"{name} is unloaded while the Lab runs an experiment with it. It is loaded again at the end."
+    return f"{name} is unloaded while the Lab measures. It is loaded again at the end."
 
 
 def refusal(page: LabPage) -> str:
     return f"{page.refused} {page.instead}".strip()
 
 
-def status(page: LabPage, progress: LabProgress | None) -> str:
-    """What a run is doing."""
+def status(page: LabPage, progress: LabProgress | None, preparing: bool = False) -> str:
+    """What a run is doing; ``preparing``: it still waits for memory."""
     if progress is None:
-        return PREPARING
+        return PREPARING if preparing else STARTING
     side = page.sides[progress.side] if 0 <= progress.side < len(page.sides) else ""
     sentence = progress.sentence or (f"run {min(progress.done + 1, progress.total)} of {progress.total} at most")
     return f"{sentence[0].upper()}{sentence[1:]}" + (f": {side}" if side else "")
@@ -129,8 +132,8 @@ def value(number: float, metric: Metric) -> str:
 
 def verdict(effect: Effect) -> Line:
     """The ratio with its range, or that there is none."""
-    if effect.ratio is None:
-        return Line("–", "caption")
+    if effect.ratio is None and effect.verdict != "none":
+        return Line("no ratio: one of them is 0", "caption")
     return Line(outcome(effect), TONES[effect.verdict])
 
 
@@ -143,6 +146,11 @@ def text_verdict(text: LabText) -> Line:
         return Line(text.sentence, "good")
     tie = " Both scores were within 0.0001 of each other there: a near-tie." if text.near_tie else ""
     return Line(f"{text.sentence}{tie}", "warn")
+
+
+def writers(text: LabText, sides: list[str]) -> list[str]:
+    """Who wrote each of its texts: every side, or the first one and the first that differs."""
+    return sides if len(text.texts) == len(sides) else [sides[0], "another side"]
 
 
 def taken(result: LabResult) -> str:
@@ -176,6 +184,10 @@ def file_name(result: LabResult) -> str:
 
 def unwritten(error: OSError) -> str:
     return f"The file could not be written ({error.strerror or error}). Choose another folder."
+
+
+def saved(path: str) -> str:
+    return f"Saved as {path}."
 
 
 def used(titles: list[str]) -> str:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QMouseEvent, QShowEvent
-from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.panel.controls import value_title
 from app.theme.theme import Theme
@@ -43,7 +54,8 @@ class WhyButton(QPushButton):
 
 
 class WhyCard(QFrame):
-    """Lies over the window it belongs to; a click elsewhere, Escape and another size of the window close it.
+    """Lies over the window it belongs to; a click elsewhere, Escape and another size of the window close it. What finds
+    no room in the window is scrolled to.
 
     ``mended`` carries the switches to set, ``place_asked`` the page of the window to show.
     """
@@ -55,6 +67,10 @@ class WhyCard(QFrame):
         super().__init__(window)
         self._theme, self._window = theme, window
         self._near = QRect()
+        self.button: QWidget | None = None
+        """Next to which it was opened."""
+        self._found: Reasons | None = None
+        """What it says, None while it waits for words."""
         self.setObjectName("why")
         self.setAccessibleName(TITLE)
         self.setProperty("card", "tip")
@@ -62,6 +78,10 @@ class WhyCard(QFrame):
         self.hide()
         title = QLabel(TITLE)
         title.setProperty("role", "figure")
+        body = QWidget()
+        self._body = QVBoxLayout(body)
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.setSpacing(10)
         self._rows = QVBoxLayout()
         self._rows.setSpacing(12)
         self._limit = caption(name="why.limit")
@@ -69,8 +89,14 @@ class WhyCard(QFrame):
         self._column.setContentsMargins(14, 10, 14, 12)
         self._column.setSpacing(10)
         self._column.addWidget(title)
-        self._column.addLayout(self._rows)
-        self._column.addWidget(self._limit)
+        self._body.addLayout(self._rows)
+        self._body.addWidget(self._limit)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the buttons inside
+        self._scroll.setWidget(body)
+        self._column.addWidget(self._scroll)
 
     @property
     def words(self) -> str:
@@ -80,11 +106,19 @@ class WhyCard(QFrame):
 
     def open(self, near: QWidget) -> None:
         """Show it next to ``near``, waiting for words."""
+        self.button, self._found = near, None
         self._near = QRect(near.mapTo(self._window, QPoint()), near.size())
         self._show_rows([_plain(LOOKS)], "")
         self.show()
         self.raise_()
         self.setFocus()
+
+    def close_to_button(self) -> None:
+        """Close it, and give the keyboard back to the button that opened it."""
+        self.hide()
+        with contextlib.suppress(RuntimeError):  # the strip has other buttons now
+            if self.button is not None:
+                self.button.setFocus()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -99,8 +133,11 @@ class WhyCard(QFrame):
             application.removeEventFilter(self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self._scroll.verticalScrollBar()
         if event.key() == Qt.Key.Key_Escape:
-            self.hide()
+            self.close_to_button()
+        elif event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up):
+            bar.setValue(bar.value() + bar.singleStep() * (1 if event.key() == Qt.Key.Key_Down else -1))
         else:
             super().keyPressEvent(event)
 
@@ -111,7 +148,7 @@ class WhyCard(QFrame):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Close it, and let the event go on to where it belongs."""
         if event.type() == QEvent.Type.MouseButtonPress and isinstance(watched, QWidget):
-            if watched is not self and not self.isAncestorOf(watched):
+            if watched not in (self, self.button) and not self.isAncestorOf(watched):  # the button closes it itself
                 self.hide()
         elif event.type() == QEvent.Type.Resize and watched is self._window:
             self.hide()
@@ -119,18 +156,25 @@ class WhyCard(QFrame):
 
     def say(self, sentence: str) -> None:
         """Why nothing can be said."""
+        self._found = None
         self._show_rows([_plain(sentence)], "")
 
     def show_reasons(self, found: Reasons, specs: Mapping[str, OptionSpec]) -> None:
-        """``specs``: the switches by their keys, which say what their values are called."""
+        """``specs``: the switches by their keys, which say what their values are called. Nothing happens where it says
+        the same already, or the keyboard would lose its place."""
+        before, self._found = self._found, found
+        if before is not None and (before.reasons, before.limit) == (found.reasons, found.limit):
+            return
+        at = QApplication.focusWidget()
+        here = at is not None and self.isAncestorOf(at)
         shown = found.reasons[:MOST]
         rows = [self._row(place, reason, specs) for place, reason in enumerate(shown)] or [_plain(NOTHING)]
         if more := len(found.reasons) - len(shown):
             rows.append(_plain(f"{more} more, which matter{'s' * (more == 1)} less.", "caption"))
         self._show_rows(rows, found.limit)
         first = self.findChild(QPushButton)
-        if first is not None:
-            first.setFocus()
+        if before is None or here:
+            (first or self).setFocus()
 
     def _row(self, place: int, reason: Reason, specs: Mapping[str, OptionSpec]) -> QWidget:
         row = QWidget()
@@ -173,7 +217,13 @@ class WhyCard(QFrame):
         self._limit.setVisible(bool(limit))
         width = self._theme.px(WIDTH)
         self.setFixedWidth(width)
-        self.setFixedHeight(self._column.totalHeightForWidth(width))
+        edges, frame = self._column.contentsMargins(), self.contentsMargins()
+        inside = width - edges.left() - edges.right() - frame.left() - frame.right()
+        wanted = self._body.totalHeightForWidth(inside)
+        self._scroll.setFixedHeight(wanted)
+        whole, most = self._column.totalSizeHint().height(), self._window.height() - 2 * GAP
+        self._scroll.setFixedHeight(wanted - max(0, whole - most))
+        self.setFixedHeight(min(whole, most))
         self._place()
 
     def _place(self) -> None:
@@ -189,7 +239,8 @@ def remedy(reason: Reason, specs: Mapping[str, OptionSpec]) -> str:
     """What stands on the button that mends it; "" where none does."""
     if reason.keys:
         known = [(specs[key], value) for key, value in reason.keys.items() if key in specs]
-        return "Set " + ", ".join(f"{spec.title}: {value_title(spec, value)}" for spec, value in known)
+        settings = ", ".join(f"{spec.title}: {value_title(spec, value)}" for spec, value in known)
+        return f"Set {settings}" if settings else ""
     return PLACES.get(reason.place, "")
 
 

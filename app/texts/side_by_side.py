@@ -124,20 +124,20 @@ def _marks(view: QTextEdit, at: int, theme: Theme) -> list[QTextEdit.ExtraSelect
 
 
 class MarkedText(QWidget):
-    """One text in a place of its own, with the place marked where it leaves ``other``."""
+    """One text in a place of its own, marked from the character ``at`` on, where it leaves another; None: nowhere."""
 
-    def __init__(self, side: Side, other: str, theme: Theme) -> None:
+    def __init__(self, side: Side, at: int | None, theme: Theme) -> None:
         super().__init__()
-        self._found, self._theme = parting(side.text, other), theme
+        self._at, self._theme = at, theme
         self.view = _view(side)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.view)
-        if self._found is not None:
-            _go_to(self.view, self._found.at)
+        if at is not None:
+            _go_to(self.view, at)
             self._mark()
             theme.changed.connect(self._mark)
 
     def _mark(self) -> None:
-        assert self._found is not None
-        self.view.setExtraSelections(_marks(self.view, self._found.at, self._theme))
+        assert self._at is not None
+        self.view.setExtraSelections(_marks(self.view, self._at, self._theme))

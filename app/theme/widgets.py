@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from html import escape
 
+import PySide6.QtGui
 from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnimation, Signal
 from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
@@ -29,8 +31,10 @@ _EDGES_PX = 24
 
 
 def tip(text: str) -> str:
-    """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line."""
-    return "\n".join(textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))
+    """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line. Markup is shown as
+    it is written."""
+    lines = "\n".join(textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))
+    return f"<p style='white-space: pre'>{escape(lines)}</p>" if PySide6.QtGui.Qt.mightBeRichText(lines) else lines
 
 
 class Toggle(QAbstractButton):
@@ -249,6 +253,7 @@ class Segments(QFrame):
 def caption(text: str = "", name: str = "") -> QLabel:
     """Secondary words that wrap and can be copied."""
     label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
     label.setObjectName(name)
     label.setProperty("role", "caption")
     label.setWordWrap(True)
@@ -261,6 +266,7 @@ class ElidedLabel(QLabel):
 
     def __init__(self, text: str, role: str) -> None:
         super().__init__(text)
+        self.setTextFormat(Qt.TextFormat.PlainText)
         self.short = ""
         """What is shown where the whole text finds no room; "": as much of it as does."""
         self.setProperty("role", role)
@@ -277,7 +283,7 @@ class ElidedLabel(QLabel):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and not self.toolTip() and self.elided != self.text():
             assert isinstance(event, QHelpEvent)
-            QToolTip.showText(event.globalPos(), self.text(), self)
+            QToolTip.showText(event.globalPos(), tip(self.text()), self)
             return True
         return super().event(event)
 

@@ -72,7 +72,7 @@ class GpuWiring(QObject):
         card.acted.connect(self._act)
         section.acted.connect(self._act)
         section.seen.connect(packs.check)
-        for over in (answers.ended, answers.refused, link.compared, link.failed):
+        for over in (answers.ended, answers.refused, measuring.changed, link.failed):
             over.connect(self._settle)
         self._show()
 
@@ -140,7 +140,7 @@ class GpuWiring(QObject):
 
     def _settle(self, *_: object) -> None:
         """What a start would break may have ended: an engine that waits for that is started again now."""
-        if self._waiting == "answer" and not (self._answers.busy or self._measuring.comparing):
+        if self._waiting == "answer" and not (self._answers.busy or self._measuring.measuring):
             self._restart()
 
     def _start_engine(self, environment: dict[str, str], then: Callable[[], None] | None = None) -> None:

@@ -10,9 +10,11 @@ from app.chat.page import ChatPage
 from app.chat.welcome import BUNDLED
 from app.lab import words
 from app.lab.page import LabView
+from app.lab.roofline import NAME as ROOFLINE
 from app.lab.runs import LabRuns, Subject
 from app.link.link import EngineLink, LinkState
 from app.link.switches import reason
+from app.models.library import Library
 from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
 from app.window.measure_wiring import MeasureWiring
@@ -34,11 +36,13 @@ class LabWiring(QObject):
         panel: OptimisationPanel,
         chat: ChatPage,
         measuring: MeasureWiring,
+        library: Library,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._link, self._runs, self._view, self._panel = link, runs, view, panel
         self._chat, self._answers, self._measuring = chat, chat.answers, measuring
+        self._library = library
         self._lent: protocol.Load | None = None
         """What loads the model again that was unloaded for the Lab."""
         self._adapters: list[protocol.AdapterCard] = []
@@ -54,10 +58,12 @@ class LabWiring(QObject):
         compare.comparison.prepare = lambda own, go: self._prepare(Subject(own=own), go)
         compare.done.connect(self._on_done)
         link.options.connect(lambda message: compare.set_catalogue(message.catalogue))
-        link.welcomed.connect(self._tell_compare)
+        for changed in (link.welcomed, link.loaded, library.stored_changed):
+            changed.connect(self._tell_compare)
         chat.prompt_changed.connect(self._tell_prompts)
         chat.chat_changed.connect(self._tell_prompts)
         runs.results_changed.connect(self._on_result)
+        runs.roofline_changed.connect(lambda: self._on_result(ROOFLINE))
         view.use = self._use
         link.unloaded.connect(self._on_unloaded)
         link.loaded.connect(self._on_loaded)
@@ -68,18 +74,26 @@ class LabWiring(QObject):
         answers = chat.answers
         for changed in (answers.waiting, answers.grown, answers.ended, answers.refused, answers.counted):
             changed.connect(self._on_answers)
-        for changed in (link.compare_progress, link.compared, link.failed):
+        for changed in (measuring.changed, link.failed, chat.header.loading_changed):
             changed.connect(self._show_blocked)
+        for changed in (runs.changed, compare.changed):
+            changed.connect(self._show_taken)
         self._show_own()
         self._show_blocked()
         self._tell_compare()
         self._tell_prompts()
 
     def _tell_compare(self, *_: object) -> None:
-        welcome = self._link.welcome
-        if welcome is not None:
-            self._view.compare.set_models(welcome.models)
-            self._view.compare.set_catalogue(welcome.catalogue)
+        """The models that there are, and the switches."""
+        welcome, card = self._link.welcome, self._link.card
+        if welcome is None:
+            return
+        models = {model.path: model for model in welcome.models}
+        stored = [(each.name, each.path) for each in self._library.stored if not (each.missing or each.bundled)]
+        for name, path in [*stored, *([(card.name, card.path)] if card is not None else [])]:
+            models.setdefault(path, protocol.KnownModel(name=name, path=path))
+        self._view.compare.set_models(list(models.values()))
+        self._view.compare.set_catalogue(self._link.catalogue)
 
     def _tell_prompts(self, *_: object) -> None:
         """What the person sent in the chat on screen."""
@@ -89,6 +103,7 @@ class LabWiring(QObject):
 
     def _prepare(self, subject: Subject, go: Callable[[str], None]) -> None:
         self._disturbed = False
+        self._view.compare.set_disturbed(False)
         card = self._link.card
         if not subject.own or card is None or self._link.idle:
             go("")
@@ -97,8 +112,13 @@ class LabWiring(QObject):
         else:
             self._go = go
             self._adapters = self._link.adapters
-            self._lent = self._link.last_load or protocol.Load(model=card.path)
+            self._lend(self._link.last_load or protocol.Load(model=card.path))
             self._link.send(protocol.Unload(reason=words.lent(card.name)))
+
+    def _lend(self, order: protocol.Load | None) -> None:
+        """``order`` loads again what the Lab has for now; None for nothing."""
+        self._lent = order
+        self._chat.sending.set_lent(order is not None)
 
     def _on_unloaded(self, *_: object) -> None:
         go, self._go = self._go, None
@@ -114,14 +134,16 @@ class LabWiring(QObject):
 
     def _on_done(self) -> None:
         self._go = None
-        order, self._lent = self._lent, None
+        order = self._lent
+        self._lend(None)
         if order is not None:
             self._link.send(order)
-            self._returning = True
+            self._returning = self._link.state is LinkState.CONNECTED
+            self._show_blocked()
 
     def _on_load_asked(self, _: protocol.Load) -> None:
         """The person wants a model now: none comes back in its place."""
-        self._lent = None
+        self._lend(None)
         self._returning = False
 
     def _on_loaded(self, _: protocol.Loaded) -> None:
@@ -129,9 +151,10 @@ class LabWiring(QObject):
             self._link.send(protocol.LoadAdapter(name=adapter.name, path=adapter.path))
         self._returning = False
         self._show_own()
+        self._show_blocked()
 
     def _on_failed(self, error: protocol.Error) -> None:
-        if not error.id and self._returning:
+        if not error.id and error.code != "bad_option" and self._returning:
             self._returning = False
             self._show_own()
 
@@ -143,21 +166,32 @@ class LabWiring(QObject):
         if card is None or card.name == BUNDLED:
             self._view.set_own(None)
         else:
-            draft = order.draft if order is not None else None
-            self._view.set_own(Subject(name=card.name, path=card.path, draft=draft or "", own=True))
+            order = order or protocol.Load(model=card.path)
+            self._view.set_own(Subject(card.name, card.path, order.draft, True, order.options))
 
     def _on_answers(self, *_: object) -> None:
-        self._disturbed |= bool(self._runs.running) and self._answers.busy
+        self._disturbed |= self._busy and self._answers.busy
+        self._view.compare.set_disturbed(self._disturbed)
         self._show_blocked()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether anything of the Lab's runs."""
+        return bool(self._runs.running) or self._view.compare.busy
+
+    def _show_taken(self) -> None:
+        self._measuring.set_taken(words.TAKEN if self._busy else "")
 
     def _on_result(self, name: str) -> None:
         if name == self._runs.running and self._disturbed:
             self._runs.notes[name] = words.DISTURBED
 
     def _show_blocked(self, *_: object) -> None:
-        self._view.set_blocked(
-            words.BUSY if self._answers.busy else words.MEASURING if self._measuring.comparing else ""
-        )
+        if self._returning or self._chat.header.loading is not None:
+            blocked = words.LOADING
+        else:
+            blocked = words.BUSY if self._answers.busy else words.MEASURING if self._measuring.measuring else ""
+        self._view.set_blocked(blocked)
 
     def _use(self, values: Mapping[str, protocol.Value]) -> str:
         """Set switches as the panel does, all or none; what came of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.chat.page import ChatPage
 from app.chat.session.conversation import title_of
@@ -22,6 +22,9 @@ class MeasureWiring(QObject):
     """Lives as long as the window. Comparisons replay the last prompt of the chat on screen with a switch both ways;
     costs are measured on what that chat holds. At most one of each runs."""
 
+    changed = Signal()
+    """:attr:`measuring` may be another."""
+
     def __init__(
         self, link: EngineLink, panel: OptimisationPanel, chat: ChatPage, notice: NoticeBar, parent: QObject
     ) -> None:
@@ -33,6 +36,7 @@ class MeasureWiring(QObject):
         """The prompt that it replays."""
         self._cost: tuple[str, str] | None = None
         """(the id of the measurement that runs, the key of its switch)."""
+        self._taken = ""
         self._model = ""
         """The path of the model that the results on show were measured with."""
         panel.measure_requested.connect(self._compare)
@@ -52,9 +56,15 @@ class MeasureWiring(QObject):
         self._update_measurable()
 
     @property
-    def comparing(self) -> bool:
-        """Whether a switch is being measured."""
-        return self._comparison is not None
+    def measuring(self) -> bool:
+        """Whether a switch or a cost is being measured."""
+        return self._comparison is not None or self._cost is not None
+
+    def set_taken(self, reason: str) -> None:
+        """Why nothing can be measured here now, as something else measures on this machine; "" when it can."""
+        if reason != self._taken:
+            self._taken = reason
+            self._update_measurable()
 
     def _compare(self, key: str) -> None:
         """Measure a switch, or stop measuring it."""
@@ -79,6 +89,7 @@ class MeasureWiring(QObject):
         self._asked = title_of(messages[-1].content)
         self._panel.show_progress(key, protocol.CompareProgress(id=compare.id, done=0, total=0))
         self._link.send(compare)
+        self.changed.emit()
 
     def _measure_cost(self, key: str) -> None:
         if self._cost is None and self._chat.chat_id:
@@ -87,6 +98,7 @@ class MeasureWiring(QObject):
             self._panel.show_cost_running(key, True)
             self._update_measurable()
             self._link.send(protocol.MeasureCost(id=self._cost[0], prompt="", chat=self._chat.chat_id))
+            self.changed.emit()
 
     def _on_welcome(self, message: protocol.Welcome) -> None:
         if message.loaded is not None:
@@ -106,6 +118,7 @@ class MeasureWiring(QObject):
         if self._comparison is not None and message.id == self._comparison[0]:
             self._comparison = None
             self._panel.show_result(message, self._asked)
+            self.changed.emit()
 
     def _on_cost(self, message: protocol.Cost) -> None:
         if self._cost is not None and message.id == self._cost[0]:
@@ -133,16 +146,19 @@ class MeasureWiring(QObject):
         if self._comparison is not None:
             self._panel.show_progress(self._comparison[1], None)
             self._comparison = None
+            self.changed.emit()
 
     def _end_cost(self) -> None:
         if self._cost is not None:
             self._panel.show_cost_running(self._cost[1], False)
             self._cost = None
             self._update_measurable()
+            self.changed.emit()
 
     def _update_measurable(self, *_: object) -> None:
         connected, asked = self._link.state is LinkState.CONNECTED, self._chat.last_prompt() is not None
         no_model = "" if connected and self._link.card is not None else "Load a model first."
+        no_model = no_model or self._taken
         reason = no_model or ("" if asked else NO_PROMPT)
         self._panel.set_measurable(reason if connected else "The engine is not running.")
         self._panel.set_cost_measurable(BUSY if self._cost is not None else no_model or ("" if asked else NO_CHAT))

@@ -37,6 +37,9 @@ class WhyWiring(QObject):
             changed.connect(self._ask_again)
 
     def _open(self, near: QWidget) -> None:
+        if self.card.isVisible() and self.card.button is near:
+            self.card.close_to_button()
+            return
         self.card.open(near)
         self._ask()
 

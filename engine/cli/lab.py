@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, DRAFT_HELP, device_of, draft_of, path_or_name_of
+from engine.cli.arguments import (
+    CONTEXT_HELP,
+    DEVICE_HELP,
+    DRAFT_HELP,
+    QUANTISE_HELP,
+    device_of,
+    draft_of,
+    path_or_name_of,
+    quantise_of,
+)
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
 
@@ -26,16 +35,20 @@ def lab(
     model: Annotated[str, typer.Option(help="A model's name or folder; the bundled one if left out.")] = "",
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
         float, typer.Option(min=1, help="After these no further pair begins, if eight are there.")
     ] = 40.0,
-    results: Annotated[bool, typer.Option("--results", help="Show the results that are kept.")] = False,
+    results: Annotated[
+        bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
-    kind = device_of(device)
+    kind, method = device_of(device), quantise_of(quantise)
     with report_errors():
         with importing():
             from engine.bench.client import EngineClient, EngineError
@@ -47,14 +60,16 @@ def lab(
             from engine.protocol import LoadOptions
 
         if results:
-            _show_all(laboratory.kept(), json)
+            kept = laboratory.kept()
+            newest = {each.name: each for each in kept}  # which is what the window shows
+            _show_all([*newest.values()] if json else kept, json)
             return
         every = EVERY in (names or [])
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
         asked = list(dict.fromkeys(name for some in listed for name in some))
         known = find_model(path_or_name_of(model))
         with_draft = known.draft if draft is None else draft_of(draft) or ""
-        options = LoadOptions(device=kind)
+        options = LoadOptions(device=kind, quantise=method, context=context)
         try:
             wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
         except LabError as error:
@@ -70,7 +85,7 @@ def lab(
                 refused = every and experiment.refuses(client.model, client.state()) is not None
                 brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
                 if brought is not None:
-                    client.load(brought.path, brought.draft, options)
+                    client.load(brought.path, brought.draft, LoadOptions(device=kind))
                 try:
                     result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
                 finally:

@@ -41,6 +41,9 @@ def main() -> int:
         sys.stdout.write("not JSON\n")
     if told["way"] != "silent":
         result = compared(columns, told.get("lossless", False))
+        for each in result["kinds"]:
+            each["prompts"] *= told.get("prompts", 1)
+            each["texts"] *= told.get("prompts", 1)
         say(result)
         for flag, name in pairwise(arguments):
             if flag == "--html":

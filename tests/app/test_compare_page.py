@@ -15,7 +15,8 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QS
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
 from app.lab.compare.page import ComparePage
-from app.lab.compare.result import Dots
+from app.lab.compare.result import STEP, Dots
+from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
 from engine.protocol import KnownModel
 from tests.app.pressing import button_of, press
@@ -115,6 +116,15 @@ def test_two_columns_from_the_cards_to_the_result(qtbot, page, state):
     marks = [view.extraSelections() for view in page.result.findChildren(QTextEdit)[:2]]
     assert [mark[1].cursor.selectedText() for mark in marks] == ["16", "sixteen"]
     assert nameless(page) == []
+
+
+def test_of_many_prompts_the_texts_are_shown_when_they_are_asked_for(qtbot, page, state):
+    change(state, prompts=11)
+    compare(qtbot, page)
+    assert len(page.result.findChildren(MarkedText)) == 2 * 2 * STEP
+    press(page.result, "compare.texts.prose")
+    qtbot.waitUntil(lambda: len(page.result.findChildren(MarkedText)) == 2 * (11 + STEP))
+    assert button_of(page.result, "compare.texts.prose").isHidden()
 
 
 def test_the_dots_of_a_row_share_a_scale(qtbot, page):
@@ -223,6 +233,9 @@ def test_progress_and_cancel_keep_what_is_on_the_page(qtbot, page, state):
     assert QApplication.focusWidget() is page.cancel
     qtbot.waitUntil(lambda: page.status.text() == "Prose, run 3 of 6 at most: as it is")
     assert (page.bar.value(), page.bar.maximum()) == (2, 6)
+    page.set_blocked("Another experiment is running.")
+    page.set_blocked("")
+    assert page.status.text() == "Prose, run 3 of 6 at most: as it is"
     with qtbot.waitSignal(page.done):
         qtbot.keyClick(page.cancel, Qt.Key.Key_Escape)
         assert page.status.text() == words.STOPPING

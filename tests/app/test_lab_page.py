@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QLabel, QPushButton
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton
 
 from app.lab import words
 from app.lab.compare.page import ComparePage
@@ -22,7 +22,7 @@ from app.lab.page import LabView
 from app.lab.runs import LabRuns, Subject
 from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
-from engine.protocol import Metric
+from engine.protocol import LoadOptions, Metric
 from engine.protocol.lab import LabProgress
 from tests.app.fake_lab import PAGES, PAPER, result, tree, write
 from tests.app.pressing import button_of, press
@@ -111,6 +111,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     role = Qt.ItemDataRole.AccessibleTextRole
     assert items["1  KV cache"].data(role) == "KV cache, with a result"
     assert items["7  Prefix caching"].data(role) == "Prefix caching, no result"
+    assert items["Roofline"].data(role) == "Roofline, no result"
     assert not items["Memory"].flags() & Qt.ItemFlag.ItemIsSelectable
     assert said(lab, "lab.card.cache.found") == "No clear difference here."
     assert said(lab, "lab.card.prefixes.found") == "About 30 s"
@@ -120,6 +121,17 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     assert lab.view is not None
     assert lab.topics.currentItem().text() == "7  Prefix caching"
     assert nameless(lab) == []
+
+
+def test_a_click_anywhere_on_a_card_opens_it(qtbot, lab):
+    for where in ("padding", "words"):
+        lab.show_experiment("")
+        card = next(each for each in lab.cards if each.page.name == "prefixes")
+        at = QPoint(3, 3) if where == "padding" else card.found.geometry().center()
+        qtbot.mouseClick(card.childAt(at) or card, Qt.MouseButton.LeftButton)
+        QApplication.processEvents()
+        assert lab.open_page == "prefixes", where
+        assert lab.view is not None
 
 
 def test_predict_run_and_see(qtbot, lab, state):
@@ -246,6 +258,41 @@ def test_while_it_runs_it_shows_both_sides_and_is_cancelled_with_escape(qtbot, l
     assert said(lab, "lab.headline") == ""
 
 
+def test_a_run_that_was_stopped_leaves_what_was_known(qtbot, lab, state):
+    lab.show_experiment("prefixes")
+    lab.view.findChild(object, "lab.choice.0").click()
+    run(qtbot, lab)
+    wrong = said(lab, "lab.prediction")
+    assert ", not right." in wrong
+    before = [view._picture for view in lab.view.pictures]
+    lab.view.findChild(object, "lab.choice.2").click()
+    change(state, steps=-1)
+    press(lab, "lab.run")
+    assert lab.view.pictures == [], "those of the result are not those of the run"
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    assert not lab.save.isEnabled()
+    press(lab, "lab.cancel")
+    assert said(lab, "lab.status") == words.STOPPING
+    kill = lab._runs._run._patience.remainingTime()
+    press(lab, "lab.cancel")
+    assert lab._runs._run._patience.remainingTime() <= kill, "it is not given more time"
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert [view._picture for view in lab.view.pictures] == before
+    assert said(lab, "lab.prediction") == wrong, "the result was known before the other prediction"
+    lab.show_experiment("")
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.prediction") == wrong
+
+
+def test_a_run_that_is_stopped_after_its_result_keeps_it(qtbot, lab, state):
+    begin(qtbot, lab, state)
+    lab._runs._take(result("prefixes"))  # before its process has ended
+    press(lab, "lab.cancel")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note") == ""
+    assert said(lab, "lab.headline").startswith("4.00 times")
+
+
 def test_enter_runs_it(qtbot, lab, state):
     lab.show_experiment("prefixes")
     qtbot.keyClick(lab.view.findChild(object, "lab.choice.1"), Qt.Key.Key_Return)
@@ -304,11 +351,12 @@ def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
     press(lab, "lab.all")
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert len(asked(state)) == 4
-    assert said(lab, "lab.card.cache.found") == words.STOPPED
+    assert said(lab, "lab.card.cache.found") == "No clear difference here.", "what is kept stays"
 
 
 def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab, state):
-    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True)
+    options = LoadOptions(quantise="int8", context=8192)
+    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True, options=options)
     waiting: list[Callable[[str], None]] = []
     lab._runs.prepare = lambda subject, go: waiting.append(go)
     lab._runs.device = lambda: "cuda:1"
@@ -326,8 +374,12 @@ def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab,
     waiting.pop()("")
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert asked(state) == [
-        ["prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--device", "cuda:1"]
-    ]
+        [
+            "prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--quantise", "int8",
+            "--context", "8192", "--device", "cuda:1",
+        ]
+    ]  # fmt: skip
+    assert Subject(draft="").arguments == ["--draft", "none"]  # where the person said so
     press(lab, "lab.run")
     press(lab, "lab.cancel")  # before there was room
     assert said(lab, "lab.note") == words.STOPPED
@@ -369,6 +421,7 @@ def test_a_result_is_saved_as_html_and_as_a_picture(qtbot, lab, tmp_path, monkey
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, file=file: (str(file), ""))
         press(lab, f"lab.save.{ending}")
         assert file.stat().st_size > 1000
+        assert said(lab, "lab.saved") == f"Saved as {file}."
     page = (tmp_path / "saved.html").read_text()
     assert page.count("data:image/png;base64,") == 4  # two sides, our plot and the paper's
     assert "4.00 times sooner" in page
@@ -377,7 +430,10 @@ def test_a_result_is_saved_as_html_and_as_a_picture(qtbot, lab, tmp_path, monkey
     assert (tmp_path / "saved.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "missing" / "x.html"), ""))
     press(lab, "lab.save.html")
-    assert said(lab, "lab.note").startswith("The file could not be written (No such file or directory)")
+    assert said(lab, "lab.saved").startswith("The file could not be written (No such file or directory)")
+    assert said(lab, "lab.note") == "", "the run went well"
+    lab.show_experiment("cache")
+    assert said(lab, "lab.saved") == ""
 
 
 def test_what_comes_from_outside_is_text_in_an_exported_page():
@@ -404,7 +460,8 @@ def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns
 def test_progress_in_words():
     told = LabProgress(name="prefixes", done=3, total=16, side=1)
     assert words.status(PREFIXES, told) == "Run 4 of 16 at most: prefix tree"
-    assert words.status(PREFIXES, None) == words.PREPARING
+    assert words.status(PREFIXES, None, True) == words.PREPARING
+    assert words.status(PREFIXES, None) == words.STARTING
 
 
 def test_all_buttons_are_operated_by_keyboard(lab):
@@ -427,6 +484,34 @@ def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
     assert lab.cards
     lab.show_experiment("roofline")
     assert len(lab.roof.findChildren(QLabel)) == len(texts), "what was measured stays"
+
+
+def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
+    lab.activateWindow()
+    lab.show_experiment("roofline")
+    lab.roof.run.setFocus()
+    before = lab.roof.run
+    press(lab, "lab.roofline.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert QApplication.focusWidget() is lab.roof.run is before
+    theme.changed.emit()
+    assert lab.roof.run is not before
+    assert QApplication.focusWidget() is lab.roof.run
+
+
+def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, theme):
+    told = result("prefixes", same=False)
+    one, other = told.text.texts
+    text = msgspec.structs.replace(told.text, texts=[one, one, other, "A third."])
+    sides = ["plain", "draft", "heads", "<b>"]
+    told = msgspec.structs.replace(told, sides=sides, text=text)
+    view = ExperimentView(PREFIXES, -1, theme)
+    qtbot.addWidget(view)
+    view.show_result(told, -1, {})
+    assert [each.accessibleName() for each in view.found.findChild(BothTexts).views] == ["plain", "heads"]
+    two = msgspec.structs.replace(told.text, texts=[one, other])
+    assert words.writers(two, sides) == ["plain", "another side"]
+    assert "<h3>heads</h3><pre>The tree keeps what is new" in page_of(PREFIXES, told, [], [])
 
 
 def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):

@@ -275,8 +275,8 @@ def test_lanes_show_what_requests_did(view, theme):
     grey = theme.tint("mute", 0.4, "panel")
     assert drawn[tokens.accent] / drawn[tokens.violet] == pytest.approx(7, rel=0.15), "seven seconds against one"
     assert drawn[grey] > drawn[tokens.violet]
-    assert view.accessibleDescription() == "2 requests in 8 s; 1 waits."
-    assert {"second: waiting from 4 s to 8 s", "first: reading from 0 s to 1 s"} <= all_under(view)
+    assert view.accessibleDescription() == "2 requests in 8 s; 1 queued."
+    assert {"second: queued from 4 s to 8 s", "first: prefilling from 0 s to 1 s"} <= all_under(view)
     idle = Lanes(lanes=[Lane(name="", spans=[Span(start=0, end=8, doing="idle")])], seconds=8.0)
     waiting = Lanes(lanes=[Lane(name="", spans=[Span(start=0, end=8, doing="waiting")])], seconds=8.0)
     assert 0 < show(view, idle)[grey] < 0.7 * show(view, waiting)[grey], "an idle one is hatched"
@@ -305,8 +305,8 @@ def test_fates_of_drafts_differ_in_colour_and_in_sign(view, theme):
 def test_drafts_branch_and_what_became_text_goes_straight_on(view):
     assert [(spot.line, spot.column) for spot in lines_of(DRAFTED.steps[0])] == [(0, 0), (1, 1), (0, 1)]
     view.show_picture(DRAFTED)
-    assert view.accessibleDescription() == "1 step: 2 tokens drafted, 1 accepted, 1 refused; 2.0 tokens a step."
-    assert {'Step 1: "a", drafted, accepted', 'Step 1: "b", drafted, refused'} <= all_under(view)
+    assert view.accessibleDescription() == "1 step: 2 tokens drafted, 1 accepted, 1 rejected; 2.0 tokens a step."
+    assert {'Step 1: "a", draft token accepted', 'Step 1: "b", draft token rejected'} <= all_under(view)
 
 
 def test_of_many_steps_the_last_are_shown(view):

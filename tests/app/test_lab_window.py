@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
+from app.chat.session.sending import LENT
 from app.lab import words
 from app.lab.page import LabView
 from app.program import Program
 from app.shortcuts import TABLE
 from app.window.window import MainWindow
 from engine import protocol
+from engine.protocol.library import StoredModel
 from tests.app.conftest import FAKE_ENGINE
 from tests.app.pressing import press
 from tests.app.test_lab_page import FAKE, asked, change, said, state
@@ -105,6 +108,23 @@ def test_ones_own_model_gives_its_memory_and_comes_back(qtbot, program, lab, sen
     assert said(lab, "lab.memory") == words.memory("tiny")  # it is still chosen
 
 
+def test_nothing_runs_while_a_model_is_being_loaded(qtbot, program, lab, sent):
+    run_own(lab)
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert program.link.card is None  # it is on its way back
+    assert said(lab, "lab.status") == words.LOADING
+    assert not lab.view.run.isEnabled()
+    qtbot.waitUntil(lambda: program.link.card is not None)
+    assert lab.view.run.isEnabled()
+    program.chat.header.load_now("odd")
+    assert not lab.view.run.isEnabled()
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == "odd")
+    qtbot.waitUntil(lab.view.run.isEnabled)
+    program.chat.header.load_now("missing")
+    qtbot.waitUntil(lab.view.run.isEnabled)  # it failed
+    assert len(of(sent, protocol.Load)) == 3
+
+
 @pytest.mark.parametrize("how", ["fails", "dies", "cancel"])
 def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, how):
     change(state, **({"steps": -1} if how == "cancel" else {how: "It failed." if how == "fails" else True}))
@@ -113,6 +133,7 @@ def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, 
         qtbot.waitUntil(lambda: bool(lab._runs.pictures))
         assert program.link.card is None
         assert program.window.notice.text == words.lent("tiny")
+        assert program.chat.sending.reason == LENT
         qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
     assert len(of(sent, protocol.Load)) == 1
@@ -163,6 +184,41 @@ def test_answers_and_experiments_do_not_disturb_each_other_unnoticed(qtbot, prog
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert said(lab, "lab.note") == ""
     assert of(sent, protocol.Unload, protocol.Load) == []  # with the bundled model the engine keeps its own
+
+
+def test_one_measurement_at_a_time(qtbot, program, lab, state):
+    ask(qtbot, program)
+    reasons: list[str] = []
+    program.window.panel.set_measurable = reasons.append
+    measuring = program.measuring
+    measuring._cost = ("1", "kv_kind")
+    measuring.changed.emit()
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.status") == words.MEASURING
+    measuring._end_cost()
+    assert lab.view.run.isEnabled()
+    for tool in ("prefixes", "roofline", "compare"):
+        change(state, steps=-1)
+        lab.show_experiment(tool)
+        if tool == "compare":
+            lab.compare.comparison.running = True
+            lab.compare.comparison.changed.emit()
+        else:
+            press(lab, "lab.run" if tool == "prefixes" else "lab.roofline.run")
+        assert reasons[-1] == words.TAKEN, tool
+        lab._runs.cancel()
+        qtbot.waitUntil(lambda: not lab._runs.running)
+    ask(qtbot, program)
+    lab.compare.comparison._end("")
+    assert lab.compare.note.text() == words.DISTURBED
+    assert reasons[-1] == ""
+
+
+def test_the_comparison_learns_of_new_models(program, lab):
+    new = StoredModel(name="New <b>", path="/models/new", format="safetensors", bytes=1)
+    program.library.stored = [new]
+    program.library.stored_changed.emit()
+    assert lab.compare.findChild(QAction, "compare.model./models/new") is not None
 
 
 def test_what_was_shown_is_used_in_chats(qtbot, program, lab, sent):

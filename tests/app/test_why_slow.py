@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.plots.why import LOOKS, MOST, NOTHING, TITLE, WhyButton, WhyCard, remedy
 from app.program import Program
@@ -81,6 +81,43 @@ def test_what_matters_least_is_only_counted(card):
 def test_a_switch_that_is_unknown_here_is_left_out_of_the_button():
     assert remedy(Reason(sentence="", keys={"kv_cache": True, "later": 1}), SPECS) == "Set KV cache: on"
     assert remedy(Reason(sentence="", action="Wait."), SPECS) == ""
+    assert remedy(Reason(sentence="", keys={"later": 1}), SPECS) == ""
+
+
+def test_in_a_small_window_with_large_text_it_is_scrolled(qtbot, card, theme):
+    window = card.parentWidget()
+    long = Reason(sentence="A sentence that is long. " * 6, detail="And its detail. " * 6, keys={"kv_cache": True})
+    theme.set_scale(1.5)
+    try:
+        window.resize(800, 600)
+        card.open(window.findChild(WhyButton))
+        card.show_reasons(found(long, long, long, long), SPECS)
+        assert window.rect().contains(card.geometry())
+        last = card.findChild(QPushButton, "why.mend.3")
+        last.setFocus()
+        qtbot.keyClick(card, Qt.Key.Key_Down)
+        assert card._scroll.verticalScrollBar().maximum() > 0
+        assert card._scroll.verticalScrollBar().value() > 0
+    finally:
+        theme.set_scale(1.0)
+
+
+def test_the_keyboard_keeps_its_place_and_goes_back_to_the_button(qtbot, card):
+    near = card.button
+    card.window().activateWindow()
+    two = found(*(Reason(sentence=f"Reason {place}.", keys={"kv_cache": True}) for place in range(2)))
+    card.show_reasons(two, SPECS)
+    assert QApplication.focusWidget() is card.findChild(QPushButton, "why.mend.0")
+    second = card.findChild(QPushButton, "why.mend.1")
+    second.setFocus()
+    card.show_reasons(Reasons(id="2", reasons=two.reasons, limit=two.limit), SPECS)
+    assert QApplication.focusWidget() is second, "it says the same: nothing is made anew"
+    near.setFocus()
+    card.show_reasons(found(Reason(sentence="Another.", keys={"kv_cache": True})), SPECS)
+    assert QApplication.focusWidget() is near, "the person is elsewhere"
+    qtbot.keyClick(card, Qt.Key.Key_Escape)
+    assert card.isHidden()
+    assert QApplication.focusWidget() is near
 
 
 def test_every_word_finds_room(card, theme):
@@ -163,7 +200,8 @@ def test_both_forms_of_the_strip_have_the_button(start, qtbot):
         program.window.plots.build()
         card = ask(program, qtbot)
         assert NOTHING in card.words
-        card.hide()
+        qtbot.mouseClick(card.button, Qt.MouseButton.LeftButton)
+        assert card.isHidden(), "the button that opened it closes it"
 
 
 def test_a_page_of_the_window_that_mends_it_is_shown(start, qtbot):

@@ -14,6 +14,8 @@ from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
 from engine import protocol
 
+LENT = "The Lab has the model for now"
+
 
 class Sending(QObject):
     """``waits`` shows while a question waits; ``changed`` tells that :attr:`reason` may be another."""
@@ -33,6 +35,7 @@ class Sending(QObject):
         super().__init__(parent)
         self._link, self._session, self._header = link, session, header
         self._composer, self._waits, self._news = composer, waits, news
+        self._lent = False
         composer.sent.connect(self.send)
         composer.stopped.connect(session.stop)
         composer.refused.connect(news.complain)
@@ -56,7 +59,14 @@ class Sending(QObject):
             return "The engine is starting"
         if self._header.loading is not None:
             return "The model is loading"
-        return "" if self._link.card is not None else CHOOSE
+        if self._link.card is not None:
+            return ""
+        return LENT if self._lent else CHOOSE
+
+    def set_lent(self, lent: bool) -> None:
+        """Whether the Lab has the model for now, which comes back by itself."""
+        self._lent = lent
+        self.refresh()
 
     @property
     def queues(self) -> bool:

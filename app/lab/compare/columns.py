@@ -265,7 +265,7 @@ class ColumnCard(QFrame):
         self.changed.emit()
 
 
-class Columns(QWidget):
+class ColumnCards(QWidget):
     """The cards, as many in a row as there is room for, and a button that adds one."""
 
     def __init__(self, theme: Theme) -> None:

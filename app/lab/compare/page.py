@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab.compare import words
-from app.lab.compare.columns import Columns
+from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ResultView
 from app.lab.compare.run import FILES, Comparison, Work
 from app.theme.sheet import set_role
@@ -61,6 +61,8 @@ class ComparePage(QWidget):
         self._blocked = "" if command else words.NO_COMPARE
         self._prompts: list[str] = []
         self._source = BUILT_IN
+        self._disturbed = False
+        self._progress = ""
         self._running: list[str] = []
         """Names of the columns that are compared now."""
         self.result: ResultView | None = None
@@ -70,7 +72,7 @@ class ComparePage(QWidget):
         self.comparison.told.connect(self._on_told)
         self.comparison.found.connect(self._on_found)
         self.comparison.ended.connect(self._on_ended)
-        self.columns = Columns(theme)
+        self.columns = ColumnCards(theme)
         body = QWidget()
         self._column = QVBoxLayout(body)
         self._column.setContentsMargins(24, 16, 24, 24)
@@ -124,6 +126,10 @@ class ComparePage(QWidget):
         self._blocked = reason if self.comparison.possible else words.NO_COMPARE
         self._refresh()
 
+    def set_disturbed(self, disturbed: bool) -> None:
+        """Whether an answer was written since the run began, which its figures suffered from."""
+        self._disturbed = disturbed
+
     def run(self) -> None:
         """As if the person had pressed the button; what is amiss is said under it."""
         if self.busy or self._blocked:
@@ -135,6 +141,7 @@ class ComparePage(QWidget):
                 self._say(words.no_file(path))
                 return
         self._say("")
+        self._progress = ""
         columns = self.columns.columns
         self._running = [column.name for column in columns]
         prompts = {BUILT_IN: (), CHAT: tuple(self._prompts), FILE: file}[self._source]
@@ -271,7 +278,8 @@ class ComparePage(QWidget):
         if isinstance(told, LabProgress) and not self.comparison.stopping:
             self.bar.setRange(0, told.total)
             self.bar.setValue(told.done)
-            self.status.setText(words.progress(told, self._running))
+            self._progress = words.progress(told, self._running)
+            self.status.setText(self._progress)
 
     def _on_found(self, told: LabCompared) -> None:
         if self.result is not None:
@@ -284,7 +292,8 @@ class ComparePage(QWidget):
         self._saves.setVisible(self.comparison.can_save)
 
     def _on_ended(self, sentence: str) -> None:
-        self._say(sentence, "caption" if sentence == words.STOPPED else "bad")
+        told = sentence or (words.DISTURBED if self._disturbed else "")
+        self._say(told, "caption" if sentence == words.STOPPED else "bad")
         self.done.emit()
 
     def _say(self, sentence: str, role: str = "bad") -> None:
@@ -301,7 +310,7 @@ class ComparePage(QWidget):
         self.bar.setVisible(running)
         if running and (stopping or self.comparison.preparing):
             self.bar.setRange(0, 0)
-        waiting = words.PREPARING if self.comparison.preparing else words.STARTING
+        waiting = words.PREPARING if self.comparison.preparing else self._progress or words.STARTING
         self.status.setText((words.STOPPING if stopping else waiting) if running else self._blocked)
         if had_focus:
             (self.cancel if running else self.go).setFocus()

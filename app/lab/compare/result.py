@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from PySide6.QtCore import QPointF, QSize, Qt
+from PySide6.QtCore import QPointF, QSize, Qt, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.lab.compare import words
+from app.lab.layout import label
+from app.panel.effects import TONES
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption
+from app.theme.widgets import ElidedLabel, caption, tip
 from engine.protocol import OptionSpec
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 
 _CELL_PX, _TITLE_PX, _TEXT_PX, _DOTS_PX, _DOT_PX = 96, 120, 132, 12, 6
+STEP = 4
+"""Prompts whose texts are shown at first, and added in one turn of the event loop: a large comparison has hundreds."""
 
 
 class Dots(QWidget):
@@ -67,16 +72,24 @@ class ResultView(QWidget):
         column.setSpacing(12)
         column.addWidget(caption(words.about(told), "compare.about"))
         for kind in told.kinds:
-            column.addWidget(_label(kind.kind, "section"))
+            column.addWidget(label(kind.kind, "section"))
             column.addWidget(self._table(kind))
-            for place, prompt in enumerate(kind.prompts):
-                column.addWidget(self._texts(kind, place, prompt))
+            texts = QVBoxLayout()
+            texts.setSpacing(12)
+            column.addLayout(texts)
+            self._add_texts(kind, texts, STEP)
+            if len(kind.prompts) > STEP:
+                more = QPushButton(f"Show all {len(kind.prompts):,} prompts")
+                more.setObjectName(f"compare.texts.{kind.kind}")
+                more.clicked.connect(more.hide)
+                more.clicked.connect(partial(self._add_texts, kind, texts, len(kind.prompts)))
+                column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
         quality = quality_lines(told)
         if quality:
-            column.addWidget(_label("Quality on your text", "section"))
+            column.addWidget(label("Quality on your text", "section"))
             for line in quality:
-                column.addWidget(_label(line, "", "compare.quality"))
-        column.addWidget(_label("How it was taken", "section"))
+                column.addWidget(label(line, "", "compare.quality"))
+        column.addWidget(label("How it was taken", "section"))
         column.addWidget(caption(told.taken, "compare.taken"))
         for line in told.absent:
             column.addWidget(caption(line, "compare.absent"))
@@ -103,17 +116,26 @@ class ResultView(QWidget):
         grid.addWidget(line, row, 0, 1, grid.columnCount())
         scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
         title = metric.title[:1].upper() + metric.title[1:]
-        grid.addWidget(_stack(_label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(_stack(label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
         medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
             dots = Dots(runs, median, low, high, self._theme)
-            dots.setToolTip("Single runs: " + ", ".join(amount(value, metric) for value in runs))
+            dots.setToolTip(tip("Single runs: " + ", ".join(amount(value, metric) for value in runs)))
             dots.setAccessibleName(f"{title} of {self._names[place]}")
             dots.setAccessibleDescription(dots.toolTip())
-            said = _label(verdict(effect), words.tone(effect), "compare.verdict") if effect else caption()
-            value = _label(amount(median, metric), "figure", "compare.median")
+            said = label(verdict(effect), TONES[effect.verdict], "compare.verdict") if effect else caption()
+            value = label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
+
+    def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int, *_: object) -> None:
+        """Of the prompts before ``until`` those that are not there yet, a few at a time."""
+        first = column.count()
+        last = min(first + STEP, until, len(kind.prompts))
+        for place in range(first, last):
+            column.addWidget(self._texts(kind, place, kind.prompts[place]))
+        if last < min(until, len(kind.prompts)):
+            QTimer.singleShot(0, self, partial(self._add_texts, kind, column, until))
 
     def _texts(self, kind: KindFigures, place: int, prompt: str) -> QWidget:
         """What all columns wrote to one prompt."""
@@ -121,19 +143,20 @@ class ResultView(QWidget):
         card, grid = _card(len(self._names), self._theme)
         grid.addWidget(ElidedLabel(f"“{' '.join(prompt.split())}”", "caption"), 0, 0, 1, len(self._names))
         written = [told[0].texts[0], *(text.texts[1] for text in told)]
-        partings = [(found.at, text) for text in written[1:] if (found := parting(written[0], text)) is not None]
+        partings = [parting(written[0], text) for text in written[1:]]
+        leaves = [found.at if found is not None else None for found in partings]
         # The first one is marked where any leaves it.
-        others = [min(partings)[1] if partings else written[0], *[written[0]] * len(told)]
-        for at, (name, text, other) in enumerate(zip(self._names, written, others, strict=True)):
+        marks = [min((leave for leave in leaves if leave is not None), default=None), *leaves]
+        for at, (name, text, mark) in enumerate(zip(self._names, written, marks, strict=True)):
             grid.addWidget(ElidedLabel(name, "small-figure"), 1, at)
-            marked = MarkedText(Side(f"{name}: {prompt.strip().splitlines()[0]}", "", text), other, self._theme)
+            marked = MarkedText(Side(f"{name}: {prompt.strip().splitlines()[0]}", "", text), mark, self._theme)
             marked.setFixedHeight(self._theme.px(_TEXT_PX))
             marked.setProperty("edge", "all")
             marked.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
             grid.addWidget(marked, 2, at)
             if at:
                 tone = words.text_tone(self.told, at - 1, told[at - 1])
-                said = _label(text_verdict(self.told, at - 1, told[at - 1]), tone, "compare.text")
+                said = label(text_verdict(self.told, at - 1, told[at - 1]), tone, "compare.text")
                 grid.addWidget(said, 3, at, Qt.AlignmentFlag.AlignTop)
         return card
 
@@ -163,10 +186,3 @@ def _stack(*widgets: QLabel | QWidget) -> QWidget:
         if not isinstance(widget, QLabel) or widget.text():
             column.addWidget(widget)
     return holder
-
-
-def _label(text: str, role: str, name: str = "") -> QLabel:
-    label = caption(text, name)
-    label.setProperty("role", role)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    return label

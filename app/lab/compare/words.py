@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING
 from app.panel.controls import value_title
 from app.panel.titles import in_two
-from engine.protocol import Effect, OptionSpec, Value
+from engine.protocol import OptionSpec, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
 
@@ -18,15 +19,11 @@ AS_IT_IS = "as it is"
 NO_COMPARE = "This engine cannot compare."
 PREPARING = "Making room for the models…"
 STARTING = "Loading the models…"
-STOPPING = "Stopping…"
-STOPPED = "Stopped: nothing of this run was kept."
 NO_RESULT = "The comparison ended without a result. Run it again."
 NO_PROMPTS = "This chat has no prompt yet."
 NO_CATALOGUE = "The engine has not told its switches yet."
 ALL_SET = "All switches are set."
-LETTERS = "ABCDEFGH"
-"""Of the columns, in their order; also the most of them."""
-_TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
+__all__ = ["DISTURBED", "LETTERS", "STOPPED", "STOPPING"]
 
 
 def no_file(path: str) -> str:
@@ -68,10 +65,6 @@ def progress(told: LabProgress, names: Sequence[str]) -> str:
     doing = told.sentence or f"run {min(told.done + 1, told.total)} of {told.total} at most"
     side = f": {names[told.side]}" if 0 <= told.side < len(names) else ""
     return f"{told.name[:1].upper()}{told.name[1:]}, {doing}{side}"
-
-
-def tone(effect: Effect) -> str:
-    return _TONES[effect.verdict]
 
 
 def text_tone(told: LabCompared, place: int, text: LabText) -> str:
