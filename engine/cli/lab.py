@@ -29,7 +29,8 @@ def lab(
     seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
-        float, typer.Option(min=1, help="After these no further pair begins, if eight are there.")
+        float,
+        typer.Option(min=1, help="After these no further pair begins, if eight are there; after twice these none."),
     ] = 40.0,
     results: Annotated[bool, typer.Option("--results", help="Show the results that are kept.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
@@ -73,11 +74,11 @@ def lab(
                     client.load(brought.path, brought.draft, options)
                 try:
                     result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
+                    _show_all([result], json)
+                    _keep(result)
                 finally:
                     if brought is not None:
                         client.load(known.path, with_draft, options)
-                _show_all([result], json)
-                _keep(result)
 
             client.load(known.path, with_draft, options)
             if not asked:
