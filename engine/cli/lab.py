@@ -40,7 +40,8 @@ def lab(
     seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
-        float, typer.Option(min=1, help="After these no further pair begins, if eight are there.")
+        float,
+        typer.Option(min=1, help="After these no further pair begins, if eight are there; after twice these none."),
     ] = 40.0,
     results: Annotated[
         bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
@@ -88,11 +89,11 @@ def lab(
                     client.load(brought.path, brought.draft, LoadOptions(device=kind))
                 try:
                     result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
+                    _show_all([result], json)
+                    _keep(result)
                 finally:
                     if brought is not None:
                         client.load(known.path, with_draft, options)
-                _show_all([result], json)
-                _keep(result)
 
             client.load(known.path, with_draft, options)
             if not asked:

@@ -211,16 +211,15 @@ def told(effect: Effect, better: str, worse: str) -> str:
             return "The same on both sides."
         nearly = "Nearly the same on both sides" if effect.ratio is not None else "No ratio can be given"
         return f"{nearly}: {effect.before:,.4g} and {effect.after:,.4g}."
+    pairs = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}"
     if effect.ratio is None or effect.verdict in ("none", "few"):
         few = "too few pairs to tell" if effect.verdict == "few" else "what it shows lies within the noise"
-        between = (
-            "" if effect.ratio is None else f" ({effect.low:.2f} to {effect.high:.2f} times in {effect.pairs} pairs)"
-        )
+        between = "" if effect.ratio is None else f" ({effect.low:.2f} to {effect.high:.2f} times in {pairs})"
         return f"No clear difference here: {few}{between}."
     ratio, low, high, words = effect.ratio, effect.low, effect.high, better
     if effect.verdict == "worse":
         ratio, low, high, words = 1 / ratio, 1 / high, 1 / low, worse
-    between = "" if effect.metric.counted else f" ({low:.2f} to {high:.2f} in {effect.pairs} pairs)"
+    between = "" if effect.metric.counted else f" ({low:.2f} to {high:.2f} in {pairs})"
     return f"{ratio:.2f} times {words}{between}."
 
 
