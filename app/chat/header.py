@@ -17,7 +17,7 @@ from app.link.link import EngineLink, LinkState
 from app.proposers import proposer
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import as_written, tip
 from engine import protocol
 
 GAP = 12
@@ -131,7 +131,7 @@ class Header(QFrame):
         card = self._link.card
         self.model.setAccessibleName(f"Model: {self._title()}")
         self.model.setToolTip(
-            "\n".join([_about(card), *([IDLE] if self._link.idle else [])]) if card is not None else ""
+            as_written("\n".join([_about(card), *([IDLE] if self._link.idle else [])])) if card is not None else ""
         )
         self.model.setEnabled(self._link.state is LinkState.CONNECTED)
         notices = [*card.notices, *([card.draft_refused] if card.draft_refused else [])] if card is not None else []
@@ -193,7 +193,7 @@ class Header(QFrame):
             there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
             action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path))
             action.setEnabled(there)
-            action.setToolTip(path if there else f"{path} is not there any more.")
+            action.setToolTip(as_written(path if there else f"{path} is not there any more."))
             action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft(path)))
         menu.addSeparator()
         menu.addAction("Open a model…", self._open)

@@ -244,7 +244,7 @@ class ChatPage(QWidget):
     def _show_state(self) -> None:
         """What can be asked of which model, or why nothing can."""
         card, talk, loading = self._link.card, self.session.talk, self.header.loading
-        self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
+        self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE, self.sending.lent)
         self.composer.thinking.show_for(card, talk.chat.thinking)
         self.composer.see(card)
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")

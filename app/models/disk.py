@@ -13,7 +13,7 @@ from app.models import words
 from app.models.library import Library
 from app.models.rows import Row
 from app.theme.sheet import set_role
-from app.theme.widgets import caption
+from app.theme.widgets import as_written, caption
 from app.words import size
 from engine.protocol import Download, ModelFolder, StoredModel
 
@@ -123,7 +123,7 @@ class DiskView(QWidget):
         row = self._row(
             f"model.{model.name}", model.name, words.stored(model), buttons, lambda _: self.delete_asked.emit(model)
         )
-        row.setToolTip(model.path)
+        row.setToolTip(as_written(model.path))
         set_role(row.about, "warn" if model.missing else "caption")
 
     def _row(self, name: str, title: str, about: str, buttons: tuple[Button, ...], act: Callable[[str], object]) -> Row:

@@ -11,7 +11,7 @@ from app.gpu.card import Buttons
 from app.gpu.words import Button
 from app.models import advice
 from app.theme.sheet import set_role
-from app.theme.widgets import ElidedLabel, caption
+from app.theme.widgets import ElidedLabel, as_written, caption
 from engine.protocol import Download, DraftOffer
 
 NOTHING = (
@@ -56,7 +56,7 @@ class DraftList(QWidget):
         line = QHBoxLayout()
         line.setSpacing(12)
         name = ElidedLabel(offer.name, "")
-        name.setToolTip(offer.path or offer.repository or offer.name)
+        name.setToolTip(as_written(offer.path or offer.repository or offer.name))
         lines = QVBoxLayout()
         lines.setSpacing(0)
         lines.addWidget(name)

@@ -12,7 +12,7 @@ from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption, tip
+from app.theme.widgets import ElidedLabel, as_written, caption, tip
 from engine.protocol import Download, FitReport, HubModel, HubRepository, MakeProgress, StoredModel
 
 
@@ -71,7 +71,7 @@ class StoredRow(Row):
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.drafts: DraftList | None = None
         """What can draft for the model, where that is shown."""
-        self.setToolTip(model.path)
+        self.setToolTip(as_written(model.path))
         self.show_model(model, loaded)
 
     def show_model(self, model: StoredModel, loaded: bool) -> None:
@@ -149,7 +149,7 @@ class HubRow(Row):
             row.setContentsMargins(0, 0, 0, 0)
             row.setSpacing(12)
             name = ElidedLabel(title, "mute" if variant.name in here else "")
-            name.setToolTip(variant.name)
+            name.setToolTip(as_written(variant.name))
             held = _column(words.size(variant.bytes), "999.9 GB")
             buttons = Buttons(f"models.variant.{variant.name}")
             why = (

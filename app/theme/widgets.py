@@ -31,10 +31,14 @@ _EDGES_PX = 24
 
 
 def tip(text: str) -> str:
-    """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line. Markup is shown as
-    it is written."""
-    lines = "\n".join(textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))
-    return f"<p style='white-space: pre'>{escape(lines)}</p>" if PySide6.QtGui.Qt.mightBeRichText(lines) else lines
+    """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line."""
+    lines = (textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))
+    return as_written("\n".join(lines))
+
+
+def as_written(text: str) -> str:
+    """Names and paths from elsewhere for a tooltip, which would take some of them for HTML."""
+    return f"<p style='white-space: pre'>{escape(text)}</p>" if PySide6.QtGui.Qt.mightBeRichText(text) else text
 
 
 class Toggle(QAbstractButton):

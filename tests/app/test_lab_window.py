@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
-from app.chat.session.sending import LENT
+from app.chat.welcome import LENT
 from app.lab import words
 from app.lab.page import LabView
 from app.program import Program
@@ -134,6 +134,7 @@ def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, 
         assert program.link.card is None
         assert program.window.notice.text == words.lent("tiny")
         assert program.chat.sending.reason == LENT
+        assert program.chat.welcome.chat.about.text().startswith(LENT)
         qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
     assert len(of(sent, protocol.Load)) == 1

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QGuiApplication
+from PySide6.QtGui import QColor, QGuiApplication, QTextDocument
 
 import app
 from app.theme.icons import app_icon, icon, pixmap
 from app.theme.sheet import apply, build
 from app.theme.theme import DARK, LIGHT, Theme, mix
+from app.theme.widgets import as_written, caption, tip
 
 APP = Path(app.__file__).parent
 LITERAL = re.compile(r"""["'(\s]#[0-9a-fA-F]{3,8}\b|(?<!\.)\brgba?\(|QColor\(\s*\d""")
@@ -109,3 +110,14 @@ def test_every_icon_renders_something(qapp, theme):
         assert any(image.pixelColor(x, y).alpha() for x in range(16) for y in range(16)), name
     assert not icon(theme, "measure").isNull()
     assert not app_icon().isNull()
+
+
+def test_markup_from_elsewhere_is_shown_as_it_is_written(qtbot):
+    assert tip("A sentence.") == "A sentence."
+    assert "&lt;b&gt;" in tip("A model <b>name</b>.")
+    shown = QTextDocument()
+    shown.setHtml(as_written("models/<b>one</b>\ntwo"))
+    assert shown.toPlainText() == "models/<b>one</b>\ntwo"
+    label = caption("<b>name</b>")
+    qtbot.addWidget(label)
+    assert label.textFormat() is Qt.TextFormat.PlainText

@@ -9,12 +9,10 @@ from app.chat.header import Header
 from app.chat.news import News
 from app.chat.session.queued import QueuedBar
 from app.chat.session.session import ChatSession
-from app.chat.welcome import CHOOSE
+from app.chat.welcome import CHOOSE, LENT
 from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
 from engine import protocol
-
-LENT = "The Lab has the model for now"
 
 
 class Sending(QObject):
@@ -35,7 +33,8 @@ class Sending(QObject):
         super().__init__(parent)
         self._link, self._session, self._header = link, session, header
         self._composer, self._waits, self._news = composer, waits, news
-        self._lent = False
+        self.lent = False
+        """Whether the Lab has the model for now."""
         composer.sent.connect(self.send)
         composer.stopped.connect(session.stop)
         composer.refused.connect(news.complain)
@@ -61,11 +60,11 @@ class Sending(QObject):
             return "The model is loading"
         if self._link.card is not None:
             return ""
-        return LENT if self._lent else CHOOSE
+        return LENT if self.lent else CHOOSE
 
     def set_lent(self, lent: bool) -> None:
         """Whether the Lab has the model for now, which comes back by itself."""
-        self._lent = lent
+        self.lent = lent
         self.refresh()
 
     @property

@@ -141,7 +141,15 @@ def test_results_are_kept_and_shown_again(home: Path) -> None:
     assert result.headline in lab("--results").stdout
     (file,) = (home / "data" / "lab").glob("*.json")
     file.with_name("broken.json").write_text("{", "utf-8")  # passed over
-    assert lines(lab("--results", "--json")) == [result]
+    older = msgspec.structs.replace(result, date="2020-01-01T00:00:00+00:00", headline="An older one.")
+    file.with_name("older.json").write_bytes(msgspec.json.encode(older))
+    assert lines(lab("--results", "--json")) == [result], "the window shows the newest of each"
+    assert older.headline in lab("--results").stdout
+
+
+def test_the_model_is_loaded_as_it_is_asked_for() -> None:
+    assert "nf4" in lab("prefixes", "--quantise", "int3").stderr
+    assert lab("--context", "0").exit_code == 2
 
 
 def test_a_result_that_cannot_be_kept_is_shown(home: Path) -> None:
