@@ -19,6 +19,7 @@ from app.lab.compare.result import STEP, Dots
 from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
 from engine.protocol import KnownModel
+from engine.protocol.compared import FAULT, ROUNDING
 from tests.app.pressing import button_of, press
 from tests.app.specs import choice, number, switch
 from tests.app.test_window import nameless
@@ -28,7 +29,8 @@ KV = choice(
     "16bit", key="kv_kind", title="KV cache precision", group="Cache", default="16bit", choices=["16bit", "int8"],
     choice_titles=["16-bit", "8-bit (per group)"], compare=["16bit", "int8"],
 )  # fmt: skip
-CATALOGUE = [KV, switch(), choice(), number()]
+EXACT = switch(key="batch_invariant", title="Batch-invariant arithmetic", default=False, value=False)
+CATALOGUE = [KV, switch(), choice(), number(), EXACT]
 OWN = KnownModel(name="Qwen3-0.6B", path="/models/a, b: c = d")
 
 
@@ -138,12 +140,18 @@ def test_the_dots_of_a_row_share_a_scale(qtbot, page):
     assert one.at(180.0) == other.at(180.0)
 
 
-def test_a_lossless_column_that_differs_is_called_a_fault(qtbot, page, state):
+def test_a_lossless_column_that_differs_is_called_a_fault_where_arithmetic_is_exact(qtbot, page, state):
     change(state, lossless=True)
     add(page, 1, "kv_cache")
     compare(qtbot, page)
     (said, _) = page.result.findChildren(QLabel, "compare.text")
-    assert said.text().endswith("It was to be the same: that is a fault.")
+    assert said.text().endswith(ROUNDING)
+    assert said.property("role") != "bad"
+    for column in (0, 1):
+        add(page, column, "batch_invariant")
+    compare(qtbot, page)
+    (said, _) = page.result.findChildren(QLabel, "compare.text")
+    assert said.text().endswith(FAULT)
     assert said.property("role") == "bad"
 
 
