@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 import msgspec
 import psutil
 
+from engine.native.library import find as native_library
+
 
 class Spread(msgspec.Struct, frozen=True):
     """What repeated measurements gave: their median, and the quartiles ``low`` and ``high``."""
@@ -68,6 +70,12 @@ class PeakMemory:
     def _sample(self) -> None:
         with suppress(psutil.Error):
             self.peak = max(self.peak, anonymous_bytes(self._pid))
+
+
+def native_code() -> str:
+    """Which of Kvasir's native code computes here, for people."""
+    library = native_library()[0]
+    return f"native code in {library.instructions}" if library else "no native code"
 
 
 class Stopwatch:

@@ -16,6 +16,7 @@ from engine.bench.cache.hits import measure_hit_of_shape, measure_saved
 from engine.bench.cache.suite import measure_cache
 from engine.bench.client import EngineClient, EngineError
 from engine.bench.cost import CostFigures, measure_cost
+from engine.bench.measure import native_code
 from engine.bench.null import NullFigures, measure_null
 from engine.bench.peers.binaries import built_folders
 from engine.bench.peers.cases import FULL, QUICK
@@ -34,7 +35,6 @@ from engine.bench.switches import BundledFigures, measure_bundled
 from engine.bench.tables import say, show_absent, show_line
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.loading.model import LoadModel, release_memory
-from engine.native.library import find as native_library
 from engine.paths import bundled_model, cache_folder
 from engine.protocol import LoadOptions, Quantise
 
@@ -132,9 +132,7 @@ def run(asked: BenchOptions, json_file: Path | None = None) -> Report:
 
 
 def _machine() -> str:
-    library = native_library()[0]
-    native = f"native code in {library.instructions}" if library else "no native code"
-    machine = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {native}"
+    machine = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {native_code()}"
     return f"{machine}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else machine
 
 

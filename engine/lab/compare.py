@@ -20,18 +20,19 @@ from msgspec import structs
 from engine.bench.client import Answer, EngineClient, EngineError
 from engine.bench.speculation.texts import plain
 from engine.cache.policies import POLICIES, PolicySettings
-from engine.cache.stores.recent import packed_until
 from engine.catalogue import option
 from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
 from engine.catalogue.option import OptionError
 from engine.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, Side, apart, gap_of
 from engine.lab.run import device_of, machine
+from engine.lab.workload import bytes_of
 from engine.loading.model import LoadedModel, release_memory
 from engine.memory.nvml import Meter
 from engine.paths import ModelNotFound, find_model, version
 from engine.protocol import ChatMessage, LoadOptions, Metric, Sampling, Value, keys
 from engine.protocol.lab import Column, ColumnQuality, KindFigures, LabCompared, LabLine, LabText
-from engine.runner.perplexity import MOST_TOKENS, ReaderFactory, Scores, score
+from engine.runner.perplexity import MOST_TOKENS, ReaderFactory, score, scored
+from engine.server.continuing import common
 from engine.text.template import PromptError
 from engine.text.tokenizer import Tokenizer
 
@@ -347,7 +348,7 @@ def _text(first: _Side, side: _Side, kind: str, place: int, prompt: Sequence[int
         return LabText(same=True, tokens=len(one), sentence=f"Identical, {len(one)} tokens.", texts=texts_of)
     if not alike:
         return LabText(same=False, tokens=len(one), sentence="Another text, in other tokens.", texts=texts_of)
-    at = next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    at = common(one, two)
     gap = math.inf
     if first.name == side.name and at < min(len(one), len(two)):
         gap = gap_of(first.client.model, [*prompt, *one[:at]], one[at], two[at])
@@ -370,16 +371,8 @@ def _context(asked: Asked) -> int:
 
 
 def held(model: LoadedModel, tokens: int) -> float:
-    """Bytes of a model's weights, its draft's too, and of its cache with so many tokens: by what the arenas were made
-    with, recent tokens that are not packed included."""
-    kept = 0.0
-    for store in model.stores:
-        packed = tokens
-        if store.recent is not None:
-            packed = packed_until(tokens - 1, store.residual)
-            kept += (tokens - packed) * store.recent.bytes_per_token()
-        kept += packed * store.bytes_per_token()
-    return model.fit.weights + model.fit.draft_weights + kept
+    """Bytes of a model's weights and of its cache with so many tokens, its draft's too."""
+    return model.fit.weights + model.fit.draft_weights + sum(bytes_of(store, tokens) for store in model.stores)
 
 
 def _quality(asked: Asked, sides: Sequence[_Side], together: bool) -> tuple[list[ColumnQuality | None], list[str]]:
@@ -403,21 +396,18 @@ def _quality(asked: Asked, sides: Sequence[_Side], together: bool) -> tuple[list
         loaded = first.client.model
         assert loaded.tokenizer is not None
         ids = loaded.tokenizer.encode(asked.text)[: min(loaded.card.context, side.client.model.card.context)]
-        work = score(ids, exact, present, loaded.card.vocabulary, name)
         try:
-            while True:
-                next(work)
+            scores = scored(score(ids, exact, present, loaded.card.vocabulary, name))
         except ValueError as error:
             absent.append(f"Perplexity and KL of {name}: {error}")
-        except StopIteration as end:
-            scores: Scores = end.value
-            found[place] = ColumnQuality(
-                first=scores.exact,
-                perplexity=scores.present,
-                kl=scores.divergence,
-                same_top=scores.same_top,
-                tokens=scores.tokens,
-            )
+            continue
+        found[place] = ColumnQuality(
+            first=scores.exact,
+            perplexity=scores.present,
+            kl=scores.divergence,
+            same_top=scores.same_top,
+            tokens=scores.tokens,
+        )
     return found, absent
 
 

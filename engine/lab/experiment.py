@@ -19,6 +19,7 @@ from engine.loading.model import LoadedModel
 from engine.protocol import Effect, LoadOptions, Metric, OptionSpec, Sampling, Value
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.runner.perplexity import chunks
+from engine.server.continuing import common
 from engine.telemetry.pairs import LEAST, MOST, estimate, settled
 
 Told = LabProgress | LabPicture
@@ -26,7 +27,9 @@ Side = Mapping[str, float]
 """Figures of one run of one side, by :attr:`Measured.key`."""
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
+"""Between two log-probabilities, in nats: below it, rounding decides which token comes first."""
 PATIENCE = 2.0
+"""Budgets after which no further round begins, whatever is known by then."""
 
 
 class Refusal(NamedTuple):
@@ -146,8 +149,11 @@ class Pairs:
         self._lab, self._name, self._measured = lab, name, measured
         self.runs: list[list[Side]] = []
 
-    def run(self, sides: Sequence[Callable[[], Side]]) -> Iterator[LabProgress]:
-        """Warm each side up once, then run all of them in rounds, their order drawn by lot.
+    def run(
+        self, sides: Sequence[Callable[[], Side]], picture: Callable[[int], Picture] | None = None
+    ) -> Iterator[Told]:
+        """Warm each side up once, then run all of them in rounds, their order drawn by lot. After each run comes the
+        ``picture`` of its side, by the side's place.
 
         It ends when the headline is settled for every side, at :attr:`Lab.pairs`, or where the budget ends.
         """
@@ -160,6 +166,7 @@ class Pairs:
             yield LabProgress(name=self._name, done=0, total=most * len(sides), side=side, sentence="warming up")
             if not counted:
                 sides[side]()
+                yield from self._shown(side, picture)
         end, latest = time.monotonic() + self._lab.budget, began + PATIENCE * self._lab.budget
         for turn in range(most):
             rng.shuffle(order)
@@ -167,6 +174,7 @@ class Pairs:
                 done = turn * len(sides) + place
                 yield LabProgress(name=self._name, done=done, total=most * len(sides), side=side)
                 self.runs[side].append(sides[side]())
+                yield from self._shown(side, picture)
             now = time.monotonic()
             if now > latest:
                 break
@@ -174,14 +182,9 @@ class Pairs:
                 break
         yield LabProgress(name=self._name, done=most * len(sides), total=most * len(sides))
 
-    def shown(self, sides: Sequence[Callable[[], Side]], picture: Callable[[int], Picture]) -> Iterator[Told]:
-        """As :meth:`run`, with the picture of each side after each of its runs."""
-        ran = -1
-        for progress in self.run(sides):
-            if ran >= 0:
-                yield LabPicture(name=self._name, side=ran, picture=picture(ran))
-            ran = progress.side
-            yield progress
+    def _shown(self, side: int, picture: Callable[[int], Picture] | None) -> Iterator[LabPicture]:
+        if picture is not None:
+            yield LabPicture(name=self._name, side=side, picture=picture(side))
 
     def figures(self) -> list[LabFigure]:
         """What was found, in the order of what is measured."""
@@ -235,8 +238,7 @@ def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[S
     for side in others:
         for number, (one, two) in enumerate(zip(first, side, strict=True)):
             if one.ids != two.ids:
-                pairs = enumerate(zip(one.ids, two.ids, strict=False))
-                at = next((place for place, (a, b) in pairs if a != b), min(len(one.ids), len(two.ids)))
+                at = common(one.ids, two.ids)
                 sentence = f"The texts differ from token {at + 1} on."
                 near = False
                 if prompts and at < min(len(one.ids), len(two.ids)):

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
+from engine.server.continuing import common
 
 WIDTH, HEIGHT, MARGIN = 260, 14, 6
 """Of a picture of single runs, in pixels."""
@@ -114,6 +115,6 @@ def _parts(kind: KindFigures, place: int, told: LabCompared) -> list[_Part]:
     parts = [_Part(first, "", "")]
     for number, text in enumerate(texts):
         mine = text.texts[1]
-        at = next((i for i, (a, b) in enumerate(zip(first, mine, strict=False)) if a != b), min(len(first), len(mine)))
+        at = common(first, mine)
         parts.append(_Part(mine[:at], mine[at:], text_verdict(told, number, text)))
     return parts

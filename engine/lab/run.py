@@ -12,11 +12,11 @@ import msgspec
 import torch
 
 from engine.bench.client import EngineClient, EngineError
+from engine.bench.measure import native_code
 from engine.lab import papers
 from engine.lab.experiment import Experiment, Found, Lab, LabError
 from engine.lab.experiments import ALL, BY_NAME
 from engine.memory.probe import probe
-from engine.native.library import find as native_library
 from engine.paths import lab_folder, version
 from engine.protocol import OptionSpec
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabResult
@@ -103,6 +103,4 @@ def device_of(client: EngineClient) -> str:
 
 def machine() -> str:
     """What computes, as far as it decides how fast."""
-    library = native_library()[0]
-    native = f"native code in {library.instructions}" if library else "no native code"
-    return f"{platform.machine()}, {torch.get_num_threads()} threads, {native}, torch {torch.__version__}"
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, {native_code()}, torch {torch.__version__}"

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from engine.bench.cache.traces import words_of
+from engine.cache.stores.recent import packed_until
+from engine.cache.stores.store import KVStore
 from engine.lab.experiment import GREEDY, PATIENCE, Lab, LabError, Refusal
 from engine.loading.model import LoadedModel
 from engine.paths import bundled_folder
@@ -105,6 +107,14 @@ def reading_speed(lab: Lab) -> float:
     switches: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
     times = [lab.client.answer(words.some(length), once, switches).timings.ttft_ms for _ in range(3)]
     return 1000 * length / min(times)
+
+
+def bytes_of(store: KVStore, tokens: int) -> float:
+    """What a store's arenas take for a text of so many tokens, those included that are not packed yet."""
+    if store.recent is None:
+        return tokens * store.bytes_per_token()
+    packed = packed_until(tokens - 1, store.residual)
+    return packed * store.bytes_per_token() + (tokens - packed) * store.recent.bytes_per_token()
 
 
 def rounds(lab: Lab) -> int:

@@ -61,8 +61,8 @@ def continued(
     return Continued(ids, shared, _why(tokenizer, prompt, line[0], messages, cut))
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids both begin with."""
+def common(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many ids, or characters, both begin with."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

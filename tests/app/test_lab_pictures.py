@@ -169,7 +169,7 @@ def test_every_size_is_painted(view, size):
     for picture in PICTURES:
         view.show_picture(picture)
         face(view).resize(*size)  # smaller than a layout would make it
-        pixels(face(view))
+        assert pixels(face(view)).shape == size[::-1]
 
 
 def test_a_painter_that_fails_does_not_take_the_window_with_it(view, theme, monkeypatch):
@@ -267,6 +267,7 @@ def test_a_tree_of_odd_parents_and_many_readers_is_painted(view):
     show(view, Tree(nodes=nodes))
     show(view, Tree(nodes=[TreeNode(parent=-1, tokens=10, readers=list(range(500)))]))
     show(view, Tree(nodes=[TreeNode(parent=place - 1, tokens=3, readers=[0]) for place in range(2000)]))
+    assert view.accessibleDescription()
 
 
 def test_lanes_show_what_requests_did(view, theme):
@@ -286,6 +287,7 @@ def test_lanes_without_time_are_painted(view):
     for seconds in (0.0, -1.0, 1e-9):
         show(view, Lanes(lanes=[Lane(name="a", spans=[])], seconds=seconds))
         show(view, Lanes(lanes=[Lane(name="b", spans=[Span(start=0, end=0, doing="idle")])] * 300, seconds=seconds))
+        assert view.accessibleDescription().startswith("300 requests")
 
 
 def test_fates_of_drafts_differ_in_colour_and_in_sign(view, theme):

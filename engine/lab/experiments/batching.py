@@ -74,7 +74,7 @@ class Batching:
             _Served(lab, asked, slots, waits=waits) for slots, waits in ((1, False), (SLOTS, True), (SLOTS, False))
         ]
         pairs = Pairs(lab, self.page.name, (DONE, FIRST, COMPLETE, PASSES, PASS))
-        yield from pairs.shown([side.run for side in sides], lambda side: sides[side].picture())
+        yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
         done, first, _, passed, _ = (figure.runs for figure in figures)
         beside = estimate(done[1], done[2], DONE.metric)

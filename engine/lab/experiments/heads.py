@@ -62,7 +62,7 @@ class Heads:
         order = [list(METHODS).index(each.name) for each in found]
         rest = [each[key] for key in TEXTS if key != TALK for each in (PER_STEP, SPEEDS)]
         pairs = Pairs(lab, self.page.name, (PER_STEP[TALK], SPEEDS[TALK], *rest))
-        for line in pairs.shown([side.run for side in sides], lambda side: _one_step(sides[side])):
+        for line in pairs.run([side.run for side in sides], lambda side: _one_step(sides[side])):
             yield msgspec.structs.replace(line, side=order[line.side] if line.side >= 0 else -1)
         figures = pairs.figures()
         names = [METHODS[each.name] for each in found]

@@ -15,17 +15,16 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.cache.stores.recent import packed_until
 from engine.lab import finding
 from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, once, same_text, told
-from engine.lab.workload import affordable, rounds
+from engine.lab.workload import affordable, bytes_of, rounds
 from engine.layers.hadamard import Hadamard
 from engine.layers.numerics import Numerics
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner, readers_of
 from engine.models.arenas import refuses
 from engine.protocol import Metric, OptionSpec, keys
-from engine.protocol.lab import Axis, Heat, LabFigure, LabPage, LabPicture, Plot, Series
+from engine.protocol.lab import Axis, Heat, LabFigure, LabPage, Plot, Series
 from engine.runner.perplexity import Scores, chunks, reader, score, scored
 
 LONGEST, LEAST_TEXT = 3072, 2048
@@ -89,10 +88,7 @@ class Kivi:
         sides = [_Asked(lab, kind, length) for _, kind in KINDS]
         pairs = Pairs(lab, self.page.name, (FITS, FOUND, SPEED))
         with lab.switched({keys.KV_KIND: "16bit", keys.KV_HADAMARD: True}):
-            for progress in pairs.run([side.run for side in sides]):
-                yield progress
-                if progress.side >= 0:
-                    yield LabPicture(name=self.page.name, side=progress.side, picture=pictures[progress.side])
+            yield from pairs.run([side.run for side in sides], lambda side: pictures[side])
         scores = [_scored(lab.model, kind, some[:SCORED]) for _, kind in KINDS[1:]]
         fits, found, speed = pairs.figures()
         figures = [fits, _pooled(found), speed, once(PERPLEXITY, [scores[0].exact, *(each.present for each in scores)])]
@@ -173,21 +169,15 @@ class _Asked:
         self._lab.client.set(keys.KV_KIND, self._kind.name)
         self.answers = finding.ask_for_all(self._lab, text, ANSWER)
         steps = [step.duration for step in finding.written(self.answers)]
+        model = self._lab.model
+        store = model.stores[0]
+        assert model.model is not None
+        self.bits = 8 * store.bytes_per_token() / model.model.config.cached_elements
         return {
-            FITS.key: GIGABYTE * len(text.ids) / self._bytes(len(text.ids)),
+            FITS.key: GIGABYTE * len(text.ids) / bytes_of(store, len(text.ids)),
             FOUND.key: finding.found(text, self.answers),
             SPEED.key: 1 / statistics.median(steps),
         }
-
-    def _bytes(self, length: int) -> float:
-        """What the engine's arenas take for a text, by what they were made with."""
-        model = self._lab.model
-        store = model.stores[0]
-        packed = packed_until(length - 1, store.residual) if store.recent is not None else length
-        assert model.model is not None
-        self.bits = 8 * store.bytes_per_token() / model.model.config.cached_elements
-        recent = 0.0 if store.recent is None else store.recent.bytes_per_token()
-        return packed * store.bytes_per_token() + (length - packed) * recent
 
 
 def _keys(model: LoadedModel, kind: KVKind, ids: Sequence[int]) -> Tensor:

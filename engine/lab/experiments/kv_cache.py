@@ -12,7 +12,7 @@ from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, 
 from engine.lab.workload import asked, reading_speed, rounds, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import Axis, Cells, LabPage, LabPicture, Plot, Series
+from engine.protocol.lab import Axis, Cells, LabPage, Plot, Series
 
 LENGTHS = (128, 96, 64, 32, 16, 8)
 """Tokens of the answer: the longest that the model writes without a cache in the time there is."""
@@ -61,10 +61,7 @@ class KVCache:
         length = _length(lab, len(prompt))
         sides = [_Written(lab, prompt, length, kept=kept) for kept in (False, True)]
         pairs = Pairs(lab, self.page.name, (LATE_MS, COMPUTED, EARLY_MS, SPEED))
-        for progress in pairs.run([side.run for side in sides]):
-            yield progress
-            if progress.side >= 0 and sides[progress.side].answers:
-                yield LabPicture(name=self.page.name, side=progress.side, picture=sides[progress.side].picture())
+        yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
         text = same_text([[side.answers[-1]] for side in sides], lab, [prompt])
         late, computed, early = (figures[place].effects[0] for place in (0, 1, 2))

@@ -14,7 +14,7 @@ from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, 
 from engine.lab.workload import affordable, rounds, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import LabPage, LabPicture, Tree, TreeNode
+from engine.protocol.lab import LabPage, Tree, TreeNode
 
 USERS, QUESTION, ANSWER = 12, 16, 8
 LONGEST, LEAST_TEXT = 3000, 128
@@ -58,10 +58,7 @@ class Prefixes:
         length = affordable(lab, longest, LEAST_TEXT, reads=(USERS + 1) * rounds(lab))
         sides = [_Asked(lab, length, shared=shared) for shared in (False, True)]
         pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
-        for progress in pairs.run([side.run for side in sides]):
-            yield progress
-            if progress.side >= 0 and sides[progress.side].answers:
-                yield LabPicture(name=self.page.name, side=progress.side, picture=sides[progress.side].picture())
+        yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
         computed = figures[1].effects[0]
         text = same_text([side.answers for side in sides], lab, sides[0].prompts)

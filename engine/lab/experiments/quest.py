@@ -79,10 +79,7 @@ class Quest:
         sides = [_Asked(lab, length, budget) for budget in (lab.model.card.context, *BUDGETS)]
         pairs = Pairs(lab, self.page.name, (READ, STEP, FOUND))
         with lab.switched({keys.KV_KIND: "16bit", keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: length}):
-            for progress in pairs.run([side.run for side in sides]):
-                yield progress
-                if progress.side >= 0:
-                    yield LabPicture(name=self.page.name, side=progress.side, picture=strips[progress.side])
+            yield from pairs.run([side.run for side in sides], lambda side: strips[side])
         figures = pairs.figures()
         read, steps, found = ([statistics.mean(runs) for runs in figure.runs] for figure in figures)
         model = lab.model

@@ -48,7 +48,7 @@ class Speculation:
         kinds = asked(lab, len(self.page.sides))
         sides = [Writing(lab, kinds, each) for each in (Method("off", "off"), method)]
         pairs = Pairs(lab, self.page.name, (*SPEEDS.values(), *PER_STEP.values()))
-        yield from pairs.shown([side.run for side in sides], lambda side: sides[side].drafts(EASY))
+        yield from pairs.run([side.run for side in sides], lambda side: sides[side].drafts(EASY))
         figures = pairs.figures()
         steps = {key: sides[1].steps(key, sides[0]) for key in TEXTS}
         known = {key: costs(each) for key, each in steps.items() if each}

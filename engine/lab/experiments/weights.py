@@ -30,6 +30,7 @@ from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Amounts, Axis, LabPage, LabPicture, LabProgress, LabText, Plot, Series
 from engine.recipes.quantise.quality import CONTEXT, tokens_per_second
 from engine.runner.perplexity import reader
+from engine.server.continuing import common
 from engine.telemetry.pairs import LEAST
 
 SIDES = ("", "int8", "int4")
@@ -246,7 +247,7 @@ def _texts(sides: list[_Copy], loaded: LoadedModel) -> LabText:
     """What each side wrote, and where another one than the first differs."""
     assert loaded.tokenizer is not None
     first = sides[0].ids
-    at = min(_common(first, side.ids) for side in sides[1:])
+    at = min(common(first, side.ids) for side in sides[1:])
     same = all(side.ids == first for side in sides)
     sentence = (
         f"All wrote the same {len(first)} tokens; rounding changes a model, so that another text may differ."
@@ -255,10 +256,6 @@ def _texts(sides: list[_Copy], loaded: LoadedModel) -> LabText:
     )
     texts = [loaded.tokenizer.decode(side.ids) for side in sides]
     return LabText(same=same, tokens=len(first), sentence=sentence, at=-1 if same else at, texts=texts)
-
-
-def _common(one: list[int], two: list[int]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
 
 
 def _amounts(sides: list[_Copy], page: LabPage, loaded: LoadedModel) -> Amounts:
