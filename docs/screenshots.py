@@ -269,7 +269,8 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
     """The Lab: all experiments, each with its result, the roofline, and a comparison of two kinds of cache."""
     from PySide6.QtWidgets import QScrollArea
 
-    from app.lab.page import COMPARE, ROOFLINE, LabView
+    from app.lab.page import LabView
+    from app.lab.topics import COMPARE, ROOFLINE
     from tests.app.pressing import press
 
     with _opened(app, home) as (program, failures):

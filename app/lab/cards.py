@@ -1,4 +1,4 @@
-"""The Lab's first page: a card for each experiment."""
+"""The Lab's first page: a card for each experiment, by group."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
 from app.lab import words
-from app.lab.layout import label
+from app.lab.layout import Columns, Part, label
+from app.lab.runs import LabRuns
 from app.theme.sheet import set_role
+from app.theme.theme import Theme
 from engine.protocol.lab import LabPage
+
+_CARD_PX = 250
 
 
 class Card(QFrame):
@@ -65,3 +69,36 @@ class Card(QFrame):
         event.accept()
         if event.button() is Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
             self.opened.emit(self.page.name)
+
+
+class Overview(Part):
+    """All experiments, by group. ``opened`` carries the name of one."""
+
+    opened = Signal(str)
+
+    def __init__(self, runs: LabRuns, theme: Theme) -> None:
+        super().__init__()
+        self._runs = runs
+        self.column.setContentsMargins(0, 0, 6, 16)
+        self.column.setSpacing(16)
+        self.cards = [Card(page) for page in runs.pages.values()]
+        for card in self.cards:
+            card.opened.connect(self.opened)
+        for group in dict.fromkeys(card.page.group for card in self.cards):
+            of_group = [card for card in self.cards if card.page.group == group]
+            self.add(Part(group).add(Columns(of_group, theme, _CARD_PX, 3)))
+        if runs.trouble and runs.index is None:
+            again = QPushButton("Try again")
+            again.setObjectName("lab.again")
+            again.clicked.connect(runs.refresh)
+            self.column.addWidget(again, 0, Qt.AlignmentFlag.AlignLeft)
+        self.column.addStretch(1)
+
+    def refresh(self) -> None:
+        """What was found, and what runs now."""
+        runs = self._runs
+        for card in self.cards:
+            name = card.page.name
+            result = runs.results.get(name)
+            found = words.found(result, runs.index) if result is not None else ""
+            card.show_state(found, name == runs.running, runs.notes.get(name, ""))

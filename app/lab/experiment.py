@@ -142,11 +142,8 @@ class ExperimentView(Part):
 
     def _make_sides(self, sides: list[str]) -> None:
         """A place for a picture of each."""
-        self.sides, self.pictures, before = sides, [], self.columns
-        self.columns = Columns([self._side(at, name) for at, name in enumerate(sides)], self._theme, _SIDE_PX, 2)
-        self.column.replaceWidget(before, self.columns)
-        before.hide()
-        before.deleteLater()
+        self.sides, self.pictures = sides, []
+        self.columns.show_widgets([self._side(at, name) for at, name in enumerate(sides)], 2)
 
     def _prediction(self) -> QWidget:
         part = Part("Predict").add(label(self.page.question, name="lab.question"))

@@ -11,67 +11,98 @@ from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 from app.lab import words
 from app.lab.layout import Columns, Part, label
 from app.theme.theme import SECTION_PX, Theme
+from app.theme.widgets import tip
 from engine.protocol import Metric
 from engine.protocol.lab import LabFigure
 
 SIDES = ("mute", "accent", "teal", "violet")
 """The colours of the sides, the one without the technique first."""
-_ROW, _DOT, _WIDTH, _LETTER_PX = 13, 6, 190, 10
+_ROW, _DOT, _WIDTH, _NARROW, _LETTER_PX = 13, 6, 190, 96, 10
 _COLUMN_PX, _TABLE_PX = 148, 360
 
 
 class Dots(QWidget):
-    """The single runs of each side on one axis, a row a side, with a stroke at the median."""
+    """The single runs of each side on one axis, a row a side, with a stroke at the median.
 
-    def __init__(self, runs: Sequence[Sequence[float]], medians: Sequence[float], metric: Metric, theme: Theme) -> None:
+    ``ends`` of the axis are those given, and are then not written below it, nor the sides' letters before it; ``first``
+    is the place of the first side, which gives it its colour.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Sequence[float]],
+        medians: Sequence[float],
+        metric: Metric,
+        theme: Theme,
+        ends: tuple[float, float] | None = None,
+        first: int = 0,
+    ) -> None:
         super().__init__()
-        self._runs, self._medians, self._metric, self._theme = runs, medians, metric, theme
-        values = [value for side in runs for value in side] or [0.0]
-        low, high = min(values), max(values)
-        self._low = 0.0 if low <= high / 2 else low - 0.1 * (high - low)
-        self._high = high if high > self._low else self._low + 1.0
+        self.runs, self._medians, self._metric, self._theme, self._first = runs, medians, metric, theme, first
+        self._named = ends is None
+        self._low, self._high = ends or _ends([value for side in runs for value in side] or [0.0])
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         told = "; ".join(", ".join(words.value(value, metric) for value in side) for side in runs)
         self.setAccessibleName(f"{words.title(metric)}: single runs")
         self.setAccessibleDescription(told)
+        self.setToolTip(tip(f"Single runs: {told}"))
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:
         px = self._theme.px
-        return QSize(px(_WIDTH), px(_ROW) * len(self._runs) + px(SECTION_PX + 6))
+        wide = _WIDTH if self._named else _NARROW
+        return QSize(px(wide), px(_ROW) * len(self.runs) + (px(SECTION_PX + 6) if self._named else 1))
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
+
+    def at(self, value: float) -> float:
+        """Where a value stands, pixels from the left."""
+        left, right = self._across()
+        return left + (right - left) * (
+            (value - self._low) / (self._high - self._low) if self._high > self._low else 0.5
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme, painter = self._theme, QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         row, dot = theme.px(_ROW), theme.px(_DOT)
-        left = theme.px(_LETTER_PX) + dot
-        across = self.width() - left - dot
-        axis = row * len(self._runs) + 0.5
+        left, right = self._across()
+        axis = row * len(self.runs) + 0.5
         painter.setFont(theme.ui_font(SECTION_PX))
         painter.setPen(QPen(theme.color("line"), 1))
-        painter.drawLine(QPointF(left, axis), QPointF(left + across, axis))
-        for side, (runs, median) in enumerate(zip(self._runs, self._medians, strict=False)):
-            token = SIDES[side % len(SIDES)]
+        painter.drawLine(QPointF(left, axis), QPointF(right, axis))
+        for side, (runs, median) in enumerate(zip(self.runs, self._medians, strict=True)):
+            token = SIDES[(self._first + side) % len(SIDES)]
             middle = row * (side + 0.5)
             painter.setPen(QPen(theme.color(token), 2))
-            letter = QRectF(0, row * side, left, row)
-            painter.drawText(letter, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, words.LETTERS[side])
-            x = left + across * self._share(median)
+            if self._named:
+                letter = QRectF(0, row * side, left, row)
+                where = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+                painter.drawText(letter, where, words.LETTERS[side])
+            x = self.at(median)
             painter.drawLine(QPointF(x, middle - row / 2 + 1), QPointF(x, middle + row / 2 - 1))
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.color(token, 0.6))
             for value in runs:
-                painter.drawEllipse(QPointF(left + across * self._share(value), middle), dot / 2, dot / 2)
-        painter.setPen(theme.color("mute"))
-        below = QRectF(left - dot, axis, across + 2 * dot, self.height() - axis)
-        for align, end in ((Qt.AlignmentFlag.AlignLeft, self._low), (Qt.AlignmentFlag.AlignRight, self._high)):
-            painter.drawText(below, align | Qt.AlignmentFlag.AlignBottom, words.value(end, self._metric))
+                painter.drawEllipse(QPointF(self.at(value), middle), dot / 2, dot / 2)
+        if self._named:
+            painter.setPen(theme.color("mute"))
+            below = QRectF(left - dot, axis, right - left + 2 * dot, self.height() - axis)
+            for align, end in ((Qt.AlignmentFlag.AlignLeft, self._low), (Qt.AlignmentFlag.AlignRight, self._high)):
+                painter.drawText(below, align | Qt.AlignmentFlag.AlignBottom, words.value(end, self._metric))
 
-    def _share(self, value: float) -> float:
-        return (value - self._low) / (self._high - self._low)
+    def _across(self) -> tuple[float, float]:
+        """From where to where the axis goes, in pixels."""
+        dot = self._theme.px(_DOT)
+        return dot + (self._theme.px(_LETTER_PX) if self._named else 0), self.width() - dot
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Of an axis for these: from zero, where that is not far from them."""
+    low, high = min(values), max(values)
+    low = 0.0 if low <= high / 2 else low - 0.1 * (high - low)
+    return low, high if high > low else low + 1.0
 
 
 def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:

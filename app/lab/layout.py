@@ -17,13 +17,23 @@ class Columns(QWidget):
 
     def __init__(self, widgets: Sequence[QWidget], theme: Theme, least: int, most: int) -> None:
         super().__init__()
-        self._widgets, self._theme, self._least, self._most = list(widgets), theme, least, most
+        self._theme, self._least = theme, least
         self.columns = 0
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(12)
-        self._place()
+        self.show_widgets(widgets, most)
         theme.changed.connect(self._place)
+
+    def show_widgets(self, widgets: Sequence[QWidget], most: int) -> None:
+        """These instead of the ones before, of which those that are not among them are deleted."""
+        while (item := self._grid.takeAt(0)) is not None:
+            if (before := item.widget()) is not None and before not in widgets:
+                before.hide()
+                before.setParent(None)
+                before.deleteLater()
+        self._widgets, self._most = list(widgets), most
+        self._place(anew=True)
 
     def minimumSizeHint(self) -> QSize:
         """One column is always possible."""
@@ -33,11 +43,11 @@ class Columns(QWidget):
         super().resizeEvent(event)
         self._place()
 
-    def _place(self) -> None:
+    def _place(self, *, anew: bool = False) -> None:
         columns = max(1, min(self._most, self.width() // self._theme.px(self._least)))
-        if columns == self.columns:
+        if columns == self.columns and not anew:
             return
-        for column in range(max(columns, self.columns)):
+        for column in range(max(columns, self._grid.columnCount())):
             self._grid.setColumnStretch(column, int(column < columns))
         self.columns = columns
         for at, widget in enumerate(self._widgets):

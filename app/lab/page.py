@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, QTimer
-from PySide6.QtGui import QFont, QIcon, QKeyEvent, QPixmap, QShowEvent
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
     QHBoxLayout,
     QLabel,
-    QListView,
-    QListWidget,
-    QListWidgetItem,
     QPushButton,
     QScrollArea,
     QStackedWidget,
@@ -23,15 +20,15 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab import words
-from app.lab.cards import Card
+from app.lab.cards import Overview
 from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
 from app.lab.export import save_html, save_png
-from app.lab.layout import Columns, Part, label
+from app.lab.layout import label
 from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
-from app.theme.icons import icon
+from app.lab.topics import COMPARE, TOOLS, Topics
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import MenuButton, Segments
@@ -42,10 +39,6 @@ _LIST_WIDTH, _WIDTH = 240, 1000
 _SETTLE_MS = 1000
 """How long a page with a new result may grow."""
 _BUNDLED, _OWN = "bundled", "own"
-_NAME = Qt.ItemDataRole.UserRole
-COMPARE = "compare"
-_TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
-"""What is no experiment, by the name that it has in the list."""
 
 
 class LabView(QWidget):
@@ -72,7 +65,7 @@ class LabView(QWidget):
         """The name of the experiment on show, "" for all of them."""
         self.view: ExperimentView | None = None
         self.roof: RooflineView | None = None
-        self.cards: list[Card] = []
+        self.overview: Overview | None = None
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._make()
@@ -91,9 +84,7 @@ class LabView(QWidget):
 
     def show_experiment(self, name: str) -> None:
         """Show one, or with "" all of them."""
-        for row in range(self.topics.count()):
-            if self.topics.item(row).data(_NAME) == name:
-                self.topics.setCurrentRow(row)
+        self.topics.choose(name)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -112,13 +103,8 @@ class LabView(QWidget):
             super().keyPressEvent(event)
 
     def _make(self) -> None:
-        self.topics = QListWidget()
-        self.topics.setAccessibleName("Experiments")
-        self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.topics.setWordWrap(True)
-        self.topics.setTextElideMode(Qt.TextElideMode.ElideNone)
-        self.topics.setResizeMode(QListView.ResizeMode.Adjust)
-        self.topics.currentItemChanged.connect(self._on_topic)
+        self.topics = Topics(self._theme)
+        self.topics.chosen.connect(self._on_topic)
         self.setFocusProxy(self.topics)
         self.title = QLabel()
         self.title.setProperty("role", "title")
@@ -212,71 +198,22 @@ class LabView(QWidget):
 
     def _fill(self) -> None:
         """The list of the experiments, and the page that was open."""
-        self.topics.blockSignals(True)
-        self.topics.clear()
-        self._item("All experiments", "")
-        group = ""
-        for page in self._runs.pages.values():
-            if page.group != group:
-                group = page.group
-                self._heading(group)
-            self._item(words.heading(page), page.name)
-        self._heading("On this computer")
-        for name, title in _TOOLS.items():
-            self._item(title, name)
-        self.topics.blockSignals(False)
-        known = self.open_page in self._runs.pages or self.open_page in _TOOLS
+        self.topics.fill(self._runs.pages.values())
+        known = self.open_page in self._runs.pages or self.open_page in TOOLS
         self.show_experiment(self.open_page if known else "")
         self._show()
 
-    def _heading(self, group: str) -> None:
-        heading = QListWidgetItem(group)
-        heading.setFlags(Qt.ItemFlag.NoItemFlags)
-        heading.setFont(self._theme.ui_font(12, QFont.Weight.DemiBold))
-        self.topics.addItem(heading)
-
-    def _item(self, text: str, name: str) -> None:
-        item = QListWidgetItem(text)
-        item.setData(_NAME, name)
-        self.topics.addItem(item)
-
-    def _show_ticks(self) -> None:
-        side = self._theme.px(14)
-        self.topics.setIconSize(QSize(side, side))
-        for item in map(self.topics.item, range(self.topics.count())):
-            name = item.data(_NAME)
-            if not name:
-                continue
-            if name == self._runs.running or (name == COMPARE and self.compare.busy):
-                state, mark = "running", icon(self._theme, "measure", side, "accent")
-            elif name in self._runs.results or (name == ROOFLINE and self._runs.roofline is not None):
-                state, mark = "with a result", icon(self._theme, "check", side, "good")
-            else:
-                state, mark = "no result", self._blank(side)
-            item.setIcon(mark)
-            page = self._runs.pages.get(name)
-            title = page.title if page is not None else _TOOLS.get(name, name)
-            item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
-
-    @staticmethod
-    def _blank(side: int) -> QIcon:
-        """What stands in the place of a tick, so that names stand in one column."""
-        nothing = QPixmap(side, side)
-        nothing.fill(Qt.GlobalColor.transparent)
-        return QIcon(nothing)
-
-    def _on_topic(self, item: QListWidgetItem | None) -> None:
-        if item is not None and item.data(_NAME) is not None and item.data(_NAME) != self.open_page:
-            self.open_page = item.data(_NAME)
+    def _on_topic(self, name: str) -> None:
+        if name != self.open_page:
+            self.open_page = name
             self._show()
 
     def _show(self) -> None:
         """The page that is open, made anew."""
         page = self._runs.pages.get(self.open_page)
-        self.view = self.roof = None
+        self.view = self.roof = self.overview = None
         self._teaching = False
         self._say("")
-        self.cards = []
         self._right.setCurrentIndex(int(self.open_page == COMPARE))
         if self.open_page == ROOFLINE:
             self.title.setText("Roofline of this computer")
@@ -289,7 +226,9 @@ class LabView(QWidget):
         elif page is None:
             self.open_page = ""
             self.title.setText("See what each technique buys")
-            self._put(self._overview())
+            self.overview = Overview(self._runs, self._theme)
+            self.overview.opened.connect(self.show_experiment)
+            self._put(self.overview)
         else:
             self.title.setText(words.heading(page))
             self.view = view = ExperimentView(page, self._choices.get(page.name, -1), self._theme)
@@ -314,29 +253,12 @@ class LabView(QWidget):
             QTimer.singleShot(0, before.deleteLater)
         self._scroll.setWidget(page)
 
-    def _overview(self) -> QWidget:
-        inside = Part()
-        inside.column.setContentsMargins(0, 0, 6, 16)
-        inside.column.setSpacing(16)
-        runs = self._runs
-        self.cards = [Card(page) for page in runs.pages.values()]
-        for card in self.cards:
-            card.opened.connect(self.show_experiment)
-        for group in dict.fromkeys(page.group for page in runs.pages.values()):
-            of_group = [card for card in self.cards if card.page.group == group]
-            inside.add(Part(group).add(Columns(of_group, self._theme, 250, 3)))
-        if runs.trouble and runs.index is None:
-            again = QPushButton("Try again")
-            again.setObjectName("lab.again")
-            again.clicked.connect(runs.refresh)
-            inside.column.addWidget(again, 0, Qt.AlignmentFlag.AlignLeft)
-        inside.column.addStretch(1)
-        return inside
-
     def _refresh(self) -> None:
         """What depends on what runs, on the model and on whether something can run."""
         runs, own, pages = self._runs, self._own, list(self._runs.pages.values())
-        self._show_ticks()
+        comparing = {COMPARE} if self.compare.busy else set()
+        measured = {ROOFLINE} if runs.roofline is not None else set()
+        self.topics.show_states({runs.running} | comparing, {*runs.results} | measured)
         overview = self.view is None and self.roof is None
         blocked = self._blocked or (words.COMPARING if self.compare.busy else "")
         self.compare.set_blocked(self._blocked or (words.ELSEWHERE if runs.running else ""))
@@ -366,7 +288,8 @@ class LabView(QWidget):
             self.roof.show_state(here, runs.stopping, elsewhere or blocked, runs.notes.get(ROOFLINE, ""))
             return
         if self.view is None:
-            self._refresh_cards()
+            if self.overview is not None:
+                self.overview.refresh()
             return
         page, name = self.view.page, self.view.page.name
         subject = self._subject(page)
@@ -384,13 +307,6 @@ class LabView(QWidget):
         """What the run does."""
         runs = self._runs
         return words.STOPPING if runs.stopping else words.status(page, runs.progress, runs.preparing)
-
-    def _refresh_cards(self) -> None:
-        for card in self.cards:
-            name = card.page.name
-            result = self._runs.results.get(name)
-            found = words.found(result, self._runs.index) if result is not None else ""
-            card.show_state(found, name == self._runs.running, self._runs.notes.get(name, ""))
 
     def _on_told(self, told: object) -> None:
         if self.view is None or self.view.page.name != self._runs.running:

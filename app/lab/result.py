@@ -66,14 +66,12 @@ class ResultView(Part):
         )
 
     def _texts(self, text: LabText, sides: list[str]) -> Part:
-        said = words.text_verdict(text)
+        said = words.text_verdict(text, sides)
         part = Part("The text").add(label(said.text, said.tone, "lab.text"))
         if text.same and text.texts:
             part.add(label(text.texts[0].strip(), "mute"))
-        elif len(text.texts) >= 2:
-            at = next((at for at, each in enumerate(text.texts) if each != text.texts[0]), 1)
-            names = words.writers(text, sides)
-            one, other = (Side(names[side], "", text.texts[side]) for side in (0, at))
+        elif len(text.texts) == len(sides):
+            one, other = (Side(sides[at], "", text.texts[at]) for at in (0, words.differing(text)))
             both = BothTexts(one, other, "", self._theme)
             both.sentence.hide()  # the verdict says it, in tokens
             for view in both.views:

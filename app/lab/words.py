@@ -141,16 +141,18 @@ def title(metric: Metric) -> str:
     return f"{metric.title[:1].upper()}{metric.title[1:]}"
 
 
-def text_verdict(text: LabText) -> Line:
+def text_verdict(text: LabText, sides: list[str]) -> Line:
     if text.same:
         return Line(text.sentence, "good")
     tie = " Both scores were within 0.0001 of each other there: a near-tie." if text.near_tie else ""
-    return Line(f"{text.sentence}{tie}", "warn")
+    at = differing(text)
+    which = f" The first side that differs is {LETTERS[at]}, {sides[at]}." if len(sides) == len(text.texts) > 2 else ""
+    return Line(f"{text.sentence}{tie}{which}", "warn")
 
 
-def writers(text: LabText, sides: list[str]) -> list[str]:
-    """Who wrote each of its texts: every side, or the first one and the first that differs."""
-    return sides if len(text.texts) == len(sides) else [sides[0], "another side"]
+def differing(text: LabText) -> int:
+    """The place of the first side whose text is another than the first one's."""
+    return next((at for at, each in enumerate(text.texts) if each != text.texts[0]), 1)
 
 
 def taken(result: LabResult) -> str:

@@ -244,7 +244,7 @@ def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[S
                 if prompts and at < min(len(one.ids), len(two.ids)):
                     gap = gap_of(lab.model, [*prompts[number], *one.ids[:at]], one.ids[at], two.ids[at])
                     near, sentence = gap < NEAR_TIE, sentence + apart(gap)
-                texts = [decode(one.ids), decode(two.ids)]
+                texts = [decode(answers_of[number].ids) for answers_of in answers]
                 return LabText(same=False, tokens=count, sentence=sentence, at=at, near_tie=near, texts=texts)
     texts = [decode(side[0].ids) for side in answers]
     return LabText(same=True, tokens=count, sentence=f"The same text: identical, {count} tokens.", texts=texts)

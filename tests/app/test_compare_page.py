@@ -15,7 +15,8 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QS
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
 from app.lab.compare.page import ComparePage
-from app.lab.compare.result import STEP, Dots
+from app.lab.compare.result import STEP
+from app.lab.figures import Dots
 from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
 from engine.protocol import KnownModel
@@ -133,8 +134,8 @@ def test_the_dots_of_a_row_share_a_scale(qtbot, page):
     add(page, 1, "kv_kind")
     compare(qtbot, page)
     one, other = page.result.findChildren(Dots)[:2]
-    assert one.runs == [151.2, 148.0, 155.1]
-    assert other.runs == [212.0, 208.4, 219.3]
+    assert one.runs == [[151.2, 148.0, 155.1]]
+    assert other.runs == [[212.0, 208.4, 219.3]]
     assert one.at(148.0) < one.at(151.2) < one.at(155.1) < one.at(208.4) < one.at(219.3) <= one.width()
     assert one.width() == other.width()
     assert one.at(180.0) == other.at(180.0)

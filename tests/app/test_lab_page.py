@@ -126,7 +126,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
 def test_a_click_anywhere_on_a_card_opens_it(qtbot, lab):
     for where in ("padding", "words"):
         lab.show_experiment("")
-        card = next(each for each in lab.cards if each.page.name == "prefixes")
+        card = next(each for each in lab.overview.cards if each.page.name == "prefixes")
         at = QPoint(3, 3) if where == "padding" else card.found.geometry().center()
         qtbot.mouseClick(card.childAt(at) or card, Qt.MouseButton.LeftButton)
         QApplication.processEvents()
@@ -411,7 +411,7 @@ def test_an_index_that_fails_is_asked_for_again(qtbot, start, state):
     change(state, index_fails="")
     press(lab, "lab.again")
     qtbot.waitUntil(lambda: lab._runs.index is not None)
-    assert lab.cards
+    assert lab.overview.cards
 
 
 def test_a_result_is_saved_as_html_and_as_a_picture(qtbot, lab, tmp_path, monkeypatch):
@@ -481,7 +481,7 @@ def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
     assert any("5.0 billion a second. The fastest of several sums." in text for text in texts)
     assert asked(state)[-1][:2] == ["roofline", "--json"]
     lab.show_experiment("")
-    assert lab.cards
+    assert lab.overview.cards
     lab.show_experiment("roofline")
     assert len(lab.roof.findChildren(QLabel)) == len(texts), "what was measured stays"
 
@@ -509,8 +509,7 @@ def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, the
     qtbot.addWidget(view)
     view.show_result(told, -1, {})
     assert [each.accessibleName() for each in view.found.findChild(BothTexts).views] == ["plain", "heads"]
-    two = msgspec.structs.replace(told.text, texts=[one, other])
-    assert words.writers(two, sides) == ["plain", "another side"]
+    assert view.found.findChild(QLabel, "lab.text").text().endswith(" The first side that differs is C, heads.")
     assert "<h3>heads</h3><pre>The tree keeps what is new" in page_of(PREFIXES, told, [], [])
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
+from app.lab.layout import Columns
 from app.panel.controls import FloatControl, IntControl, control_for
 from app.panel.titles import in_two
 from app.settings.page import QUANTISE
@@ -34,7 +35,6 @@ from engine.protocol import KnownModel, OptionSpec, Value
 from engine.protocol.lab import Column
 
 _CARD_PX, _CONTROL_PX, _ICON_PX = 300, 132, 14
-_GAP = 12
 
 
 class Setting(QWidget):
@@ -274,18 +274,15 @@ class ColumnCards(QWidget):
         self.cards: list[ColumnCard] = []
         self._models: Sequence[KnownModel] = ()
         self.specs: dict[str, OptionSpec] = {}
-        self._across = 0
-        self._grid = QGridLayout()
-        self._grid.setSpacing(_GAP)
+        self._columns = Columns([], theme, _CARD_PX, 1)
         self.more = QPushButton("Add a column")
         self.more.setObjectName("compare.more")
         self.more.clicked.connect(lambda: self.insert().name.setFocus())
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(_GAP)
-        column.addLayout(self._grid)
+        column.setSpacing(12)
+        column.addWidget(self._columns)
         column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
-        theme.changed.connect(self._place)
         self.insert()
         self.insert()
 
@@ -319,21 +316,9 @@ class ColumnCards(QWidget):
         self._renew()
         return card
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._place()
-
-    def minimumSizeHint(self) -> QSize:
-        """One in a row is always possible."""
-        return QSize(self._theme.px(_CARD_PX), super().minimumSizeHint().height())
-
     def _drop(self, card: ColumnCard) -> None:
         at = self.cards.index(card)
         self.cards.remove(card)
-        self._grid.removeWidget(card)
-        card.hide()
-        card.setParent(None)
-        card.deleteLater()
         self._renew()
         self.cards[min(at, len(self.cards) - 1)].name.setFocus()
 
@@ -342,8 +327,7 @@ class ColumnCards(QWidget):
         for card, letter in zip(self.cards, words.LETTERS, strict=False):
             card.set_letter(letter, len(self.cards) > 2, more)
         self.more.setEnabled(more)
-        self._across = 0
-        self._place()
+        self._columns.show_widgets(self.cards, len(self.cards))
         self._order()
 
     def _order(self) -> None:
@@ -351,16 +335,6 @@ class ColumnCards(QWidget):
         widgets = [widget for card in self.cards for widget in card.in_order]
         for before, after in pairwise([*widgets, self.more]):
             QWidget.setTabOrder(before, after)
-
-    def _place(self) -> None:
-        across = max(1, min(len(self.cards), (self.width() + _GAP) // (self._theme.px(_CARD_PX) + _GAP)))
-        if across == self._across:
-            return
-        for at in range(max(across, self._grid.columnCount())):
-            self._grid.setColumnStretch(at, int(at < across))
-        self._across = across
-        for at, card in enumerate(self.cards):
-            self._grid.addWidget(card, at // across, at % across)
 
 
 def _titles(models: Sequence[KnownModel]) -> dict[str | None, str]:

@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
-from PySide6.QtCore import QPointF, QSize, Qt, QTimer
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.lab.compare import words
+from app.lab.figures import Dots
 from app.lab.layout import label
 from app.panel.effects import TONES
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption, tip
+from app.theme.widgets import ElidedLabel, caption
 from engine.protocol import OptionSpec
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 
-_CELL_PX, _TITLE_PX, _TEXT_PX, _DOTS_PX, _DOT_PX = 96, 120, 132, 12, 6
+_CELL_PX, _TITLE_PX, _TEXT_PX = 96, 120, 132
 STEP = 4
 """Prompts whose texts are shown at first, and added in one turn of the event loop: a large comparison has hundreds."""
-
-
-class Dots(QWidget):
-    """Single runs on a scale from ``low`` to ``high``, with a stroke at the median."""
-
-    def __init__(self, runs: Sequence[float], median: float, low: float, high: float, theme: Theme) -> None:
-        super().__init__()
-        self.runs, self._median, self._low, self._high, self._theme = list(runs), median, low, high, theme
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.changed.connect(self.updateGeometry)
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._theme.px(_CELL_PX), self._theme.px(_DOTS_PX))
-
-    def at(self, value: float) -> float:
-        """Where a value stands, pixels from the left."""
-        edge = self._theme.px(_DOT_PX) / 2 + 1
-        room = self.width() - 2 * edge
-        return edge + room * ((value - self._low) / (self._high - self._low) if self._high > self._low else 0.5)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        theme, middle = self._theme, self.height() / 2
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(theme.color("line"), 1))
-        painter.drawLine(QPointF(0, middle), QPointF(self.width(), middle))
-        painter.setPen(QPen(theme.color("text"), 1))
-        stroke = self.at(self._median)
-        painter.drawLine(QPointF(stroke, 0), QPointF(stroke, self.height()))
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color("accent", 0.6))
-        radius = theme.px(_DOT_PX) / 2
-        for value in self.runs:
-            painter.drawEllipse(QPointF(self.at(value), middle), radius, radius)
 
 
 class ResultView(QWidget):
@@ -120,10 +86,8 @@ class ResultView(QWidget):
         medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
-            dots = Dots(runs, median, low, high, self._theme)
-            dots.setToolTip(tip("Single runs: " + ", ".join(amount(value, metric) for value in runs)))
+            dots = Dots([runs], [median], metric, self._theme, (low, high), place)
             dots.setAccessibleName(f"{title} of {self._names[place]}")
-            dots.setAccessibleDescription(dots.toolTip())
             said = label(verdict(effect), TONES[effect.verdict], "compare.verdict") if effect else caption()
             value = label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)

@@ -86,3 +86,5 @@ def test_in_full_the_cache_is_sooner(client: EngineClient) -> None:
     assert result.figures[0].effects[0].verdict == "better"
     assert result.text is not None
     assert result.text.same or "apart" in result.text.sentence
+    of_three = same_text([[answer], [answer], [other]], lab).texts
+    assert of_three[0] == of_three[1] != of_three[2], "one of each side"

@@ -1,0 +1,92 @@
+"""The list on the left: every experiment with a tick where it has a result, and what else the Lab has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QFont, QIcon, QPixmap
+from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem
+
+from app.lab import words
+from app.lab.roofline import NAME as ROOFLINE
+from app.theme.icons import icon
+from app.theme.theme import Theme
+from engine.protocol.lab import LabPage
+
+_NAME, _TITLE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
+COMPARE = "compare"
+TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
+"""What is no experiment, by the name that it has in the list."""
+
+
+class Topics(QListWidget):
+    """``chosen`` carries the name of what the person went to, "" for all experiments."""
+
+    chosen = Signal(str)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.setAccessibleName("Experiments")
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWordWrap(True)
+        self.setTextElideMode(Qt.TextElideMode.ElideNone)
+        self.setResizeMode(QListView.ResizeMode.Adjust)
+        self.currentItemChanged.connect(self._on_current)
+
+    def fill(self, pages: Iterable[LabPage]) -> None:
+        """Make the list anew, with nothing chosen."""
+        self.blockSignals(True)
+        self.clear()
+        self._add("All experiments", "")
+        group = ""
+        for page in pages:
+            if page.group != group:
+                group = page.group
+                self._add_heading(group)
+            self._add(words.heading(page), page.name, page.title)
+        self._add_heading("On this computer")
+        for name, title in TOOLS.items():
+            self._add(title, name, title)
+        self.blockSignals(False)
+
+    def choose(self, name: str) -> None:
+        for row in range(self.count()):
+            if self.item(row).data(_NAME) == name:
+                self.setCurrentRow(row)
+
+    def show_states(self, running: Collection[str], found: Collection[str]) -> None:
+        """What runs now and what has a result, by name."""
+        side = self._theme.px(14)
+        self.setIconSize(QSize(side, side))
+        blank = QPixmap(side, side)  # in the place of a tick, so that names stand in one column
+        blank.fill(Qt.GlobalColor.transparent)
+        for item in map(self.item, range(self.count())):
+            name, title = item.data(_NAME), item.data(_TITLE)
+            if not name:
+                continue
+            if name in running:
+                state, mark = "running", icon(self._theme, "measure", side, "accent")
+            elif name in found:
+                state, mark = "with a result", icon(self._theme, "check", side, "good")
+            else:
+                state, mark = "no result", QIcon(blank)
+            item.setIcon(mark)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
+
+    def _add(self, text: str, name: str, title: str = "") -> None:
+        item = QListWidgetItem(text)
+        item.setData(_NAME, name)
+        item.setData(_TITLE, title)
+        self.addItem(item)
+
+    def _add_heading(self, group: str) -> None:
+        heading = QListWidgetItem(group)
+        heading.setFlags(Qt.ItemFlag.NoItemFlags)
+        heading.setFont(self._theme.ui_font(12, QFont.Weight.DemiBold))
+        self.addItem(heading)
+
+    def _on_current(self, item: QListWidgetItem | None) -> None:
+        if item is not None and item.data(_NAME) is not None:
+            self.chosen.emit(item.data(_NAME))
