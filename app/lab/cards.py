@@ -8,12 +8,16 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.lab import words
 from app.lab.layout import Columns, Part, label
+from app.lab.pictures import Miniature
+from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from engine.protocol.lab import LabPage
+from engine.protocol.lab import LabPage, LabResult
 
-_CARD_PX = 250
+_CARD_PX = 330
+_SIDES = {"window": 1}
+"""Whose picture shows the technique, by experiment, where that is not the side that the headline tells of."""
 
 
 class Card(QFrame):
@@ -21,7 +25,7 @@ class Card(QFrame):
 
     opened = Signal(str)
 
-    def __init__(self, page: LabPage) -> None:
+    def __init__(self, page: LabPage, theme: Theme) -> None:
         super().__init__()
         self.page = page
         self.setProperty("card", "choice")
@@ -41,12 +45,27 @@ class Card(QFrame):
         head.addStretch(1)
         head.addWidget(self._tick)
         column.addLayout(head)
-        column.addWidget(label(page.question, "caption"))
+        self.picture = Miniature(theme, self)
+        self.picture.hide()
+        about = QHBoxLayout()
+        about.setSpacing(12)
+        about.addWidget(self.picture, 0, Qt.AlignmentFlag.AlignTop)
+        about.addWidget(label(page.question, "caption"), 1, Qt.AlignmentFlag.AlignTop)
+        column.addLayout(about)
         column.addStretch(1)
         self.found = label("", "caption", f"lab.card.{page.name}.found")
         column.addWidget(self.found)
         for words_of_it in self.findChildren(QLabel):  # a click on them opens it too
             words_of_it.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
+
+    def show_picture(self, result: LabResult | None) -> None:
+        """The last run's picture of the technique, else a drawing; nothing where there is neither."""
+        pictures = result.pictures if result is not None else []
+        side = _SIDES.get(self.page.name, result.told_of + 1 or -1) if result is not None else 0
+        picture = pictures[side] if -1 <= side < len(pictures) and pictures else EXAMPLES.get(self.page.name)
+        self.picture.setVisible(picture is not None)
+        if picture is not None:
+            self.picture.show_picture(picture, not pictures)
 
     def show_state(self, found: str, running: bool, note: str) -> None:
         """What was found last, "" for nothing; whether it runs now, and how its last run ended."""
@@ -81,12 +100,12 @@ class Overview(Part):
         self._runs = runs
         self.column.setContentsMargins(0, 0, 6, 16)
         self.column.setSpacing(16)
-        self.cards = [Card(page) for page in runs.pages.values()]
+        self.cards = [Card(page, theme) for page in runs.pages.values()]
         for card in self.cards:
             card.opened.connect(self.opened)
         for group in dict.fromkeys(card.page.group for card in self.cards):
             of_group = [card for card in self.cards if card.page.group == group]
-            self.add(Part(group).add(Columns(of_group, theme, _CARD_PX, 3)))
+            self.add(Part(group).add(Columns(of_group, theme, _CARD_PX, 2)))
         if runs.trouble and runs.index is None:
             again = QPushButton("Try again")
             again.setObjectName("lab.again")
@@ -101,4 +120,5 @@ class Overview(Part):
             name = card.page.name
             result = runs.results.get(name)
             found = words.found(result, runs.index) if result is not None else ""
+            card.show_picture(result)
             card.show_state(found, name == runs.running, runs.notes.get(name, ""))

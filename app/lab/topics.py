@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QIcon, QPixmap
-from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem
+from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.lab import words
 from app.lab.roofline import NAME as ROOFLINE
@@ -15,9 +15,19 @@ from app.theme.theme import Theme
 from engine.protocol.lab import LabPage
 
 _NAME, _TITLE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
+_PADDING_PX = 20
+"""Left and right of a row's words together, as in the style sheet."""
 COMPARE = "compare"
 TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
 """What is no experiment, by the name that it has in the list."""
+
+
+class _Rows(QStyledItemDelegate):
+    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
+        """Where its words wrap, a row is as high as they are within the padding, which Qt forgets."""
+        inside = QStyleOptionViewItem(option)
+        inside.rect.setWidth(inside.rect.width() - _PADDING_PX)
+        return super().sizeHint(inside, index)
 
 
 class Topics(QListWidget):
@@ -30,6 +40,7 @@ class Topics(QListWidget):
         self._theme = theme
         self.setAccessibleName("Experiments")
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setItemDelegate(_Rows(self))
         self.setWordWrap(True)
         self.setTextElideMode(Qt.TextElideMode.ElideNone)
         self.setResizeMode(QListView.ResizeMode.Adjust)

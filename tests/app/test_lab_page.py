@@ -134,6 +134,24 @@ def test_a_click_anywhere_on_a_card_opens_it(qtbot, lab):
         assert lab.view is not None
 
 
+def test_a_card_has_the_picture_of_its_last_run_else_a_drawing(qtbot, lab):
+    def told() -> dict[str, str]:
+        return {
+            card.page.name: card.picture.accessibleName() for card in lab.overview.cards if not card.picture.isHidden()
+        }
+
+    assert told() == {  # of the fake's other experiments nobody has a drawing
+        "cache": "Prefix tree, in the last run",
+        "prefixes": "Prefix tree, a drawing: this was not run yet",
+    }
+    card = next(each for each in lab.overview.cards if each.page.name == "prefixes")
+    qtbot.mouseClick(card.picture, Qt.MouseButton.LeftButton)
+    assert lab.open_page == "prefixes"
+    run(qtbot, lab)
+    lab.show_experiment("")
+    assert told()["prefixes"] == "Prefix tree, in the last run"
+
+
 def test_predict_run_and_see(qtbot, lab, state):
     lab.resize(800, 400)
     lab.show_experiment("prefixes")

@@ -14,14 +14,16 @@ from PySide6.QtGui import QHelpEvent, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from app.cache.tiles import empty_color
-from app.lab.pictures import PictureView, PlotView, words
+from app.lab.pictures import Miniature, PictureView, PlotView, words
 from app.lab.pictures.drafts import lines_of
+from app.lab.pictures.examples import EXAMPLES
 from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.plot import LabAxes
 from app.lab.pictures.raster import draw_cells
 from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.view import PAINTERS, Face
 from app.plots.chart import LegendLabel
+from engine.lab.experiments import BY_NAME
 from engine.protocol.lab import (
     Amounts,
     Axis,
@@ -669,3 +671,39 @@ def test_any_picture_is_painted_and_said(view, picture):
     view.show_picture(picture)
     pixels(view)
     assert view.accessibleDescription()
+
+
+def small(theme, picture: Picture, drawing: bool = False) -> Miniature:
+    holder = QWidget()
+    view = Miniature(theme, holder)
+    view.holder = holder  # else it goes at once
+    view.show_picture(picture, drawing)
+    return view
+
+
+def contrast(view: Miniature) -> int:
+    """How far its pixels are from the ground, a channel of one of them at most."""
+    shown = pixels(view).view(np.uint8).astype(int)
+    view.show_painter(None, "")
+    return int(np.abs(shown - pixels(view).view(np.uint8)).max())
+
+
+def test_every_experiment_has_a_drawing_that_says_it_is_none_of_a_run(qtbot, theme):
+    assert set(EXAMPLES) == set(BY_NAME)
+    for picture in EXAMPLES.values():
+        drawn, found = small(theme, picture, drawing=True), small(theme, picture)
+        assert 0 < contrast(drawn) < 0.6 * contrast(found), picture
+        assert drawn.accessibleName().endswith("a drawing: this was not run yet")
+        assert drawn.accessibleDescription() == "", "it has no numbers to tell"
+        assert found.accessibleDescription() == words.sentence(picture)
+
+
+def test_a_small_picture_has_no_words_and_keeps_no_room_for_them(qtbot, theme):
+    named = Amounts(names=["sixteen bits", "four"], amounts=[16.0, 4.0], limit=1e6)
+    bare = Amounts(names=["", ""], amounts=[16.0, 4.0])
+    assert (pixels(small(theme, named)) == pixels(small(theme, bare))).all()
+
+
+@pytest.mark.parametrize("picture", [*PICTURES, *EMPTY])
+def test_every_kind_is_painted_small(qtbot, theme, picture):
+    assert (contrast(small(theme, picture)) > 0) == words.shows(picture)

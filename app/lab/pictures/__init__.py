@@ -1,6 +1,6 @@
 """The Lab's pictures and plots, painted from what `engine.protocol.lab` describes."""
 
 from app.lab.pictures.plot import PlotView
-from app.lab.pictures.view import PictureView
+from app.lab.pictures.view import Miniature, PictureView
 
-__all__ = ["PictureView", "PlotView"]
+__all__ = ["Miniature", "PictureView", "PlotView"]

@@ -27,20 +27,21 @@ class AmountsPainter(Painter):
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
         metrics, self._areas = self.metrics, []
-        head = metrics.height() + 4 if self._limit > 0 else 0
+        limit = 0.0 if self.wordless else self._limit
+        head = metrics.height() + 4 if limit > 0 else 0
         gutter = self.gutter([name for name, _ in self._rows], room)
         sizes = max((metrics.horizontalAdvance(words.in_bytes(amount)) for _, amount in self._rows), default=0) + GAP
         left, wide = room.left() + gutter, max(1.0, room.width() - gutter - sizes - 2)
-        most = max([self._limit, *(amount for _, amount in self._rows)]) or 1.0
+        most = max([limit, *(amount for _, amount in self._rows)]) or 1.0
         high = min(self.theme.px(ROW_PX), (room.height() - head) / max(1, len(self._rows)))
         thick = min(self.theme.px(BAR_PX), 0.7 * high)
-        if self._limit > 0:
-            at = left + wide * self._limit / most
+        if limit > 0:
+            at = left + wide * limit / most
             self._draw_limit(painter, at, QRectF(left, room.top(), room.right() - left, head + high * len(self._rows)))
         for row, (name, amount) in enumerate(self._rows):
             top = room.top() + head + row * high
             self.write(painter, QRectF(room.left(), top, gutter - GAP, high), name, Qt.AlignmentFlag.AlignLeft, "text")
-            inside = min(amount, self._limit) if self._limit > 0 else amount
+            inside = min(amount, limit) if limit > 0 else amount
             bar = QRectF(left, top + (high - thick) / 2, wide * inside / most, thick)
             solid(painter, bar, self.theme.color("accent"))
             over = QRectF(bar.right(), bar.top(), wide * (amount - inside) / most, thick)

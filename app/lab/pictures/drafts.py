@@ -10,14 +10,15 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPen
 
 from app.lab.pictures import words
-from app.lab.pictures.painter import GAP, Painter, solid
+from app.lab.pictures.painter import Painter, solid
 from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import Drafts, DraftToken, Fate
 
 TOKENS: dict[Fate, str] = {"own": "accent", "accepted": "good", "refused": "warn"}
 SIGNS: dict[Fate, str] = {"own": "●", "accepted": "✓", "refused": "✕"}
-CHIP_PX, SPACE_PX, SIGN_PX = 20, 6, 8
+CHIP_PX, BARE_PX, SPACE_PX, SIGN_PX = 20, 10, 6, 8
+"""``BARE_PX``: how high a chip is without words."""
 
 
 class Fit(NamedTuple):
@@ -67,14 +68,14 @@ class DraftsPainter(Painter):
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
         self._chips = []
-        row = self.theme.px(CHIP_PX) + 4
+        row = self.theme.px(BARE_PX if self.wordless else CHIP_PX) + 4
         left_out = self._left_out(room, row)
         top = room.top()
         if left_out:
             line = QRectF(room.left(), top, room.width(), self.metrics.height())
             self.write(painter, line, words.earlier_steps(left_out), Qt.AlignmentFlag.AlignLeft)
             top += line.height() + 4
-        gutter = self.metrics.horizontalAdvance(f"{len(self._steps):,}") + GAP + 2
+        gutter = self.gutter([f"{len(self._steps):,}"], room)
         for number, step in enumerate(self._steps[left_out:], left_out + 1):
             area = QRectF(room.left(), top, gutter, row - 4)
             self.write(painter, area, f"{number:,}", Qt.AlignmentFlag.AlignLeft)

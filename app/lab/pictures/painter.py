@@ -18,13 +18,19 @@ class Painter:
     metrics: QFontMetrics
     """Of the small font, once something was drawn."""
 
+    wordless = False
+    """Whether nothing is written, and no room is kept for it."""
+
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
 
     def draw(self, painter: QPainter, room: QRectF) -> None:
         """Draw into ``room``, in logical pixels."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self.theme.ui_font(SECTION_PX))
+        font = self.theme.ui_font(SECTION_PX)
+        if self.wordless:
+            font.setPixelSize(1)
+        painter.setFont(font)
         self.metrics = painter.fontMetrics()
         self.paint(painter, room)
 
@@ -44,6 +50,8 @@ class Painter:
 
     def write(self, painter: QPainter, area: QRectF, text: str, where: Qt.AlignmentFlag, token: str = "mute") -> None:
         """One line, cut where the area ends, in the middle of its height."""
+        if self.wordless:
+            return
         painter.setPen(self.theme.color(token))
         shown = self.metrics.elidedText(text, Qt.TextElideMode.ElideRight, int(area.width()) + 1)
         painter.drawText(area, where | Qt.AlignmentFlag.AlignVCenter, shown)
@@ -60,6 +68,8 @@ class Painter:
 
     def gutter(self, names: list[str], room: QRectF) -> float:
         """The width that names left of the rows take, at most a third."""
+        if self.wordless:
+            return 0.0
         widest = max((self.metrics.horizontalAdvance(name) for name in names), default=0)
         return min(widest, room.width() / 3) + GAP if widest else 0.0
 

@@ -35,6 +35,10 @@ PAINTERS: dict[type, Callable[[Theme, Any], Painter]] = {
     lab.Amounts: AmountsPainter,
 }
 
+MINIATURE = (120, 70)
+"""Width and height, pixels at the usual text size."""
+_PALE = 0.4
+
 
 class PictureView(QWidget):
     """Says what it shows in its accessible description, and a detail of it under the mouse."""
@@ -83,6 +87,7 @@ class Face(QWidget):
         self.theme = theme
         self._painter: Painter | None = None
         self._words = ""
+        self._opacity = 1.0
         self._image: QPixmap | None = None
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         theme.changed.connect(self._repaint)
@@ -110,7 +115,9 @@ class Face(QWidget):
             self._image.setDevicePixelRatio(ratio)
             self._image.fill(Qt.GlobalColor.transparent)
             self._draw(self._image)
-        QPainter(self).drawPixmap(0, 0, self._image)
+        painter = QPainter(self)
+        painter.setOpacity(self._opacity)
+        painter.drawPixmap(0, 0, self._image)
 
     def _draw(self, image: QPixmap) -> None:
         painter = QPainter(image)
@@ -127,6 +134,34 @@ class Face(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and self._painter is not None:
             assert isinstance(event, QHelpEvent)
-            QToolTip.showText(event.globalPos(), tip(self._painter.under(event.pos().toPointF())), self)
+            QToolTip.showText(event.globalPos(), tip(self._under(event)), self)
             return True
         return super().event(event)
+
+    def _under(self, event: QHelpEvent) -> str:
+        return self._painter.under(event.pos().toPointF()) if self._painter is not None else ""
+
+
+class Miniature(Face):
+    """A small picture without words. One that is only a drawing, of no run, is pale, and says so under the mouse."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(theme, parent)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self._fit()
+        theme.changed.connect(self._fit)
+
+    def show_picture(self, picture: lab.Picture, drawing: bool) -> None:
+        painter = PAINTERS[type(picture)](self.theme, picture) if words.shows(picture) else None
+        if painter is not None:
+            painter.wordless = True
+        self._opacity = _PALE if drawing else 1.0
+        self.setAccessibleName(words.miniature(picture, drawing))
+        self.setAccessibleDescription("" if drawing else words.sentence(picture))
+        self.show_painter(painter, "")
+
+    def _fit(self) -> None:
+        self.setFixedSize(*map(self.theme.px, MINIATURE))
+
+    def _under(self, event: QHelpEvent) -> str:
+        return f"{self.accessibleName()}. {self.accessibleDescription()}".strip()

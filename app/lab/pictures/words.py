@@ -155,6 +155,11 @@ def name(picture: Picture) -> str:
     return _KINDS[type(picture)][0]
 
 
+def miniature(picture: Picture, drawing: bool) -> str:
+    """Of a picture, whether it is of the last run or only a ``drawing``."""
+    return f"{name(picture)}, {'a drawing: this was not run yet' if drawing else 'in the last run'}"
+
+
 def sentence(picture: Picture) -> str:
     """The picture in one sentence."""
     return _KINDS[type(picture)][2](picture) if shows(picture) else nothing(picture)

@@ -1,0 +1,70 @@
+"""A drawing of what each experiment shows, by its name, for as long as it has not been run. None of it is measured."""
+
+from __future__ import annotations
+
+from engine.protocol.lab import (
+    Amounts,
+    Cells,
+    Drafts,
+    DraftToken,
+    Fate,
+    Heat,
+    Lane,
+    Lanes,
+    Pages,
+    Picture,
+    Span,
+    Strip,
+    Tree,
+    TreeNode,
+)
+
+
+def _step(*drafted: tuple[Fate, int]) -> list[DraftToken]:
+    """What became of each token, and the place of the one before it."""
+    return [DraftToken(text="", fate=fate, parent=parent) for fate, parent in drafted]
+
+
+EXAMPLES: dict[str, Picture] = {
+    "kv_cache": Cells(computed=[4, 1, 1, 1, 1, 1], present=[4, 5, 6, 7, 8, 9]),
+    "weights": Amounts(names=["", "", ""], amounts=[4.0, 2.0, 1.0]),
+    "paging": Pages(
+        owners=[0, 1, 0, 2, 2, 1, 3, 0, 1, 2, 3, 3, 0, 2, -1, -1], filled=[1.0] * 12 + [0.4, 0.6, 0.0, 0.0]
+    ),
+    "kivi": Heat(
+        columns=12,
+        values=[1.0 if at % 12 in (3, 8) else 0.3 * (at * 7 % 5) / 5 for at in range(72)],
+        across="",
+        down="",
+    ),
+    "quest": Strip(read=[1.0 if at in (0, 9, 17, 18, 23) else 0.0 for at in range(24)], marked=[17]),
+    "window": Strip(read=[1.0 if at < 2 or at > 17 else 0.0 for at in range(24)]),
+    "prefixes": Tree(
+        nodes=[
+            TreeNode(parent=-1, tokens=8, readers=[0, 1, 2, 3]),
+            *(TreeNode(parent=0, tokens=2, readers=[reader]) for reader in range(4)),
+        ]
+    ),
+    "batching": Lanes(
+        lanes=[
+            Lane(
+                name="",
+                spans=[
+                    Span(start=start, end=start + 1, doing="reading"),
+                    Span(start=start + 1, end=end, doing="writing"),
+                ],
+            )
+            for start, end in ((0.0, 5.0), (1.0, 8.0), (2.0, 4.0), (4.0, 9.0), (5.0, 7.0))
+        ],
+        seconds=9.0,
+    ),
+    "speculation": Drafts(
+        steps=[
+            _step(("accepted", -1), ("accepted", 0), ("refused", 1), ("own", 1)),
+            _step(("accepted", -1), ("accepted", 0), ("accepted", 1), ("own", 2)),
+        ]
+    ),
+    "heads": Drafts(
+        steps=[_step(("accepted", -1), ("refused", -1), ("accepted", 0), ("refused", 0), ("refused", 2), ("own", 2))]
+    ),
+}
