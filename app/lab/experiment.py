@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -48,6 +48,8 @@ class ExperimentView(Part):
         self.add(self.note)
         self.pictures: list[PictureView] = []
         """Of each side, in the order of ``sides``."""
+        self.boxes: list[Part] = []
+        """Around them."""
         self.sides: list[str] = []
         self._running = False
         self._live = False
@@ -81,7 +83,7 @@ class ExperimentView(Part):
         had_focus = self.run.hasFocus() or self.cancel.hasFocus()
         self.run.setVisible(not running)
         self.run.setEnabled(not blocked)
-        self.run.setToolTip(blocked)
+        self.run.setToolTip(blocked or words.ENTER)
         self.cancel.setVisible(running)
         self.bar.setVisible(running)
         if running:
@@ -94,6 +96,21 @@ class ExperimentView(Part):
         set_role(self.note, "caption" if note == words.STOPPED else "bad")
         if had_focus:
             (self.cancel if running else self.run).setFocus()
+
+    def turn(self, by: int) -> QWidget | None:
+        """Give the keyboard to the next side (1) or the one before (-1), from elsewhere to the first or the last; which
+        that is, None where there are none."""
+        if not self.boxes:
+            return None
+        last, at = len(self.boxes) - 1, self._with_keyboard
+        box = self.boxes[min(max(at + by, 0), last) if at is not None else 0 if by > 0 else last]
+        box.setFocus(Qt.FocusReason.TabFocusReason)
+        return box
+
+    @property
+    def _with_keyboard(self) -> int | None:
+        """The place of the side that has it."""
+        return next((at for at, box in enumerate(self.boxes) if box.hasFocus()), None)
 
     def show_picture(self, told: LabPicture) -> None:
         """What a side of the page looks like now."""
@@ -141,9 +158,13 @@ class ExperimentView(Part):
             self._paint(self.result.sides, dict(enumerate(self.result.pictures)))
 
     def _make_sides(self, sides: list[str]) -> None:
-        """A place for a picture of each."""
+        """A place for a picture of each; the keyboard does not go with one that is no more."""
+        at = self._with_keyboard
         self.sides, self.pictures = sides, []
-        self.columns.show_widgets([self._side(at, name) for at, name in enumerate(sides)], 2)
+        self.boxes = [self._side(at, name) for at, name in enumerate(sides)]
+        self.columns.show_widgets(self.boxes, 2)
+        if at is not None:
+            (self.boxes[at] if at < len(sides) else self.run).setFocus()
 
     def _prediction(self) -> QWidget:
         part = Part("Predict").add(label(self.page.question, name="lab.question"))
@@ -168,6 +189,7 @@ class ExperimentView(Part):
         self.run.setProperty("kind", "primary")
         self.run.clicked.connect(self.run_asked)
         self.cancel = self._button("Cancel", "lab.cancel")
+        self.cancel.setToolTip(words.ESCAPE)
         self.cancel.clicked.connect(self.cancel_asked)
         self.cancel.hide()
         self.bar = QProgressBar()
@@ -185,12 +207,16 @@ class ExperimentView(Part):
         part.column.addLayout(row)
         return part.add(self.bar)
 
-    def _side(self, at: int, name: str) -> QWidget:
+    def _side(self, at: int, name: str) -> Part:
         view = PictureView(self._theme)
         view.setMinimumHeight(self._theme.px(_PICTURE_PX))
         view.setAccessibleName(f"What happens: {name}")
         self.pictures.append(view)
-        return Part(box=True).add(label(words.lettered(at, name), "figure"), view)
+        box = Part(box=True).add(label(words.lettered(at, name), "figure"), view)
+        box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        box.setAccessibleName(f"Side {words.lettered(at, name)}")
+        box.setToolTip(words.TURN)
+        return box
 
     def _use_row(self) -> QWidget:
         use = self._button("Use in my chats", "lab.use")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -39,6 +39,8 @@ _LIST_WIDTH, _WIDTH = 240, 1000
 _SETTLE_MS = 1000
 """How long a page with a new result may grow."""
 _BUNDLED, _OWN = "bundled", "own"
+_TURNS = {int(Qt.Key.Key_Left): -1, int(Qt.Key.Key_Right): 1}
+"""From side to side."""
 
 
 class LabView(QWidget):
@@ -95,12 +97,23 @@ class LabView(QWidget):
             self._runs.cancel()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             at = self.focusWidget()
+            runs = self.view.run if self.view is not None else self.roof.run if self.roof is not None else None
             if isinstance(at, QPushButton) and at.isEnabled():
                 at.click()
-            elif self.view is not None and self.view.run.isEnabled() and not self._runs.running:
-                self._run()
+            elif runs is not None and runs.isEnabled() and not self._runs.running:
+                runs.click()
+        elif event.key() in _TURNS and self.view is not None:
+            if (side := self.view.turn(_TURNS[event.key()])) is not None:
+                self._scroll.ensureWidgetVisible(side)
         else:
             super().keyPressEvent(event)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The list and the scroll area would keep Left and Right to themselves, which they have no use for."""
+        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress and event.key() in _TURNS:
+            self.keyPressEvent(event)
+            return True
+        return super().eventFilter(watched, event)
 
     def _make(self) -> None:
         self.topics = Topics(self._theme)
@@ -164,6 +177,8 @@ class LabView(QWidget):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._scroll.setProperty("ring", "true")
         self._scroll.setAccessibleName("Experiment")
+        for each in (self.topics, self._scroll):
+            each.installEventFilter(self)
         self._scroll.verticalScrollBar().rangeChanged.connect(self._to_lesson)
         column.addWidget(self._scroll, 1)
         row = QHBoxLayout(self)

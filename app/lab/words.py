@@ -29,6 +29,7 @@ PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", 
 LETTERS = "ABCDEFGH"
 """Of the sides, in their order."""
 AGAINST, AGAINST_A = "B against A", "(the others are compared with this)"
+TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Enter", "Esc"
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
 USED_ALREADY = "Your chats use it already."
 

@@ -103,6 +103,7 @@ def _surfaces(theme: Theme) -> str:
     QFrame[card="user"] {{ background: {t.raised}; border-radius: 10px; }}
     QFrame[card="composer"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 12px; }}
     QFrame[card="choice"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 10px; }}
+    QFrame[card="choice"]:focus {{ border-color: {t.accent}; }}
     QFrame[card="code"] {{ background: {theme.code_background}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="notice"] {{ background: {theme.tint("accent", 0.12, "panel")}; border: none; }}
     QFrame[card="tip"] {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 8px; }}
@@ -188,6 +189,7 @@ def _inputs(theme: Theme) -> str:
     QSlider::groove:horizontal {{ height: 4px; background: {t.line}; border-radius: 2px; }}
     QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}
     QSlider::handle:horizontal {{ width: 14px; margin: -5px 0; border-radius: 7px; background: {t.text}; }}
+    QSlider::handle:horizontal:focus {{ background: {t.accent}; }}
     QSlider::sub-page:horizontal:disabled, QSlider::handle:horizontal:disabled {{ background: {t.mute}; }}
     QProgressBar {{ background: {t.raised}; border: none; border-radius: 3px; max-height: 6px; min-height: 6px; }}
     QProgressBar::chunk {{ background: {t.accent}; border-radius: 3px; }}

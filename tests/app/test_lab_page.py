@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 
 from app.lab import words
 from app.lab.compare.page import ComparePage
@@ -318,6 +318,41 @@ def test_enter_runs_it(qtbot, lab, state):
     assert asked(state) == [["prefixes", "--json"]]
     qtbot.keyClick(lab.topics, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: len(asked(state)) == 2 and not lab._runs.running)
+
+
+def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab, state):
+    lab.resize(800, 500)  # one below the other
+    lab.activateWindow()
+    lab.show_experiment("prefixes")
+    lab.topics.setFocus()
+    qtbot.keyClick(lab.topics, Qt.Key.Key_Right)
+    assert QApplication.focusWidget() is lab.topics, "there are no sides yet"
+    run(qtbot, lab)
+    lab._scroll.verticalScrollBar().setValue(0)
+    lab._teaching = False
+    one, other = lab.view.boxes
+    lab.topics.setFocus()
+    at: QWidget = lab.topics
+    for key, to in (("Right", one), ("Right", other), ("Right", other), ("Left", one), ("Left", one), ("Right", other)):
+        qtbot.keyClick(at, getattr(Qt.Key, f"Key_{key}"))
+        assert QApplication.focusWidget() is to, key
+        assert not to.visibleRegion().isEmpty()
+        at = to
+    change(state, steps=-1)
+    qtbot.keyClick(other, Qt.Key.Key_Return)  # the sides of the result go, and the keyboard stays here
+    assert QApplication.focusWidget() is lab.view.cancel
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    qtbot.keyClick(lab._scroll, Qt.Key.Key_Left)
+    assert QApplication.focusWidget() is lab.view.boxes[1]
+    qtbot.keyClick(lab.view.boxes[1], Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.note") == words.STOPPED
+
+
+def test_enter_measures_the_roofline(qtbot, lab, state):
+    lab.show_experiment("roofline")
+    qtbot.keyClick(lab.topics, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: not lab._runs.running and lab._runs.roofline is not None)
 
 
 @pytest.mark.parametrize(
