@@ -16,6 +16,7 @@ from app.lab import words
 from app.lab.layout import Columns, Part, label
 from app.lab.pictures import PictureView
 from app.lab.result import ResultView
+from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from engine.protocol.lab import LabPage, LabPicture, LabProgress, LabResult, Picture
@@ -27,6 +28,8 @@ class ExperimentView(Part):
     """``choice``: what is predicted, -1 for nothing."""
 
     run_asked = Signal()
+    try_asked = Signal(dict)
+    """Run it with these settings."""
     cancel_asked = Signal()
     use_asked = Signal()
     predicted = Signal(int)
@@ -56,9 +59,11 @@ class ExperimentView(Part):
         """Whether the pictures are those of a run, not of the result."""
         self.columns = Columns([], theme, _SIDE_PX, 2)
         self.add(self.columns)
-        self._after = self._use_row()
-        self._after.hide()
-        self.add(self._after)
+        self.sliders = Sliders(page.adjustable)
+        self._try, self._after = self._try_part(), self._use_row()
+        for part in (self._try, self._after):
+            part.hide()
+            self.add(part)
         self.column.addStretch(1)
 
     @property
@@ -84,6 +89,8 @@ class ExperimentView(Part):
         self.run.setVisible(not running)
         self.run.setEnabled(not blocked)
         self.run.setToolTip(blocked or words.ENTER)
+        self.again.setEnabled(not blocked and not running)
+        self.again.setToolTip(blocked)
         self.cancel.setVisible(running)
         self.bar.setVisible(running)
         if running:
@@ -133,9 +140,11 @@ class ExperimentView(Part):
             self.found = None
         self.run.setText(words.run(self.page, result is not None, self._brought))
         self._after.setVisible(result is not None and bool(self.page.use))
+        self._try.setVisible(result is not None and bool(self.page.adjustable))
         if result is not None:
             self.found = ResultView(self.page, result, predicted, self._theme)
-            self.column.insertWidget(self.column.indexOf(self._after), self.found)
+            self.column.insertWidget(self.column.indexOf(self._try), self.found)
+            self.sliders.show_values(result.chosen)
 
     def show_used(self, sentence: str) -> None:
         """What came of using it in chats."""
@@ -217,6 +226,13 @@ class ExperimentView(Part):
         box.setAccessibleName(f"Side {words.lettered(at, name)}")
         box.setToolTip(words.TURN)
         return box
+
+    def _try_part(self) -> QWidget:
+        self.again = self._button("Run with these", "lab.try")
+        self.again.clicked.connect(lambda: self.try_asked.emit(self.sliders.values))
+        part = Part("Try other sizes").add(label(words.TRY, "caption"), self.sliders)
+        part.column.addWidget(self.again, 0, Qt.AlignmentFlag.AlignLeft)
+        return part
 
     def _use_row(self) -> QWidget:
         use = self._button("Use in my chats", "lab.use")

@@ -50,12 +50,18 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(page.title)}</title>'
         f"<style>{_style()}</style></head><body><h1>{escape(words.heading(page))}</h1><p>{escape(page.problem)}</p>"
         f"<div class=sides>{''.join(pictures)}</div><p class=headline>{escape(result.headline)}</p>"
+        f"{_chosen(page, result)}"
         f"<p><strong>{escape(result.lesson)}</strong></p>"
         f"<h2>Figures</h2><table><tr><th></th>{heads}<th></th><th>single runs</th></tr>{rows}</table>"
         f"{text}<div class=sides>{''.join(plots)}</div>{''.join(_paper(each) for each in page.papers)}{lists}"
         f"<h2>When it does not help</h2><p>{escape(page.fails)}</p><h2>How it was taken</h2>"
         f"<p>{escape(words.taken(result))}</p></body></html>\n"
     )
+
+
+def _chosen(page: LabPage, result: LabResult) -> str:
+    told = words.chosen(page, result)
+    return f"<p>{escape(words.otherwise(told))}</p>" if told else ""
 
 
 def _style() -> str:

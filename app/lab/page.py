@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QPushButton,
     QScrollArea,
+    QSlider,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -41,6 +42,7 @@ _SETTLE_MS = 1000
 _BUNDLED, _OWN = "bundled", "own"
 _TURNS = {int(Qt.Key.Key_Left): -1, int(Qt.Key.Key_Right): 1}
 """From side to side."""
+_AS_USUAL: Mapping[str, int] = {}
 
 
 class LabView(QWidget):
@@ -98,6 +100,8 @@ class LabView(QWidget):
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             at = self.focusWidget()
             runs = self.view.run if self.view is not None else self.roof.run if self.roof is not None else None
+            if self.view is not None and isinstance(at, QSlider):
+                runs = self.view.again
             if isinstance(at, QPushButton) and at.isEnabled():
                 at.click()
             elif runs is not None and runs.isEnabled() and not self._runs.running:
@@ -248,6 +252,7 @@ class LabView(QWidget):
             self.title.setText(words.heading(page))
             self.view = view = ExperimentView(page, self._choices.get(page.name, -1), self._theme)
             view.run_asked.connect(self._run)
+            view.try_asked.connect(self._run)
             view.cancel_asked.connect(self._runs.cancel)
             view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
             view.predicted.connect(lambda at: self._choices.update({page.name: at}))
@@ -371,11 +376,11 @@ class LabView(QWidget):
             return Subject()
         return Subject(name=page.brings, path=page.brings) if page.brings else None
 
-    def _run(self) -> None:
+    def _run(self, chosen: Mapping[str, int] = _AS_USUAL) -> None:
         assert self.view is not None
         page = self.view.page
         if (subject := self._subject(page)) is not None:
-            self._start([(page.name, subject)])
+            self._start([(page.name, subject._replace(chosen=chosen))])
 
     def _start(self, runs: list[tuple[str, Subject]]) -> None:
         self._run_with = {name: self._choices.get(name, -1) for name, _ in runs}

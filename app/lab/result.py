@@ -30,11 +30,13 @@ class ResultView(Part):
         self.headline = label(result.headline, "headline", "lab.headline")
         predicted = words.prediction(page, choice, result)
         self.prediction = label(predicted.text, predicted.tone, "lab.prediction")
-        self.prediction.setVisible(bool(predicted.text))
         self.lesson = lesson = Part(box=True)
         lesson.setProperty("card", "notice")
         lesson.add(label(result.lesson, "figure", "lab.lesson"))
         head = Part().add(self.headline, self.prediction)
+        self.prediction.setVisible(bool(predicted.text))  # now that it is within another: else it were a window
+        if told := words.chosen(page, result):
+            head.add(label(words.otherwise(told), "warn", "lab.chosen"))
         self.add(head, lesson)
         figures = Part("Figures")
         figures.column.setSpacing(12)

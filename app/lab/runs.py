@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +30,8 @@ class Subject(NamedTuple):
     own: bool = False
     options: LoadOptions = LoadOptions()
     """How it is loaded."""
+    chosen: Mapping[str, int] = {}
+    """Settings of the experiment."""
 
     @property
     def arguments(self) -> list[str]:
@@ -41,7 +43,7 @@ class Subject(NamedTuple):
             told += ["--quantise", self.options.quantise]
         if self.options.context is not None:
             told += ["--context", str(self.options.context)]
-        return told
+        return [*told, *(each for key, value in self.chosen.items() for each in ("--set", f"{key}={value}"))]
 
 
 class LabRuns(QObject):

@@ -30,6 +30,7 @@ LETTERS = "ABCDEFGH"
 """Of the sides, in their order."""
 AGAINST, AGAINST_A = "B against A", "(the others are compared with this)"
 TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Enter", "Esc"
+TRY = "The same experiment with other numbers. What is found then is no answer to the question above."
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
 USED_ALREADY = "Your chats use it already."
 
@@ -109,7 +110,7 @@ def place(ratio: float, bounds: list[float]) -> int:
 def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
     """What came of it; ``choice`` is -1 where nothing was predicted."""
     effect = result.figures[0].effects[result.told_of] if result.figures and result.figures[0].effects else None
-    if choice < 0 or effect is None or effect.ratio is None:
+    if choice < 0 or effect is None or effect.ratio is None or result.chosen:
         return Line("", "caption")
     said = f"Your prediction: {page.choices[choice]}"
     if effect.verdict == "few":
@@ -140,6 +141,19 @@ def verdict(effect: Effect) -> Line:
 
 def title(metric: Metric) -> str:
     return f"{metric.title[:1].upper()}{metric.title[1:]}"
+
+
+def chosen(page: LabPage, result: LabResult) -> str:
+    """The settings that were other than usual, "" for none: "Users 6"."""
+    titles = {each.key: each.title for each in page.adjustable}
+    return ", ".join(f"{titles.get(key, key)} {value:,}" for key, value in result.chosen.items())
+
+
+def otherwise(chosen: str) -> str:
+    """Below the headline of a run with other settings than usual."""
+    return (
+        f"With other settings than usual ({chosen}): no answer to the question above, and no other result is like it."
+    )
 
 
 def text_verdict(text: LabText, sides: list[str]) -> Line:
@@ -175,9 +189,11 @@ def source(paper: PaperFigure) -> str:
     return f"{paper.paper}, {paper.figure}"
 
 
-def found(result: LabResult, index: LabIndex | None) -> str:
-    """The headline, with the model where it is not the usual one."""
-    return result.headline + (f" ({result.model})" if index is not None and result.model != index.model else "")
+def found(page: LabPage, result: LabResult, index: LabIndex | None) -> str:
+    """The headline, with the model where it is not the usual one, and settings that are not."""
+    model = result.model if index is not None and result.model != index.model else ""
+    beside = ", ".join(filter(None, (model, chosen(page, result))))
+    return result.headline + (f" ({beside})" if beside else "")
 
 
 def file_name(result: LabResult) -> str:

@@ -17,6 +17,7 @@ from engine.cli.arguments import (
     draft_of,
     path_or_name_of,
     quantise_of,
+    switches_of,
 )
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
@@ -43,13 +44,16 @@ def lab(
         float,
         typer.Option(min=1, help="After these no further pair begins, if eight are there; after twice these none."),
     ] = 40.0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=NUMBER of a setting of the experiment; repeatable.")
+    ] = None,
     results: Annotated[
         bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
-    kind, method = device_of(device), quantise_of(quantise)
+    kind, method, values = device_of(device), quantise_of(quantise), switches_of(set_ or [])
     with report_errors():
         with importing():
             from engine.bench.client import EngineClient, EngineError
@@ -73,6 +77,7 @@ def lab(
         options = LoadOptions(device=kind, quantise=method, context=context)
         try:
             wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
+            chosen = {name: laboratory.chosen(experiment, values) for name, experiment in wanted.items()}
         except LabError as error:
             raise CommandFailed(str(error)) from None
         with EngineClient() as client:
@@ -88,7 +93,7 @@ def lab(
                 if brought is not None:
                     client.load(brought.path, brought.draft, LoadOptions(device=kind))
                 try:
-                    result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
+                    result = laboratory.run(Lab(client, seed, pairs, seconds, chosen[name]), experiment, _show(json))
                     _show_all([result], json)
                     _keep(result)
                 finally:
@@ -142,10 +147,13 @@ def _list(index: LabIndex) -> None:
     print(f"{index.model} on {index.device}")
     for page in index.pages:
         print(f"{page.number:3} {page.name:12} {page.title}" + (f": {page.refused}" if page.refused else ""))
+        for each in page.adjustable:
+            print(f"{'':16} --set {each.key}={each.usual}: {each.title}, {each.least:,} to {each.most:,}")
 
 
 def _tell(result: LabResult) -> None:
-    print(f"{result.name}: {result.headline}\n  {result.model} on {result.device}, {result.machine}")
+    chosen = f" with {', '.join(f'{key}={value}' for key, value in result.chosen.items())}" if result.chosen else ""
+    print(f"{result.name}{chosen}: {result.headline}\n  {result.model} on {result.device}, {result.machine}")
     for figure in result.figures:
         metric = figure.effects[0].metric
         values = [figure.effects[0].before, *(effect.after for effect in figure.effects)]

@@ -78,6 +78,8 @@ class Lab(NamedTuple):
     seed: int = 1
     pairs: int = 0
     budget: float = 40.0
+    chosen: Mapping[str, int] = {}
+    """Settings of the experiment that are other than usual."""
 
     @property
     def model(self) -> LoadedModel:

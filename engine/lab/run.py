@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -64,6 +64,21 @@ def run(lab: Lab, experiment: Experiment, show: Callable[[LabLine], object]) -> 
     return _result(lab, experiment.page, found)
 
 
+def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
+    """The settings among these that are other than usual. Raises :class:`LabError` for what cannot be set so."""
+    known = {each.key: each for each in experiment.page.adjustable}
+    found = {}
+    for key, text in values.items():
+        if (setting := known.get(key)) is None:
+            there_are = f"it has {', '.join(known)}" if known else "it has none"
+            raise LabError(f"{experiment.page.name} has no setting called {key!r}: {there_are}.")
+        if not text.isdecimal() or not setting.least <= int(text) <= setting.most:
+            raise LabError(f"{key} is a number from {setting.least:,} to {setting.most:,}, not {text!r}.")
+        if int(text) != setting.usual:
+            found[key] = int(text)
+    return found
+
+
 def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
     return LabResult(
         name=page.name,
@@ -73,6 +88,7 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         version=version(),
         date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         seed=lab.seed,
+        chosen=dict(lab.chosen),
         **found._replace(sides=found.sides or page.sides, lesson=found.lesson or page.lesson)._asdict(),
     )
 

@@ -153,6 +153,17 @@ class Amounts(msgspec.Struct, tag_field="kind", tag="amounts", kw_only=True, omi
 Picture = Cells | Pages | Tree | Lanes | Drafts | Heat | Strip | Amounts
 
 
+class LabSetting(Part, frozen=True):
+    """A whole number of an experiment that can be chosen, from ``least`` to ``most`` in steps of ``step``."""
+
+    key: str
+    title: str
+    least: int
+    most: int
+    step: int
+    usual: int
+
+
 class LabPage(Part, frozen=True):
     """What is known of an experiment before it runs. ``keys``: the switches that it shows."""
 
@@ -185,6 +196,7 @@ class LabPage(Part, frozen=True):
     """What can, as a sentence."""
     brings: str = ""
     """Name of a bundled model that can show it, where the bundled guide cannot."""
+    adjustable: list[LabSetting] = []
 
 
 class LabIndex(Message, frozen=True):
@@ -267,6 +279,8 @@ class LabResult(Message, frozen=True):
     plots: list[Plot] = []
     told_of: int = -1
     """The place in ``figures[0].effects`` of the one that the headline tells of, and the prediction is about."""
+    chosen: dict[str, int] = {}
+    """Settings that were other than usual: the prediction is not about this, and no other result is like it."""
 
 
 class Column(Part, frozen=True):

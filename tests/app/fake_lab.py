@@ -7,6 +7,7 @@ which nothing is found; "" for none), ``dies`` (whether it is gone in the middle
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -29,6 +30,7 @@ from engine.protocol.lab import (
     LabProgress,
     LabResult,
     LabRoofline,
+    LabSetting,
     LabText,
     PaperFigure,
     Plot,
@@ -75,6 +77,10 @@ def page(name: str, number: int, title: str, group: str, **more: object) -> LabP
     return LabPage(name=name, number=number, title=title, group=group, **{**known, **more})  # type: ignore[arg-type]
 
 
+SETTINGS = [
+    LabSetting(key="text", title="Tokens of the text", least=200, most=8000, step=200, usual=3000),
+    LabSetting(key="users", title="Users", least=2, most=32, step=1, usual=12),
+]
 PAGES = [
     page("cache", 1, "KV cache", "The basics", use={"kv_cache": False}, seconds=20),
     page(
@@ -94,7 +100,7 @@ PAGES = [
         refused="This needs a GPU.",
         instead="A machine with one can show it.",
     ),
-    page("prefixes", 7, "Prefix caching", "Sharing", papers=[PAPER]),
+    page("prefixes", 7, "Prefix caching", "Sharing", papers=[PAPER], adjustable=SETTINGS),
 ]
 
 
@@ -225,7 +231,10 @@ def run(arguments: list[str], state: dict) -> int:
         sys.stderr.write(f"kvasir: {state['fails']}\n")
         return 1
     tell(LabProgress(name=name, done=4, total=4))
-    tell(result(name, Path(model).name, state["same"]))
+    told = (each.split("=") for before, each in itertools.pairwise(arguments) if before == "--set")
+    usual = {each.key: each.usual for each in SETTINGS}
+    chosen = {key: int(value) for key, value in told if int(value) != usual[key]}
+    tell(msgspec.structs.replace(result(name, Path(model).name, state["same"]), chosen=chosen))
     if state["full"]:
         sys.stderr.write("kvasir: the result could not be kept: No space left on device.\n")
     return 0

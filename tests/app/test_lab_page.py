@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QSlider, QWidget
 
 from app.lab import words
 from app.lab.compare.page import ComparePage
@@ -331,17 +331,18 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
     lab._scroll.verticalScrollBar().setValue(0)
     lab._teaching = False
     one, other = lab.view.boxes
+    qtbot.waitUntil(other.isVisible)
     lab.topics.setFocus()
     at: QWidget = lab.topics
     for key, to in (("Right", one), ("Right", other), ("Right", other), ("Left", one), ("Left", one), ("Right", other)):
         qtbot.keyClick(at, getattr(Qt.Key, f"Key_{key}"))
         assert QApplication.focusWidget() is to, key
-        assert not to.visibleRegion().isEmpty()
+        qtbot.waitUntil(lambda to=to: not to.visibleRegion().isEmpty())
         at = to
     change(state, steps=-1)
     qtbot.keyClick(other, Qt.Key.Key_Return)  # the sides of the result go, and the keyboard stays here
     assert QApplication.focusWidget() is lab.view.cancel
-    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    qtbot.waitUntil(lambda: len(lab.view.boxes) == 2 and lab.view.boxes[1].isVisible())
     qtbot.keyClick(lab._scroll, Qt.Key.Key_Left)
     assert QApplication.focusWidget() is lab.view.boxes[1]
     qtbot.keyClick(lab.view.boxes[1], Qt.Key.Key_Escape)
@@ -550,6 +551,48 @@ def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
     theme.changed.emit()
     assert lab.roof.run is not before
     assert QApplication.focusWidget() is lab.roof.run
+
+
+def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(qtbot, lab, state, tmp_path, monkeypatch):
+    lab.show_experiment("prefixes")
+    assert not button_of(lab, "lab.try").isVisibleTo(lab)
+    lab.view.findChild(object, "lab.choice.2").click()
+    run(qtbot, lab)
+    assert said(lab, "lab.headline").startswith("4.00 times"), said(lab, "lab.note")
+    assert said(lab, "lab.prediction") == "Your prediction: 5 times, right."
+    assert lab.view.sliders.values == {"text": 3000, "users": 12}
+    press(lab, "lab.try")  # as they usually are
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert said(lab, "lab.prediction") != ""
+    lab.activateWindow()
+    users = lab.view.findChild(QSlider, "lab.set.users")
+    users.setFocus()
+    for _ in range(6):
+        qtbot.keyClick(users, Qt.Key.Key_Left)  # which is not from side to side here
+    qtbot.keyClick(users, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(asked(state)) == 3 and not lab._runs.running)
+    assert asked(state)[1:] == [
+        ["prefixes", "--json", "--set", "text=3000", "--set", f"users={users}"] for users in (12, 6)
+    ]
+    assert said(lab, "lab.headline").startswith("4.00 times")
+    assert said(lab, "lab.prediction") == ""
+    told = words.otherwise("Users 6")
+    assert said(lab, "lab.chosen") == told
+    assert lab.view.sliders.values == {"text": 3000, "users": 6}
+    file = tmp_path / "saved.html"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
+    press(lab, "lab.save.html")
+    assert told in file.read_text()
+    assert nameless(lab) == []
+    lab.show_experiment("")
+    assert said(lab, "lab.card.prefixes.found").endswith(" (Users 6)")
+    run(qtbot, lab)
+    assert said(lab, "lab.prediction") != ""
+    assert said(lab, "lab.chosen") == ""
+    lab.set_blocked(words.BUSY)
+    assert not lab.view.again.isEnabled()
+    lab.show_experiment("cache")
+    assert not lab.view.again.isVisibleTo(lab), "it has no settings"
 
 
 def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, theme):

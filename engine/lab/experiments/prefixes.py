@@ -14,7 +14,7 @@ from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, 
 from engine.lab.workload import affordable, rounds, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import LabPage, Tree, TreeNode
+from engine.protocol.lab import LabPage, LabSetting, Tree, TreeNode
 
 USERS, QUESTION, ANSWER = 12, 16, 8
 LONGEST, LEAST_TEXT = 3000, 128
@@ -45,6 +45,12 @@ class Prefixes:
         sides=["each prompt read whole", "prefix tree"],
         seconds=30,
         use={keys.PREFIX_CACHE: True},
+        adjustable=[
+            LabSetting(
+                key="text", title="Tokens of the shared text, at most", least=200, most=8000, step=200, usual=LONGEST
+            ),
+            LabSetting(key="users", title="Users", least=2, most=32, step=1, usual=USERS),
+        ],
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
@@ -54,9 +60,10 @@ class Prefixes:
         return wordless(model)
 
     def run(self, lab: Lab) -> Run:
-        longest = min(LONGEST, lab.model.card.context * 5 // 8, _fitting(lab))
-        length = affordable(lab, longest, LEAST_TEXT, reads=(USERS + 1) * rounds(lab))
-        sides = [_Asked(lab, length, shared=shared) for shared in (False, True)]
+        users = lab.chosen.get("users", USERS)
+        longest = min(lab.chosen.get("text", LONGEST), lab.model.card.context * 5 // 8, _fitting(lab, users))
+        length = affordable(lab, longest, LEAST_TEXT, reads=(users + 1) * rounds(lab))
+        sides = [_Asked(lab, length, users, shared=shared) for shared in (False, True)]
         pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
@@ -66,11 +73,11 @@ class Prefixes:
             headline=told(figures[0].effects[0], "sooner to the first word", "later to the first word"),
             figures=figures,
             text=text,
-            taken=f"{USERS} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
+            taken=f"{users} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
             "Each run has another text. Tokens and pages are counted by the engine, times are medians over the users.",
             same=["one shared text, one question a user", "greedy, lossless" if text.same else "greedy"],
             other=[
-                f"the paper's server ran programs of many calls on a GPU; here {USERS} users ask once",
+                f"the paper's server ran programs of many calls on a GPU; here {users} users ask once",
                 f"the shared text has {length:,} tokens",
             ],
             why=[
@@ -79,7 +86,7 @@ class Prefixes:
                 f"The first user, who finds nothing, waited {sides[1].first_share:.1f} times as long as the "
                 "median user of the same run.",
             ],
-            settings={"users": USERS, "text": length, "question": QUESTION, "answer": ANSWER},
+            settings={"users": users, "text": length, "question": QUESTION, "answer": ANSWER},
             pictures=[side.picture() for side in sides],
         )
 
@@ -87,8 +94,8 @@ class Prefixes:
 class _Asked:
     """One side: the workload, and what its last run gave."""
 
-    def __init__(self, lab: Lab, length: int, *, shared: bool) -> None:
-        self._lab, self._length, self._shared = lab, length, shared
+    def __init__(self, lab: Lab, length: int, users: int, *, shared: bool) -> None:
+        self._lab, self._length, self._users, self._shared = lab, length, users, shared
         self._turn = 0
         self.answers: list[Answer] = []
         self.prompts: list[list[int]] = []
@@ -116,11 +123,11 @@ class _Asked:
         """The same texts for both sides of a round, others for another round."""
         words: Words = words_of(self._lab.model, 1000 * self._lab.seed + self._turn)
         text = words.some(self._length)
-        return [text + words.some(QUESTION) for _ in range(USERS)]
+        return [text + words.some(QUESTION) for _ in range(self._users)]
 
     def picture(self) -> Tree:
         """Who reads what: one text of all, or one each."""
-        users = list(range(USERS))
+        users = list(range(self._users))
         if not self._shared:
             return Tree(nodes=[TreeNode(parent=-1, tokens=self._length + QUESTION, readers=[user]) for user in users])
         cached = min(answer.usage.cached_tokens for answer in self.answers[1:])
@@ -133,7 +140,7 @@ class _Asked:
         )
 
 
-def _fitting(lab: Lab) -> int:
+def _fitting(lab: Lab, users: int) -> int:
     """The longest text of which a copy for each user fits into the pool, so that the side without the tree can run."""
-    each = lab.model.pages * PAGE_SIZE // (USERS + 1)
+    each = lab.model.pages * PAGE_SIZE // (users + 1)
     return max(PAGE_SIZE, each - QUESTION - ANSWER - PAGE_SIZE)

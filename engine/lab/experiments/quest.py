@@ -21,7 +21,7 @@ from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
 from engine.models.arenas import refuses
 from engine.protocol import Metric, OptionSpec, keys
-from engine.protocol.lab import Axis, LabPage, LabPicture, Plot, Series, Strip
+from engine.protocol.lab import Axis, LabPage, LabPicture, LabSetting, Plot, Series, Strip
 from engine.runner.perplexity import chunks, reader
 
 LONGEST, LEAST_TEXT = 8000, 2048
@@ -33,6 +33,10 @@ SHOWN = 3
 READ = Measured("read", Metric(title="keys and values read a token", unit="MB", lower_is_better=True, counted=True))
 FOUND = Measured("found", Metric(title="codes found again", unit="%", counted=True))
 STEP = Measured("step_ms", Metric(title="time a token", unit="ms", lower_is_better=True))
+
+
+def _sides(budgets: Sequence[int]) -> list[str]:
+    return ["all of the text", *(f"{budget:,} tokens" for budget in budgets)]
 
 
 class Quest:
@@ -54,10 +58,13 @@ class Quest:
         lesson="A token needs few pages of a long text, and which ones can be told without reading them.",
         fails="A text shorter than the budget is read whole, and so are prompts; where many places matter a little, as "
         "for a summary, a small budget loses something.",
-        sides=["all of the text", *(f"{budget:,} tokens" for budget in BUDGETS)],
+        sides=[*_sides(BUDGETS[:-1]), f"{BUDGETS[-1]} tokens, or as set"],
         seconds=40,
         use={keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: 1024},
         brings=finding.MODEL,
+        adjustable=[
+            LabSetting(key="budget", title="Tokens that a head reads", least=64, most=2048, step=64, usual=BUDGETS[-1])
+        ],
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
@@ -72,11 +79,12 @@ class Quest:
     def run(self, lab: Lab) -> Run:
         # The pictures read the text once, and the engine, whose tree keeps it for all sides.
         length = affordable(lab, finding.room(lab.model, LONGEST), LEAST_TEXT, reads=2)
+        budgets = (*BUDGETS[:-1], lab.chosen.get("budget", BUDGETS[-1]))
         strips: list[Strip] = []
-        for side, strip in choices(lab.model, finding.text_for(lab.model, length, f"{lab.seed} 0")):
+        for side, strip in choices(lab.model, finding.text_for(lab.model, length, f"{lab.seed} 0"), budgets):
             strips[side:] = [strip]
             yield LabPicture(name=self.page.name, side=side, picture=strip)
-        sides = [_Asked(lab, length, budget) for budget in (lab.model.card.context, *BUDGETS)]
+        sides = [_Asked(lab, length, budget) for budget in (lab.model.card.context, *budgets)]
         pairs = Pairs(lab, self.page.name, (READ, STEP, FOUND))
         with lab.switched({keys.KV_KIND: "16bit", keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: length}):
             yield from pairs.run([side.run for side in sides], lambda side: strips[side])
@@ -105,28 +113,29 @@ class Quest:
                 f"texts of {length:,} tokens",
             ],
             why=[
-                f"For a token {read[0]:.2f} MB of keys and values were read, {read[-1]:.2f} MB with {BUDGETS[-1]} "
+                f"For a token {read[0]:.2f} MB of keys and values were read, {read[-1]:.2f} MB with {budgets[-1]} "
                 f"tokens a head. {dense} of the {layers} layers read everything in any case, which is "
                 f"{read[0] * dense / layers:.2f} MB.",
-                f"A token took {steps[0]:.2f} ms, and {steps[-1]:.2f} ms with {BUDGETS[-1]}: besides keys and values "
+                f"A token took {steps[0]:.2f} ms, and {steps[-1]:.2f} ms with {budgets[-1]}: besides keys and values "
                 f"it reads {model.weight_bytes / 1e6:.1f} MB of weights.",
                 f"Of the codes {found[0]:.0f} % were found when everything was read, {found[1]:.0f} % with "
-                f"{BUDGETS[0]:,} tokens and {found[-1]:.0f} % with {BUDGETS[-1]}. The page of the code in the picture "
+                f"{budgets[0]:,} tokens and {found[-1]:.0f} % with {budgets[-1]}. The page of the code in the picture "
                 f"was read by {100 * marked[-1]:.0f} % of the heads that choose.",
                 *([unfit] if unfit else []),
             ],
-            settings={"text": length, "codes": len(finding.DEPTHS), "answer": ANSWER},
+            settings={"text": length, "budget": budgets[-1], "codes": len(finding.DEPTHS), "answer": ANSWER},
             pictures=list(strips),
             plots=[
                 Plot(
                     title="What a token reads",
                     x=Axis(title="tokens that a head may read", log=True),
                     y=Axis(title="keys and values read", unit="MB"),
-                    series=[Series(name=model.card.name, points=list(zip((length, *BUDGETS), read, strict=True)))],
+                    series=[Series(name=model.card.name, points=sorted(zip((length, *budgets), read, strict=True)))],
                     note=f"{length:,} tokens",
                 )
             ],
             lesson=unfit,
+            sides=_sides(budgets),
         )
 
 
@@ -150,7 +159,7 @@ class _Asked:
         }
 
 
-def choices(model: LoadedModel, text: needle.Haystack) -> Iterator[tuple[int, Strip]]:
+def choices(model: LoadedModel, text: needle.Haystack, budgets: Sequence[int]) -> Iterator[tuple[int, Strip]]:
     """What the tokens of one answer read of the text, token by token with each budget in turn: the place of the side
     and, of each page, the share of the heads that choose which read it.
 
@@ -161,7 +170,7 @@ def choices(model: LoadedModel, text: needle.Haystack) -> Iterator[tuple[int, St
     pages = pages_for(len(text.ids) + len(asked.question) + len(written))
     marked = list(range(asked.start // PAGE_SIZE, (asked.stop - 1) // PAGE_SIZE + 1))
     yield 0, Strip(read=[1.0] * pages, marked=marked)
-    for side, chosen in chosen_pages(model, [*text.ids, *asked.question], written, BUDGETS):
+    for side, chosen in chosen_pages(model, [*text.ids, *asked.question], written, budgets):
         counts = torch.stack([torch.bincount(each.flatten().cpu(), minlength=pages) for each in chosen]).sum(0)
         heads = sum(each.shape[1] for each in chosen)
         yield side, Strip(read=[round(count / heads, 4) for count in counts.tolist()], marked=marked)

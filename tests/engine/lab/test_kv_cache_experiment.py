@@ -77,6 +77,8 @@ def test_a_text_that_differs_is_told_with_how_far_the_tokens_were_apart(client: 
     told = re.search(r"log-probabilities were ([\d.]+) apart", text.sentence)
     assert told is not None
     assert float(told[1]) == pytest.approx(one - two, rel=0.02)
+    of_three = same_text([[answer], [answer], [other]], lab).texts
+    assert of_three[0] == of_three[1] != of_three[2], "one of each side"
 
 
 @pytest.mark.long
@@ -86,5 +88,3 @@ def test_in_full_the_cache_is_sooner(client: EngineClient) -> None:
     assert result.figures[0].effects[0].verdict == "better"
     assert result.text is not None
     assert result.text.same or "apart" in result.text.sentence
-    of_three = same_text([[answer], [answer], [other]], lab).texts
-    assert of_three[0] == of_three[1] != of_three[2], "one of each side"

@@ -68,6 +68,28 @@ def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     assert {type(line) for line in told} == {LabProgress, LabPicture}
 
 
+def test_settings_are_checked_and_only_those_that_are_not_usual_count(roomy: EngineClient) -> None:
+    experiment = BY_NAME["prefixes"]
+    chosen = laboratory.chosen(experiment, {"users": "3", "text": "3000"})
+    assert chosen == {"users": 3}
+    result = laboratory.run(Lab(roomy, seed=2, pairs=1, chosen=chosen), experiment, lambda _: None)
+    assert result.figures[1].runs == [[3 * WHOLE], [WHOLE + 2 * QUESTION]]
+    assert (result.chosen, result.settings["users"]) == ({"users": 3}, 3)
+    for key, value, sentence in (
+        ("users", "33", "users is a number from 2 to 32, not '33'."),
+        ("users", "two", "users is a number from 2 to 32, not 'two'."),
+        ("shoes", "3", "prefixes has no setting called 'shoes': it has text, users."),
+    ):
+        told = lab("prefixes", "--set", f"{key}={value}")
+        assert (told.exit_code, told.stderr) == (1, f"kvasir: {sentence}\n")
+    assert "kv_cache has no setting called 'users': it has none." in lab("kv_cache", "--set", "users=3").stderr
+    for each in BY_NAME.values():
+        for setting in each.page.adjustable:
+            assert setting.least <= setting.usual <= setting.most
+            assert (setting.usual - setting.least) % setting.step == 0, "the slider reaches what is usual"
+            assert (setting.most - setting.least) % setting.step == 0
+
+
 def test_a_slow_model_reads_a_shorter_text(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     for speed, longest, length in ((1e6, 3000, 3000), (1000.0, 3000, 800), (10.0, 3000, 128), (10.0, 70, 70)):
         monkeypatch.setattr(workload, "reading_speed", lambda lab, speed=speed: speed)

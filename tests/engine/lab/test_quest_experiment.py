@@ -39,10 +39,12 @@ def read_by(index: int, budget: int) -> float:
 def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quest, "LONGEST", TEXT)
     lines: list[LabLine] = []
-    result = laboratory.run(Lab(client, pairs=1), quest.Quest(), lines.append)
+    budgets = (*quest.BUDGETS[:-1], 128)
+    result = laboratory.run(Lab(client, pairs=1, chosen={"budget": 128}), quest.Quest(), lines.append)
+    assert result.sides == ["all of the text", "1,024 tokens", "512 tokens", "256 tokens", "128 tokens"]
     text = finding.text_for(client.model, TEXT, "1 0")
     read, _, found = (figure.runs for figure in result.figures)
-    for runs, budget in zip(read, (10**6, *quest.BUDGETS), strict=True):
+    for runs, budget in zip(read, (10**6, *budgets), strict=True):
         # The first token comes with the question, and the last one's record after the answer.
         starts = [len(text.ids) + len(each.question) for each in text.hidden]
         rows = [start + place for start in starts for place in range(quest.ANSWER - 2)]
@@ -53,13 +55,13 @@ def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypa
     assert client.state()["page_policy"].value == "keep_all"
     strips = [line.picture for line in lines if isinstance(line, LabPicture)]
     assert all(isinstance(strip, Strip) and strip.marked for strip in strips)
-    for strip, budget in zip(result.pictures[1:], quest.BUDGETS, strict=True):
+    for strip, budget in zip(result.pictures[1:], budgets, strict=True):
         assert isinstance(strip, Strip)
         assert sum(strip.read) == pytest.approx(budget / 16, abs=0.05)
         assert strip.read[-1] == 1
     # The picture is of the step that has all numbers but the last before it.
     asked, *_ = text.hidden[quest.SHOWN :]
-    steps = quest.chosen_pages(client.model, [*text.ids, *asked.question], asked.answer[:-1], quest.BUDGETS[-1:])
+    steps = quest.chosen_pages(client.model, [*text.ids, *asked.question], asked.answer[:-1], budgets[-1:])
     *_, (_, chosen) = steps
     heads = sum(each.shape[1] for each in chosen)
     reading = sum(int((each == asked.start // 16).sum()) for each in chosen)
