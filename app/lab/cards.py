@@ -13,7 +13,7 @@ from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from engine.protocol.lab import LabPage, LabResult
+from engine.protocol.lab import LabPage, LabResult, Picture
 
 _CARD_PX = 330
 _SIDES = {"window": 1}
@@ -60,12 +60,14 @@ class Card(QFrame):
 
     def show_picture(self, result: LabResult | None) -> None:
         """The last run's picture of the technique, else a drawing; nothing where there is neither."""
-        pictures = result.pictures if result is not None else []
-        side = _SIDES.get(self.page.name, result.told_of + 1 or -1) if result is not None else 0
-        picture = pictures[side] if -1 <= side < len(pictures) and pictures else EXAMPLES.get(self.page.name)
+        found: list[Picture] = []
+        if result is not None:
+            side = _SIDES.get(self.page.name, result.told_of + 1 or -1)
+            found = result.pictures[side:][:1]
+        picture = found[0] if found else EXAMPLES.get(self.page.name)
         self.picture.setVisible(picture is not None)
         if picture is not None:
-            self.picture.show_picture(picture, not pictures)
+            self.picture.show_picture(picture, drawing=not found)
 
     def show_state(self, found: str, running: bool, note: str) -> None:
         """What was found last, "" for nothing; whether it runs now, and how its last run ended."""

@@ -164,14 +164,17 @@ class ExperimentView(Part):
         if self.result is None or not self.result.pictures:
             self._make_sides([])
         else:
-            self._paint(self.result.sides, dict(enumerate(self.result.pictures)))
+            first, *others = self.result.pictures
+            alike = others and all(other == first for other in others)
+            sides, pictures = ([words.EVERY_SIDE], [first]) if alike else (self.result.sides, self.result.pictures)
+            self._paint(sides, dict(enumerate(pictures)))
 
     def _make_sides(self, sides: list[str]) -> None:
         """A place for a picture of each; the keyboard does not go with one that is no more."""
         at = self._with_keyboard
         self.sides, self.pictures = sides, []
         self.boxes = [self._side(at, name) for at, name in enumerate(sides)]
-        self.columns.show_widgets(self.boxes, 2)
+        self.columns.show_widgets(self.boxes, min(2, len(sides)))
         if at is not None:
             (self.boxes[at] if at < len(sides) else self.run).setFocus()
 
@@ -221,9 +224,10 @@ class ExperimentView(Part):
         view.setMinimumHeight(self._theme.px(_PICTURE_PX))
         view.setAccessibleName(f"What happens: {name}")
         self.pictures.append(view)
-        box = Part(box=True).add(label(words.lettered(at, name), "figure"), view)
+        title = name if name == words.EVERY_SIDE else words.lettered(at, name)
+        box = Part(box=True).add(label(title, "figure"), view)
         box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        box.setAccessibleName(f"Side {words.lettered(at, name)}")
+        box.setAccessibleName(title)
         box.setToolTip(words.TURN)
         return box
 

@@ -126,6 +126,9 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
     grid = QGridLayout(table)
     grid.setContentsMargins(0, 0, 0, 0)
     grid.setVerticalSpacing(4)
+    grid.setHorizontalSpacing(12)
+    for value in values:
+        value.setWordWrap(False)
     for column, (cells, share) in enumerate(
         ((names, 3), (values, 2), ([label(words.AGAINST_A, "caption"), *gains], 4))
     ):

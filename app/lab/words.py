@@ -26,9 +26,10 @@ ELSEWHERE = "Another experiment is running."
 PREPARING, STARTING = "Making room for the model…", "Loading the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
+EVERY_SIDE = "All sides in one picture"
 LETTERS = "ABCDEFGH"
 """Of the sides, in their order."""
-AGAINST, AGAINST_A = "B against A", "(the others are compared with this)"
+AGAINST, AGAINST_A = "B against A", "baseline"
 TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Enter", "Esc"
 TRY = "The same experiment with other numbers. What is found then is no answer to the question above."
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
@@ -125,7 +126,9 @@ def value(number: float, metric: Metric) -> str:
     """One figure with its unit."""
     if metric.counted and metric.unit not in ("bytes", "%") and float(number).is_integer():
         return f"{number:,.0f}" + (f" {metric.unit}" if metric.unit else "")
-    if metric.unit in ("bytes", "%", "ms"):
+    if metric.unit == "%":  # in the Lab a figure in % is one, and no share
+        return f"{number:.0f} %"
+    if metric.unit in ("bytes", "ms"):
         small = metric.unit == "ms" and 0 < number < 10
         return f"{number:.2f} ms" if small else amount(number, metric.unit)
     digits = f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

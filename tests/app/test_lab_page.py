@@ -11,7 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QSlider, QWidget
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QLabel,
+    QPushButton,
+    QSlider,
+    QWidget,
+)
 
 from app.lab import words
 from app.lab.compare.page import ComparePage
@@ -20,6 +28,7 @@ from app.lab.export import page_of
 from app.lab.figures import Dots
 from app.lab.page import LabView
 from app.lab.runs import LabRuns, Subject
+from app.lab.topics import Topics
 from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
 from engine.protocol import LoadOptions, Metric
@@ -123,6 +132,28 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     assert nameless(lab) == []
 
 
+def test_no_name_in_the_list_is_cut_off(qtbot, theme):
+    title = "Sliding window + sinks"
+    topics = Topics(theme)
+    qtbot.addWidget(topics)
+    topics.fill([msgspec.structs.replace(PREFIXES, title=title)])
+    topics.show_states((), ())
+    topics.show()
+
+    def row(width: int) -> QImage:
+        topics.resize(width, 300)
+        QApplication.processEvents()
+        return topics.viewport().grab(topics.visualItemRect(topics.item(2))).toImage()
+
+    wide = row(400)
+    ground = wide.pixel(wide.width() - 1, 0)
+    ends = max(x for x in range(wide.width()) for y in range(wide.height()) if wide.pixel(x, y) != ground) + 1
+    shown = [row(width) for width in range(ends - 20, ends + 40, 2)]
+    unbroken = [each for each in shown if each.height() == wide.height()]
+    assert 0 < len(unbroken) < len(shown)
+    assert all(each.copy(0, 0, ends, each.height()) == wide.copy(0, 0, ends, wide.height()) for each in unbroken)
+
+
 def test_a_click_anywhere_on_a_card_opens_it(qtbot, lab):
     for where in ("padding", "words"):
         lab.show_experiment("")
@@ -213,7 +244,8 @@ def test_the_place_of_a_ratio_among_the_choices(ratio, at):
         (2.5, Metric(), "2.5"),
         (0.034, Metric(unit="ms"), "0.03 ms"),
         (5_000_000.0, Metric(unit="bytes"), "5.0 MB"),
-        (0.25, Metric(unit="%"), "25 %"),
+        (87.5, Metric(unit="%"), "88 %"),
+        (100.0, Metric(unit="%", counted=True), "100 %"),
         (17.0, Metric(unit="tokens/s"), "17 tokens/s"),
         (12_345.6, Metric(unit="tokens"), "12,346 tokens"),
     ],
@@ -593,6 +625,13 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(qtbot, 
     assert not lab.view.again.isEnabled()
     lab.show_experiment("cache")
     assert not lab.view.again.isVisibleTo(lab), "it has no settings"
+
+
+def test_a_picture_that_all_sides_share_is_shown_once(qtbot, theme):
+    view = ExperimentView(PREFIXES, -1, theme)
+    qtbot.addWidget(view)
+    view.show_result(msgspec.structs.replace(result("prefixes"), pictures=[tree(1)] * 2), -1, {})
+    assert [each.accessibleName() for each in view.boxes] == [words.EVERY_SIDE]
 
 
 def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, theme):

@@ -364,6 +364,15 @@ def test_amounts_beyond_the_limit_have_another_colour(view, theme):
     show(view, Amounts(names=["a", "b", "c"], amounts=[0.0, -5.0]))
 
 
+def test_a_limit_far_away_leaves_the_bars_their_length(view, theme):
+    names, amounts = ["16-bit", "4-bit"], [1e6, 5e5]
+    bars = [
+        show(view, Amounts(names=names, amounts=amounts, limit=limit))[theme.tokens.accent]
+        for limit in (0.0, 2e6, 25e9)
+    ]
+    assert bars[2] == bars[0] > 1.5 * bars[1]
+
+
 def test_sizes_have_the_unit_that_fits():
     sizes = [0, 512, 3500, 48_000, 999_400, 999_600, 2.5e6, 1.2e9]
     assert [words.in_bytes(value) for value in sizes] == (

@@ -13,6 +13,8 @@ from app.theme.theme import Theme
 from engine.protocol.lab import Amounts
 
 ROW_PX, BAR_PX = 30, 16
+FAR = 20
+"""A limit of more times the largest amount is only named: on its scale the bars would be too short to see."""
 
 
 class AmountsPainter(Painter):
@@ -27,17 +29,23 @@ class AmountsPainter(Painter):
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
         metrics, self._areas = self.metrics, []
-        limit = 0.0 if self.wordless else self._limit
-        head = metrics.height() + 4 if limit > 0 else 0
+        largest = max((amount for _, amount in self._rows), default=0.0)
+        named = 0.0 if self.wordless else self._limit
+        far = named > FAR * largest
+        limit = 0.0 if far else named
+        head = metrics.height() + 4 if named > 0 else 0
         gutter = self.gutter([name for name, _ in self._rows], room)
         sizes = max((metrics.horizontalAdvance(words.in_bytes(amount)) for _, amount in self._rows), default=0) + GAP
         left, wide = room.left() + gutter, max(1.0, room.width() - gutter - sizes - 2)
-        most = max([limit, *(amount for _, amount in self._rows)]) or 1.0
+        most = max(limit, largest) or 1.0
         high = min(self.theme.px(ROW_PX), (room.height() - head) / max(1, len(self._rows)))
         thick = min(self.theme.px(BAR_PX), 0.7 * high)
         if limit > 0:
             at = left + wide * limit / most
             self._draw_limit(painter, at, QRectF(left, room.top(), room.right() - left, head + high * len(self._rows)))
+        elif far:
+            line = QRectF(left, room.top(), room.right() - left, metrics.height())
+            self.write(painter, line, words.far_limit(named), Qt.AlignmentFlag.AlignRight)
         for row, (name, amount) in enumerate(self._rows):
             top = room.top() + head + row * high
             self.write(painter, QRectF(room.left(), top, gutter - GAP, high), name, Qt.AlignmentFlag.AlignLeft, "text")

@@ -145,6 +145,11 @@ def limit(value: float) -> str:
     return f"limit {in_bytes(value)}"
 
 
+def far_limit(value: float) -> str:
+    """Of one far beyond the picture's edge."""
+    return f"{limit(value)}, far beyond →"
+
+
 def amount(name: str, amount: float, limit: float) -> str:
     beyond = f", {in_bytes(amount - limit)} beyond the limit" if 0 < limit < amount else ""
     return f"{name}: {in_bytes(amount)}{beyond}"
