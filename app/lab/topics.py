@@ -73,18 +73,17 @@ class Topics(QListWidget):
         self.setIconSize(QSize(side, side))
         blank = QPixmap(side, side)  # in the place of a tick, so that names stand in one column
         blank.fill(Qt.GlobalColor.transparent)
+        marks = {
+            "running": icon(self._theme, "measure", side, "accent"),
+            "with a result": icon(self._theme, "check", side, "good"),
+            "no result": QIcon(blank),
+        }
         for item in map(self.item, range(self.count())):
             name, title = item.data(_NAME), item.data(_TITLE)
-            if not name:
-                continue
-            if name in running:
-                state, mark = "running", icon(self._theme, "measure", side, "accent")
-            elif name in found:
-                state, mark = "with a result", icon(self._theme, "check", side, "good")
-            else:
-                state, mark = "no result", QIcon(blank)
-            item.setIcon(mark)
-            item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
+            if name:
+                state = "running" if name in running else "with a result" if name in found else "no result"
+                item.setIcon(marks[state])
+                item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
 
     def _add(self, text: str, name: str, title: str = "") -> None:
         item = QListWidgetItem(text)

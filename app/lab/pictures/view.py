@@ -147,11 +147,16 @@ class Miniature(Face):
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(theme, parent)
+        self._picture: lab.Picture | None = None
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._fit()
         theme.changed.connect(self._fit)
 
     def show_picture(self, picture: lab.Picture, drawing: bool) -> None:
+        """Cheap where the picture is the one on show."""
+        if picture is self._picture:
+            return
+        self._picture = picture
         painter = PAINTERS[type(picture)](self.theme, picture) if words.shows(picture) else None
         if painter is not None:
             painter.wordless = True
