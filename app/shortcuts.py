@@ -35,7 +35,7 @@ TABLE = (
     Shortcut("next_region", "F6", "To the next part of the window", "Window"),
     Shortcut("previous_region", "Shift+F6", "To the part before", "Window"),
     Shortcut("", "Up", "In the panel: between switches; Left and Right within one", "Window"),
-    Shortcut("", "Left", "In the Lab: between the sides of an experiment; Return runs it, Esc cancels", "Window"),
+    Shortcut("", "Left", "In the Lab: between sides; Return runs, Esc cancels", "Window"),
     Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
     Shortcut("show_models", "Ctrl+2", "Models", "Window"),
     Shortcut("show_lab", "Ctrl+3", "Lab", "Window"),
