@@ -232,8 +232,10 @@ def test_through_the_page(qtbot, theme: Theme, name: str) -> None:
         assert not view.view.note.isVisibleTo(view), view.view.note.text()
         result = runs.results[name]
         assert result.model == (page.brings or index().model)
-        assert view.view.found is not None
-        numbers = [figures(figure) for figure in view.view.found.figures]
+        found = view.view.found
+        assert found is not None
+        qtbot.waitUntil(lambda: found.rest.over)
+        numbers = [figures(figure) for figure in found.figures]
         for figure, shown in zip(result.figures, numbers, strict=True):
             assert shown == pytest.approx([mean(side) for side in figure.runs], rel=0.06)  # figures are rounded
         assert said(view, "lab.headline") == result.headline
