@@ -121,8 +121,10 @@ def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
 
 def value(number: float, metric: Metric) -> str:
     """One figure with its unit."""
-    if metric.counted and metric.unit != "bytes" and float(number).is_integer():
+    if metric.counted and metric.unit not in ("bytes", "%") and float(number).is_integer():
         return f"{number:,.0f}" + (f" {metric.unit}" if metric.unit else "")
+    if metric.unit == "%":  # in the Lab a figure in % is one, and no share
+        return f"{number:.0f} %"
     if metric.unit in ("bytes", "ms"):
         small = metric.unit == "ms" and 0 < number < 10
         return f"{number:.2f} ms" if small else amount(number, metric.unit)

@@ -198,7 +198,7 @@ def test_the_place_of_a_ratio_among_the_choices(ratio, at):
         (2.5, Metric(), "2.5"),
         (0.034, Metric(unit="ms"), "0.03 ms"),
         (5_000_000.0, Metric(unit="bytes"), "5.0 MB"),
-        (96.87, Metric(unit="%", counted=True), "96.9 %"),
+        (87.5, Metric(unit="%"), "88 %"),
         (100.0, Metric(unit="%", counted=True), "100 %"),
         (17.0, Metric(unit="tokens/s"), "17 tokens/s"),
         (12_345.6, Metric(unit="tokens"), "12,346 tokens"),
