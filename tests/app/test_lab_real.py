@@ -164,7 +164,7 @@ def batching(result: LabResult, numbers: Numbers) -> str:
 
 
 def speculation(result: LabResult, numbers: Numbers) -> str:
-    """Of the edit the picture has every pass; the first one reads the prompt and gives one token."""
+    """Of the first edit the picture has every pass; the first one reads the prompt and gives one token."""
     ahead = number(result, "ahead")
     plain, drafted = result.pictures
     assert isinstance(plain, Drafts)
@@ -173,10 +173,10 @@ def speculation(result: LabResult, numbers: Numbers) -> str:
     accepted = sum(fate["accepted"] for fate in fates)
     assert sum(map(len, plain.steps)) == len(plain.steps) == accepted + sum(fate["own"] for fate in fates)
     assert all(fate["accepted"] + fate["refused"] <= ahead for fate in fates)
-    assert number(result, "prompts") == 3, "in a second there is time for one prompt of each kind"
-    per_step = [runs[0] for runs in result.figures[3].runs]
-    assert per_step == pytest.approx([1.0, (len(plain.steps) - 1) / (len(drafted.steps) - 1)])
-    assert numbers[4][0] == numbers[5][0] == 1
+    assert numbers[3][0] == numbers[4][0] == numbers[5][0] == 1
+    if number(result, "prompts") == 3:  # one of each kind, so that there is no other edit; fast machines do more
+        per_step = (len(plain.steps) - 1) / (len(drafted.steps) - 1)
+        assert result.figures[3].runs[1] == pytest.approx([per_step])
     passes_of(number(result, "tokens"), result.figures[5].runs, ahead)
     return FEW
 
