@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 
 from PySide6.QtCore import Qt
@@ -11,6 +12,7 @@ from app.lab import words
 from app.lab.figures import figure_row
 from app.lab.layout import Columns, Part, label
 from app.lab.pictures import PlotView
+from app.lab.steps import Steps
 from app.texts.side_by_side import BothTexts, Side
 from app.theme.theme import Theme
 from engine.protocol.lab import LabPage, LabResult, LabText, PaperFigure, Plot
@@ -38,19 +40,32 @@ class ResultView(Part):
         if told := words.chosen(page, result):
             head.add(label(words.otherwise(told), "warn", "lab.chosen"))
         self.add(head, lesson)
-        figures = Part("Figures")
-        figures.column.setSpacing(12)
-        self.figures = [figure_row(each, result.sides, theme) for each in result.figures if each.effects]
-        self.add(figures.add(*self.figures))
+        self.figures: list[Part] = []
+        self.rest = Steps(self._add_rest(page, result), self)
+        """Makes what stands below the lesson."""
+
+    def _add_rest(self, page: LabPage, result: LabResult) -> Iterator[None]:
+        for figure in result.figures:
+            if figure.effects:
+                row = figure_row(figure, result.sides, self._theme)
+                self.add(row if self.figures else Part("Figures").add(row))
+                self.figures.append(row)
+                yield
         if result.text is not None:
             self.add(self._texts(result.text, result.sides))
-        ours, theirs = [self._plot(plot) for plot in result.plots], [self._paper(each) for each in page.papers]
+            yield
+        ours = [Part("This machine", box=True) for _ in result.plots]
+        theirs = [Part(words.source(each), box=True) for each in page.papers]
         if ours or theirs:
-            self.add(
-                Part("Here, and in the paper").add(
-                    Columns([*ours, *theirs], theme, 360, min(2, len(ours) + len(theirs)))
-                )
-            )
+            columns = Columns([*ours, *theirs], self._theme, 360, min(2, len(ours) + len(theirs)))
+            self.add(Part("Here, and in the paper").add(columns))
+            yield
+        for box, plot in zip(ours, result.plots, strict=True):
+            box.column.addWidget(self._drawn(plot), 1)
+            yield
+        for box, paper in zip(theirs, page.papers, strict=True):
+            self._tell(box, paper)
+            yield
         alike = [
             _list(title, sentences)
             for title, sentences in (
@@ -61,7 +76,8 @@ class ResultView(Part):
             if sentences
         ]
         if alike:
-            self.add(Columns(alike, theme, 260, 3))
+            self.add(Columns(alike, self._theme, 260, 3))
+            yield
         self.add(
             Part("When it does not help").add(label(page.fails, name="lab.fails")),
             Part("How it was taken").add(label(words.taken(result), "caption", "lab.taken")),
@@ -82,12 +98,7 @@ class ResultView(Part):
             part.add(both)
         return part
 
-    def _plot(self, plot: Plot) -> Part:
-        part = Part("This machine", box=True)
-        part.column.addWidget(self._drawn(plot), 1)
-        return part
-
-    def _paper(self, paper: PaperFigure) -> Part:
+    def _tell(self, box: Part, paper: PaperFigure) -> None:
         link = QLabel(f'<a href="{escape(paper.address)}">{escape(paper.title)}</a>')
         link.setOpenExternalLinks(True)
         link.setWordWrap(True)
@@ -95,13 +106,12 @@ class ResultView(Part):
         link.setTextInteractionFlags(
             Qt.TextInteractionFlag.LinksAccessibleByMouse | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
         )
-        part = Part(words.source(paper), box=True).add(link)
+        box.add(link)
         if paper.plot is not None:
-            part.column.addWidget(self._drawn(paper.plot), 1)
-        part.add(label(paper.claim), label(paper.setting, "caption"), label(f"Checked: {paper.checked}", "tiny"))
+            box.column.addWidget(self._drawn(paper.plot), 1)
+        box.add(label(paper.claim), label(paper.setting, "caption"), label(f"Checked: {paper.checked}", "tiny"))
         if paper.plot is None:
-            part.column.addStretch(1)
-        return part
+            box.column.addStretch(1)
 
     def _drawn(self, plot: Plot) -> QWidget:
         view = PlotView(self._theme)

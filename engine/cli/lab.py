@@ -55,6 +55,13 @@ def lab(
     """Experiments that show what each technique buys on this machine. Results are kept."""
     kind, method, values = device_of(device), quantise_of(quantise), switches_of(set_ or [])
     with report_errors():
+        if results:
+            from engine.lab.kept import kept
+
+            found = kept()
+            newest = {each.name: each for each in found}  # which is what the window shows
+            _show_all([*newest.values()] if json else found, json)
+            return
         with importing():
             from engine.bench.client import EngineClient, EngineError
             from engine.lab import run as laboratory
@@ -64,11 +71,6 @@ def lab(
             from engine.paths import ModelNotFound, find_model
             from engine.protocol import LoadOptions
 
-        if results:
-            kept = laboratory.kept()
-            newest = {each.name: each for each in kept}  # which is what the window shows
-            _show_all([*newest.values()] if json else kept, json)
-            return
         every = EVERY in (names or [])
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
         asked = list(dict.fromkeys(name for some in listed for name in some))
@@ -116,7 +118,7 @@ def lab(
 
 def _keep(result: LabResult) -> None:
     """What cannot be kept was shown all the same."""
-    from engine.lab.run import keep
+    from engine.lab.kept import keep
 
     try:
         keep(result)

@@ -1,12 +1,10 @@
-"""The Lab without a window: what a model can show, and one experiment run, with its result kept."""
+"""The Lab without a window: what a model can show, and one experiment run."""
 
 from __future__ import annotations
 
 import datetime
-import logging
 import platform
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 import torch
@@ -17,11 +15,9 @@ from engine.lab import papers
 from engine.lab.experiment import Experiment, Found, Lab, LabError
 from engine.lab.experiments import ALL, BY_NAME
 from engine.memory.probe import probe
-from engine.paths import lab_folder, version
+from engine.paths import version
 from engine.protocol import OptionSpec
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabResult
-
-_log = logging.getLogger(__name__)
 
 
 def find(name: str) -> Experiment:
@@ -91,25 +87,6 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         chosen=dict(lab.chosen),
         **found._replace(sides=found.sides or page.sides, lesson=found.lesson or page.lesson)._asdict(),
     )
-
-
-def keep(result: LabResult) -> Path:
-    """Write a result where results are kept. Raises OSError."""
-    stamp = result.date.replace(":", "").replace("+", "-")
-    file = lab_folder() / f"{result.name}-{stamp}.json"
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
-    return file
-
-
-def kept() -> list[LabResult]:
-    """All that are kept, the oldest first; files that are none are passed over, with a line in the log."""
-    found = []
-    for file in lab_folder().glob("*.json"):
-        try:
-            found.append(msgspec.json.decode(file.read_bytes(), type=LabResult))
-        except (OSError, msgspec.MsgspecError) as error:
-            _log.warning("%s is no result of the Lab: %s", file, error)
-    return sorted(found, key=lambda result: result.date)
 
 
 def device_of(client: EngineClient) -> str:

@@ -17,12 +17,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QEventLoop, QObject
-from PySide6.QtWidgets import QApplication, QToolButton
+from PySide6.QtWidgets import QApplication, QToolButton, QWidget
 
 from app.chat.page import ChatPage
 from app.history.records import Chat, Message
@@ -87,20 +88,24 @@ def main() -> None:
         program.close()
 
 
-def report(app: QApplication, page: ChatPage, ask: str) -> None:
+def frames(app: QApplication, window: QWidget, going: Callable[[], bool]) -> Iterator[tuple[float, float]]:
+    """Of each frame while ``going()`` the milliseconds that it took by the clock, and of this thread's CPU time."""
     counter = PaintCounter()
-    page.window().installEventFilter(counter)
-    page.send(ask)
-    walls, own = [], []
-    began = time.perf_counter()
-    while page.streaming:
+    window.installEventFilter(counter)
+    while going():
         counter.painted = False
         wall, cpu = time.perf_counter(), time.thread_time()
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
         if counter.painted or time.perf_counter() - wall > 0.001:
-            walls.append(1000 * (time.perf_counter() - wall))
-            own.append(1000 * (time.thread_time() - cpu))
+            yield 1000 * (time.perf_counter() - wall), 1000 * (time.thread_time() - cpu)
         time.sleep(0.0005)
+    window.removeEventFilter(counter)
+
+
+def report(app: QApplication, page: ChatPage, ask: str) -> None:
+    page.send(ask)
+    began = time.perf_counter()
+    walls, own = zip(*frames(app, page.window(), lambda: page.streaming), strict=True)
     answer = page.transcript.views[-1].message
     if answer.stats.usage is None:
         sys.exit(f"the answer was interrupted: {page.notice.text}")

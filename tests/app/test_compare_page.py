@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QS
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
 from app.lab.compare.page import ComparePage
-from app.lab.compare.result import STEP
+from app.lab.compare.result import SHOWN
 from app.lab.figures import Dots
 from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
@@ -73,6 +73,8 @@ def page(start, state: Path) -> ComparePage:
 def compare(qtbot, page: ComparePage) -> None:
     with qtbot.waitSignal(page.done):
         press(page, "compare.run")
+    if page.result is not None:
+        qtbot.waitUntil(lambda: page.result.rest.over)
 
 
 def add(page: ComparePage, at: int, key: str) -> None:
@@ -121,12 +123,29 @@ def test_two_columns_from_the_cards_to_the_result(qtbot, page, state):
     assert nameless(page) == []
 
 
+def test_a_result_comes_a_row_or_a_text_at_a_time(qtbot, page, state):
+    """So that no turn of the event loop is long."""
+    change(state, prompts=5)
+    with qtbot.waitSignal(page.comparison.found):
+        press(page, "compare.run")
+    told, seen = page.result.told, [0, 0]
+    while not page.result.rest.over:
+        page.result.rest.step()
+        now = [len(page.result.findChildren(kind)) for kind in (Dots, MarkedText)]
+        assert sum(now) - sum(seen) <= len(told.columns)
+        seen = now
+    rows = sum(len(kind.figures) for kind in told.kinds)
+    assert seen == [rows * len(told.columns), len(told.kinds) * SHOWN * len(told.columns)]
+    assert texts(page, "compare.taken") == [told.taken]
+    qtbot.waitUntil(lambda: not page.busy)
+
+
 def test_of_many_prompts_the_texts_are_shown_when_they_are_asked_for(qtbot, page, state):
     change(state, prompts=11)
     compare(qtbot, page)
-    assert len(page.result.findChildren(MarkedText)) == 2 * 2 * STEP
+    assert len(page.result.findChildren(MarkedText)) == 2 * 2 * SHOWN
     press(page.result, "compare.texts.prose")
-    qtbot.waitUntil(lambda: len(page.result.findChildren(MarkedText)) == 2 * (11 + STEP))
+    qtbot.waitUntil(lambda: len(page.result.findChildren(MarkedText)) == 2 * (11 + SHOWN))
     assert button_of(page.result, "compare.texts.prose").isHidden()
 
 

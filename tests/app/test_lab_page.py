@@ -27,6 +27,7 @@ from app.lab.experiment import ExperimentView
 from app.lab.export import page_of
 from app.lab.figures import Dots
 from app.lab.page import LabView
+from app.lab.pictures import PlotView
 from app.lab.runs import LabRuns, Subject
 from app.lab.topics import Topics
 from app.texts.side_by_side import BothTexts
@@ -100,6 +101,8 @@ def run(qtbot, lab: LabView, name: str = "prefixes") -> None:
     lab.show_experiment(name)
     press(lab, "lab.run")
     qtbot.waitUntil(lambda: not lab._runs.running)
+    if (found := lab.view.found) is not None:
+        qtbot.waitUntil(lambda: found.rest.over and bool(said(lab, "lab.taken")))
 
 
 def begin(qtbot, lab: LabView, state: Path, name: str = "prefixes") -> None:
@@ -272,6 +275,7 @@ def test_of_several_sides_those_that_ran_are_shown_each_against_the_first(qtbot,
     view.show_result(None, -1, {2: tree(1)})
     assert view.sides == ["plain", "lacking", "draft", "heads"]
     view.show_result(told, 2, {})
+    qtbot.waitUntil(lambda: view.found.rest.over)
     assert view.sides == ["plain", "draft", "heads"]
     assert len(view.pictures) == 3
     assert view.found.prediction.text() == "Your prediction: 5 times, right."
@@ -279,6 +283,23 @@ def test_of_several_sides_those_that_ran_are_shown_each_against_the_first(qtbot,
     for cell in ("A  plain", "B  draft", "C  heads", "418 ms", "232 ms", "1.8× sooner (1.7–1.9 in 8 pairs)"):
         assert cell in shown
     assert shown.count("4.0× sooner (3.9–4.1 in 8 pairs)") == 1
+
+
+def test_a_result_comes_part_by_part_below_its_lesson(qtbot, theme):
+    """So that no turn of the event loop is long."""
+    told = result("prefixes")
+    view = ExperimentView(PREFIXES, -1, theme)
+    qtbot.addWidget(view)
+    view.show_result(told, -1, {})
+    found, seen = view.found, [0, 0, 0]
+    assert [label.text() for label in found.findChildren(QLabel, "lab.lesson")] == [told.lesson]
+    while not found.rest.over:
+        found.rest.step()
+        now = [len(found.figures), len(found.findChildren(PlotView)), len(found.findChildren(QLabel, "lab.text"))]
+        assert sum(now) - sum(seen) <= 1
+        seen = now
+    assert seen == [len(told.figures), len(told.plots) + len(PREFIXES.papers), 1]
+    assert found.findChild(QLabel, "lab.taken") is not None
 
 
 def test_texts_that_differ_are_shown_with_the_first_difference_marked(qtbot, lab, state):
@@ -643,6 +664,7 @@ def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, the
     view = ExperimentView(PREFIXES, -1, theme)
     qtbot.addWidget(view)
     view.show_result(told, -1, {})
+    qtbot.waitUntil(lambda: view.found.rest.over)
     assert [each.accessibleName() for each in view.found.findChild(BothTexts).views] == ["plain", "heads"]
     assert view.found.findChild(QLabel, "lab.text").text().endswith(" The first side that differs is C, heads.")
     assert "<h3>heads</h3><pre>The tree keeps what is new" in page_of(PREFIXES, told, [], [])

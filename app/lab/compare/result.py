@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.lab.compare import words
 from app.lab.figures import Dots
 from app.lab.layout import label
+from app.lab.steps import Steps
 from app.panel.effects import TONES
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
@@ -21,8 +22,8 @@ from engine.protocol.compared import amount, quality_lines, text_verdict, verdic
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 
 _CELL_PX, _TITLE_PX, _TEXT_PX = 96, 120, 132
-STEP = 4
-"""Prompts whose texts are shown at first, and added in one turn of the event loop: a large comparison has hundreds."""
+SHOWN = 4
+"""Prompts whose texts are shown at first: a large comparison has hundreds."""
 
 
 class ResultView(QWidget):
@@ -37,18 +38,27 @@ class ResultView(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(12)
         column.addWidget(caption(words.about(told), "compare.about"))
+        self.rest = Steps(self._add_rest(column), self)
+        """Makes what stands below."""
+
+    def _add_rest(self, column: QVBoxLayout) -> Iterator[None]:
+        told = self.told
         for kind in told.kinds:
             column.addWidget(label(kind.kind, "section"))
-            column.addWidget(self._table(kind))
+            card, grid = self._table()
+            column.addWidget(card)
+            for row, figure in enumerate(kind.figures):
+                self._figure(grid, 2 * row + 2, figure)
+                yield
             texts = QVBoxLayout()
             texts.setSpacing(12)
             column.addLayout(texts)
-            self._add_texts(kind, texts, STEP)
-            if len(kind.prompts) > STEP:
+            yield from self._add_texts(kind, texts, SHOWN)
+            if len(kind.prompts) > SHOWN:
                 more = QPushButton(f"Show all {len(kind.prompts):,} prompts")
                 more.setObjectName(f"compare.texts.{kind.kind}")
                 more.clicked.connect(more.hide)
-                more.clicked.connect(partial(self._add_texts, kind, texts, len(kind.prompts)))
+                more.clicked.connect(partial(self._add_more, kind, texts))
                 column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
         quality = quality_lines(told)
         if quality:
@@ -60,17 +70,15 @@ class ResultView(QWidget):
         for line in told.absent:
             column.addWidget(caption(line, "compare.absent"))
 
-    def _table(self, kind: KindFigures) -> QWidget:
-        """A row for each figure, a cell for each column."""
+    def _table(self) -> tuple[QFrame, QGridLayout]:
+        """A row for each figure, a cell for each column, but for the figures."""
         card, grid = _card(len(self._names), self._theme, first=True)
         for place, name in enumerate(self._names):
             grid.addWidget(ElidedLabel(name, "figure"), 0, place + 1)
             grid.addWidget(
                 caption(words.about_column(self.told, place, self._specs)), 1, place + 1, Qt.AlignmentFlag.AlignTop
             )
-        for row, figure in enumerate(kind.figures):
-            self._figure(grid, 2 * row + 2, figure)
-        return card
+        return card, grid
 
     def _figure(self, grid: QGridLayout, row: int, figure: LabFigure) -> None:
         metric = figure.effects[0].metric
@@ -92,14 +100,14 @@ class ResultView(QWidget):
             value = label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
 
-    def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int, *_: object) -> None:
-        """Of the prompts before ``until`` those that are not there yet, a few at a time."""
-        first = column.count()
-        last = min(first + STEP, until, len(kind.prompts))
-        for place in range(first, last):
+    def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int) -> Iterator[None]:
+        """Of the prompts before ``until`` those that are not there yet."""
+        for place in range(column.count(), min(until, len(kind.prompts))):
             column.addWidget(self._texts(kind, place, kind.prompts[place]))
-        if last < min(until, len(kind.prompts)):
-            QTimer.singleShot(0, self, partial(self._add_texts, kind, column, until))
+            yield
+
+    def _add_more(self, kind: KindFigures, column: QVBoxLayout, *_: object) -> None:
+        Steps(self._add_texts(kind, column, len(kind.prompts)), self)
 
     def _texts(self, kind: KindFigures, place: int, prompt: str) -> QWidget:
         """What all columns wrote to one prompt."""
