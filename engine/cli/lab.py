@@ -56,7 +56,7 @@ def lab(
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
             from engine.lab.experiments import BY_NAME
-            from engine.lab.roofline import roofline
+            from engine.lab.roofline.report import roofline
             from engine.paths import ModelNotFound, find_model
             from engine.protocol import LoadOptions
 
@@ -162,8 +162,7 @@ def _tell_roofline(roof: LabRoofline) -> None:
 
     print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
     for ceiling in roof.ceilings:
-        unit = "bytes" if ceiling.name in ("memory", "cache") else "operations"
-        print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {unit} a second. {ceiling.taken}")
+        print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {ceiling.unit} a second. {ceiling.taken}")
     print(f"  {'':24} {'op/byte':>9} {'Gop/s':>9} {'tokens/s':>10}")
     for point in roof.points:
         figures = f"{point.intensity:9,.1f} {point.operations / 1e9:9,.1f} {figure(point.tokens):>10}"

@@ -478,7 +478,9 @@ def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
     qtbot.waitUntil(lambda: not lab._runs.running and lab._runs.roofline is not None)
     texts = [label.text() for label in lab.roof.findChildren(QLabel)]
     assert "One answer stands at 61 % of what this memory allows." in texts
-    assert any("5.0 billion a second. The fastest of several sums." in text for text in texts)
+    assert any("5.0 billion bytes a second. The fastest of several sums." in text for text in texts)
+    for told in ("61 % of its roof, the fastest pass 70 %; measured: 90 passes", "1.20× the limit of one answer"):
+        assert told in texts
     assert asked(state)[-1][:2] == ["roofline", "--json"]
     lab.show_experiment("")
     assert lab.cards

@@ -19,7 +19,8 @@ from engine.protocol import Acceptance, ModelCard, PageCounts, QueueCounts, Reas
 from engine.server.probes import MachineProbes
 from engine.server.serve import Server, open_socket
 from engine.telemetry.processor import RecentPrograms
-from engine.telemetry.why import SLOW_VALUES, Facts, LastPrompt, Machine, limit, reasons
+from engine.telemetry.why.facts import Facts, LastPrompt, Machine
+from engine.telemetry.why.rules import SLOW_VALUES, limit, reasons
 from engine.telemetry.window import TelemetryWindow
 from tests.engine.server.conftest import TOKEN, Client
 from tests.engine.telemetry.test_window import MEMORY, frame, step
