@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 
-from app.panel.effects import TONES, Line, amount, outcome
-from engine.protocol import Effect, Metric
+from app.panel.effects import TONES, Line, amount
+from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
 
 NO_LAB = "This engine has no experiments."
@@ -114,9 +114,8 @@ def value(number: float, metric: Metric) -> str:
 
 def verdict(effect: Effect) -> Line:
     """The ratio with its range, or that there is none."""
-    if effect.ratio is None and effect.verdict != "none":
-        return Line("no ratio: one of them is 0", "caption")
-    return Line(outcome(effect), TONES[effect.verdict])
+    known = effect.ratio is not None or effect.verdict == "none"
+    return Line(compared.verdict(effect), TONES[effect.verdict] if known else "caption")
 
 
 def title(metric: Metric) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, device_of
+from engine.cli.arguments import DeviceOption, device_of
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
 
@@ -33,7 +33,7 @@ def compare(
     ] = 60,
     seed: Annotated[int, typer.Option(help="The same seed draws the same.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    device: DeviceOption = "auto",
     html: Annotated[Path | None, typer.Option(help="Write a report with pictures.", show_default=False)] = None,
     json_file: Annotated[
         Path | None,

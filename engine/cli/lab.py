@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.arguments import (
-    CONTEXT_HELP,
-    DEVICE_HELP,
-    DRAFT_HELP,
-    QUANTISE_HELP,
-    device_of,
+    ContextOption,
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    MemoryOption,
+    QuantiseOption,
     draft_of,
+    load_options_of,
     path_or_name_of,
-    quantise_of,
 )
 from engine.cli.errors import CommandFailed, importing, report_errors
-from engine.cli.library import lines
+from engine.cli.library import Json, lines
 
 if TYPE_CHECKING:
+    from engine.lab.experiment import Lab
+    from engine.protocol import LoadOptions
     from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
 
 EVERY, ROOFLINE = "all", "roofline"
@@ -33,10 +36,12 @@ def lab(
         typer.Argument(metavar="[NAME]...", help="Experiments to run, or all; roofline; a list if left out."),
     ] = None,
     model: Annotated[str, typer.Option(help="A model's name or folder; the bundled one if left out.")] = "",
-    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    draft: DraftOption = None,
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
+    context: ContextOption = None,
+    dtype: DtypeOption = "auto",
+    memory: MemoryOption = "",
     seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
@@ -46,19 +51,16 @@ def lab(
     results: Annotated[
         bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
+    json: Json = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
-    kind, method = device_of(device), quantise_of(quantise)
+    options = load_options_of(device, quantise, context, dtype, memory)
     with report_errors():
         with importing():
             from engine.bench.client import EngineClient, EngineError
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
-            from engine.lab.experiments import BY_NAME
-            from engine.lab.roofline.report import roofline
             from engine.paths import ModelNotFound, find_model
-            from engine.protocol import LoadOptions
 
         if results:
             kept = laboratory.kept()
@@ -66,47 +68,65 @@ def lab(
             _show_all([*newest.values()] if json else kept, json)
             return
         every = EVERY in (names or [])
-        listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
-        asked = list(dict.fromkeys(name for some in listed for name in some))
+        asked = _asked(names or [])
         known = find_model(path_or_name_of(model))
-        with_draft = known.draft if draft is None else draft_of(draft) or ""
-        options = LoadOptions(device=kind, quantise=method, context=context)
-        try:
-            wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
-        except LabError as error:
-            raise CommandFailed(str(error)) from None
+        own = (known.path, known.draft if draft is None else draft_of(draft) or "", options)
         with EngineClient() as client:
-
-            def one(name: str) -> None:
-                """Run and show it. Raises LabError, EngineError, ModelNotFound."""
-                if name == ROOFLINE:
-                    _show_all([roofline(client)], json)
-                    return
-                experiment = wanted[name]
-                refused = every and experiment.refuses(client.model, client.state()) is not None
-                brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
-                if brought is not None:
-                    client.load(brought.path, brought.draft, LoadOptions(device=kind))
-                try:
-                    result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
-                    _show_all([result], json)
-                    _keep(result)
-                finally:
-                    if brought is not None:
-                        client.load(known.path, with_draft, options)
-
-            client.load(known.path, with_draft, options)
+            client.load(*own)
             if not asked:
                 _show_all([laboratory.index(client)], json)
             ran = 0
             for name in asked:
                 try:
-                    one(name)
+                    _run(name, Lab(client, seed, pairs, seconds), own, every, json)
                     ran += 1
                 except (LabError, EngineError, ModelNotFound) as error:
                     print(f"kvasir: {f'{name}: ' * (len(asked) > 1)}{error}", file=sys.stderr)
             if asked and not ran:
                 raise typer.Exit(1)
+
+
+def _asked(names: Sequence[str]) -> list[str]:
+    """Each once, in the order that was given. Raises CommandFailed for one that there is not."""
+    from engine.lab import run as laboratory
+    from engine.lab.experiment import LabError
+    from engine.lab.experiments import BY_NAME
+
+    listed = ([*BY_NAME] if name == EVERY else [name] for name in names)
+    asked = list(dict.fromkeys(name for some in listed for name in some))
+    try:
+        for name in asked:
+            if name != ROOFLINE:
+                laboratory.find(name)
+    except LabError as error:
+        raise CommandFailed(str(error)) from None
+    return asked
+
+
+def _run(name: str, lab: Lab, own: tuple[str, str, LoadOptions], every: bool, json: bool) -> None:
+    """Run and show one. ``own`` is the model that is loaded; with ``every`` one that it cannot show is run with the
+    model that Kvasir brings for it. Raises LabError, EngineError, ModelNotFound."""
+    from engine.lab import run as laboratory
+    from engine.lab.roofline.report import roofline
+    from engine.paths import find_model
+    from engine.protocol import LoadOptions
+
+    client = lab.client
+    if name == ROOFLINE:
+        _show_all([roofline(client)], json)
+        return
+    experiment = laboratory.find(name)
+    refused = every and experiment.refuses(client.model, client.state()) is not None
+    brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
+    if brought is not None:
+        client.load(brought.path, brought.draft, LoadOptions(device=own[2].device))
+    try:
+        result = laboratory.run(lab, experiment, _show(json))
+        _show_all([result], json)
+        _keep(result)
+    finally:
+        if brought is not None:
+            client.load(*own)
 
 
 def _keep(result: LabResult) -> None:

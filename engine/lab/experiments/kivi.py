@@ -16,7 +16,7 @@ from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.lab import finding
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, once, same_text, told
+from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, once, same_text
 from engine.lab.workload import affordable, bytes_of, rounds
 from engine.layers.hadamard import Hadamard
 from engine.layers.numerics import Numerics
@@ -99,7 +99,7 @@ class Kivi:
         recent = RESIDUAL + CHANNEL_GROUP - 1
         return Found(
             headline=" ".join(
-                (told(fits.effects[-1], "more text in the same memory", "less text in the same memory"), unfit)
+                (headline(fits.effects[-1], "more text in the same memory", "less text in the same memory"), unfit)
             ).strip(),
             figures=figures,
             text=same_text([side.answers for side in sides], lab),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.bench.client import Answer
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
 from engine.lab.workload import asked, reading_speed, rounds, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
@@ -66,7 +66,7 @@ class KVCache:
         text = same_text([[side.answers[-1]] for side in sides], lab, [prompt])
         late, computed, early = (figures[place].effects[0] for place in (0, 1, 2))
         return Found(
-            headline=told(late, "sooner for each token near the end", "later for each token near the end"),
+            headline=headline(late, "sooner for each token near the end", "later for each token near the end"),
             figures=figures,
             text=text,
             taken=f"One answer of {length} tokens to a prompt of {len(prompt)}, greedy. The headline is the median "

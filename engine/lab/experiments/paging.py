@@ -15,7 +15,7 @@ from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.core.commands import Inspect
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, same_text, told
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, headline, same_text
 from engine.lab.workload import asked, reading_speed, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import LoadOptions, Metric, OptionSpec, Value, keys
@@ -89,7 +89,7 @@ class Paging:
         chats, used, most = (figure.effects[0] for figure in figures)
         mean = statistics.mean(len(a.ids) + a.usage.prompt_tokens for a in sides[1].answers)
         return Found(
-            headline=told(chats, "as many chats at once", "fewer chats at once"),
+            headline=headline(chats, "as many chats at once", "fewer chats at once"),
             figures=figures,
             text=text,
             taken=f"{CHATS} chats that arrive at once, in {total:,} pages of {PAGE_SIZE} tokens; the context is "

@@ -10,7 +10,7 @@ import msgspec
 from engine.bench.cache.traces import Words, words_of
 from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
 from engine.lab.workload import affordable, rounds, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
@@ -63,7 +63,7 @@ class Prefixes:
         computed = figures[1].effects[0]
         text = same_text([side.answers for side in sides], lab, sides[0].prompts)
         return Found(
-            headline=told(figures[0].effects[0], "sooner to the first word", "later to the first word"),
+            headline=headline(figures[0].effects[0], "sooner to the first word", "later to the first word"),
             figures=figures,
             text=text,
             taken=f"{USERS} prompts about one text of {length:,} tokens; the first alone, then the others at once. "

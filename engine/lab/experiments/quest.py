@@ -15,7 +15,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.quest import DENSE_LAYERS
 from engine.lab import finding, needle
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
 from engine.lab.workload import affordable
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
@@ -90,7 +90,7 @@ class Quest:
         marked = [max(strip.read[page] for page in strip.marked) for strip in strips]
         return Found(
             headline=" ".join(
-                (told(figures[0].effects[-1], "less read for a token", "more read for a token"), unfit)
+                (headline(figures[0].effects[-1], "less read for a token", "more read for a token"), unfit)
             ).strip(),
             figures=figures,
             text=same_text([side.answers for side in sides], lab),

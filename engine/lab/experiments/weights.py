@@ -16,7 +16,7 @@ from engine.cache.policies import KEEP_ALL
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.errors import is_out_of_memory
-from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, once, told
+from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, headline, once
 from engine.lab.workload import asked, conversation, losses, reading_speed, unread
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
@@ -124,7 +124,9 @@ class Weights:
         read = loaded.card.parameters
         stays = (sides[0].bytes - 2 * sides[0].weights) / MB
         return Found(
-            headline=told(weights, "less memory for the weights in 4 bits", "more memory for the weights in 4 bits"),
+            headline=headline(
+                weights, "less memory for the weights in 4 bits", "more memory for the weights in 4 bits"
+            ),
             figures=figures,
             text=_texts(sides, loaded),
             taken=f"The loaded model, whose linear layers are unpacked and quantised again ({sides[1].how}; "
@@ -141,8 +143,8 @@ class Weights:
                 f"take {stays:,.1f} MB on every side.",
                 f"Perplexity is {loss.before:.2f} in 16 bits, {figures[2].effects[0].after:.2f} in 8 and "
                 f"{loss.after:.2f} in 4.",
-                f"Speed in 4 bits against 16: {told(speed, 'as many tokens a second', 'fewer tokens a second')} Here "
-                f"the numbers that are not quantised are computed with as {_dtype(loaded.model)}.",
+                f"Speed in 4 bits against 16: {headline(speed, 'as many tokens a second', 'fewer tokens a second')} "
+                f"What is not quantised is computed in {_dtype(loaded.model)} here.",
             ],
             settings={"length": length, "texts": count, "prompt": len(prompt)},
             pictures=[_amounts(sides, self.page, loaded)] * len(sides),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.cache.policies import KEEP_ALL, LEAST_WINDOW, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, told
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, headline
 from engine.lab.workload import conversation, losses, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, Value, keys
@@ -101,7 +101,7 @@ class Window:
         figures = pairs.figures()
         sinks, full = figures[0].effects
         return Found(
-            headline=told(sinks, f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
+            headline=headline(sinks, f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
             + f" The window holds {served[1]:.0f} KV pages, the full cache {served[2]:.0f}.",
             figures=figures,
             text=None,
