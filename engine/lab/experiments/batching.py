@@ -14,7 +14,7 @@ from engine.bench.cache.traces import words_of
 from engine.bench.client import Answer, Arrival
 from engine.cache.pool import PAGE_SIZE
 from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
-from engine.lab.workload import wordless
+from engine.lab.workload import too_short, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Doing, LabPage, Lane, Lanes, Span
@@ -63,10 +63,7 @@ class Batching:
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; these requests need {LEAST_CONTEXT}."
-            return Refusal(why, "Load it with a longer context, or take the bundled model.")
-        return wordless(model)
+        return too_short(model, LEAST_CONTEXT, "these requests need") or wordless(model)
 
     def run(self, lab: Lab) -> Run:
         asked = _asked(lab)

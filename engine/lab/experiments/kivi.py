@@ -85,7 +85,7 @@ class Kivi:
         length = affordable(lab, finding.room(lab.model, LONGEST), SHORTEST, reads=len(KINDS) * rounds(lab))
         some = finding.text_for(lab.model, length, f"{lab.seed} shown").ids
         pictures, largest = _pictures(lab.model, some)
-        sides = [_Asked(lab, kind, length) for _, kind in KINDS]
+        sides = [_CacheKindSide(lab, kind, length) for _, kind in KINDS]
         pairs = Pairs(lab, self.page.name, (FITS, FOUND, SPEED))
         with lab.switched({keys.KV_KIND: "16bit", keys.KV_HADAMARD: True}):
             yield from pairs.run([side.run for side in sides], lambda side: pictures[side])
@@ -151,8 +151,8 @@ def _pooled(found: LabFigure) -> LabFigure:
     return structs.replace(found, effects=effects)
 
 
-class _Asked:
-    """One side: every code of a text is asked for, one after the other."""
+class _CacheKindSide:
+    """One side: every code of a text is asked for with one kind of cache, one after the other."""
 
     def __init__(self, lab: Lab, kind: KVKind, length: int) -> None:
         self._lab, self._kind, self._length = lab, kind, length

@@ -16,7 +16,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.core.commands import Inspect
 from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, headline, same_text
-from engine.lab.workload import asked, reading_speed, unread
+from engine.lab.workload import asked, reading_speed, too_short, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import LoadOptions, Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabPicture, LabProgress, Pages
@@ -60,9 +60,8 @@ class Paging:
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; chats of mixed length need {LEAST_CONTEXT}."
-            return Refusal(why, "Load it with a longer context, or take the bundled model.")
+        if (refusal := too_short(model, LEAST_CONTEXT, "chats of mixed length need")) is not None:
+            return refusal
         if model.model is not None and model.model.config.recurrent is not None:
             why = "Recurrent layers carry a state for each chat, which takes the same memory however long the chat is."
             return Refusal(why, "Take a model whose layers all use attention, such as the bundled one.")

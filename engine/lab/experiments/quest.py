@@ -76,7 +76,7 @@ class Quest:
         for side, strip in choices(lab.model, finding.text_for(lab.model, length, f"{lab.seed} 0")):
             strips[side:] = [strip]
             yield LabPicture(name=self.page.name, side=side, picture=strip)
-        sides = [_Asked(lab, length, budget) for budget in (lab.model.card.context, *BUDGETS)]
+        sides = [_BudgetSide(lab, length, budget) for budget in (lab.model.card.context, *BUDGETS)]
         pairs = Pairs(lab, self.page.name, (READ, STEP, FOUND))
         with lab.switched({keys.KV_KIND: "16bit", keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: length}):
             yield from pairs.run([side.run for side in sides], lambda side: strips[side])
@@ -130,8 +130,8 @@ class Quest:
         )
 
 
-class _Asked:
-    """One side: every code of a text is asked for, one after the other."""
+class _BudgetSide:
+    """One side: every code of a text is asked for with one budget, one after the other."""
 
     def __init__(self, lab: Lab, length: int, budget: int) -> None:
         self._lab, self._length, self._budget = lab, length, budget

@@ -91,7 +91,7 @@ class Speculation:
                 _cost(easy) if easy is not None and ahead else f"No draft token was checked in {TEXTS[EASY][0]}.",
                 *(
                     f"For {TEXTS[key][0]} the formula foresees {foreseen:.2f} times the speed from these; "
-                    f"measured were {gains[key].ratio:.2f}."
+                    f"{gains[key].ratio:.2f} times was measured."
                     for key in known
                     if (foreseen := predicted(steps[key], known[key])) is not None and gains[key].ratio is not None
                 ),

@@ -17,7 +17,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.errors import is_out_of_memory
 from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, headline, once
-from engine.lab.workload import asked, conversation, losses, reading_speed, unread
+from engine.lab.workload import asked, conversation, losses, reading_speed, too_short, unread
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
@@ -80,9 +80,8 @@ class Weights:
             return Refusal(f"The layers of {name} cannot be copied.", instead)
         if built.config.moe is not None:
             return Refusal(f"{name} is a mixture of experts, whose experts are packed together.", instead)
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; its quality is measured on {LEAST_CONTEXT}."
-            return Refusal(why, f"Load it with a longer context. {instead}")
+        if (refusal := too_short(model, LEAST_CONTEXT, "its quality is measured on")) is not None:
+            return refusal
         text = kv_bytes_per_token(model.checkpoint.config, built.dtype)
         texts = text * (len(SIDES) * pages_for(_served_tokens(model)) * PAGE_SIZE + PIECE)
         needed, free = (built.dtype.itemsize + ROOM) * model.card.parameters + texts, free_bytes(model.device)
