@@ -1,10 +1,11 @@
-"""What is known of the engine and its machine that can make answers slow."""
+"""What is known of the engine and its machine that can make answers slow, and what a rule makes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from engine.protocol import ModelCard, OptionSpec, Telemetry, Value
+from engine.protocol import ModelCard, OptionSpec, Reason, Telemetry, Value
 
 
 class Machine(NamedTuple):
@@ -76,3 +77,13 @@ class Facts(NamedTuple):
         if spec is None or spec.hidden or spec.disabled_reason or str(value) in spec.disabled_choices:
             return False
         return spec.value != value
+
+
+class Found(NamedTuple):
+    """``gain``: about how many times faster answers are with it mended; 1 where it says how things are."""
+
+    gain: float
+    reason: Reason
+
+
+Rule = Callable[[Facts], Found | None]
