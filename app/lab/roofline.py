@@ -26,6 +26,8 @@ GROUPS: dict[PointGroup, str] = {
     "drafts": "What draft tokens would move",
     "switch": "What each switch would move",
 }
+GAP_PX = 8
+"""Above a group."""
 COLUMNS = ("tokens a second", "operations a byte")
 
 
@@ -97,9 +99,11 @@ def points_table(found: LabRoofline) -> QWidget:
         settings = {point.setting for point in points}
         common = settings.pop() if len(settings) == 1 else ""
         if points:
-            columns = COLUMNS if grid.rowCount() == 1 else ("", "")  # a new grid has one row, which is empty
-            titles = [label(title, "caption") for title in (*columns, common)]
-            _add(grid, label(heading, "section"), *titles)
+            first = grid.rowCount() == 1  # a new grid has one row, which is empty
+            titles = [label(title, "caption") for title in (*(COLUMNS if first else ("", "")), common)]
+            for title in (head := label(heading, "section"), *titles):
+                title.setContentsMargins(0, 0 if first else GAP_PX, 0, 0)
+            _add(grid, head, *titles)
         for point in points:
             about = held_against(point, found) + ("" if common else f"; {point.setting}")
             figures = (figure(point.tokens), f"{point.intensity:,.1f}")

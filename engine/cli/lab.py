@@ -23,8 +23,6 @@ from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import Json, lines
 
 if TYPE_CHECKING:
-    from engine.lab.experiment import Lab
-    from engine.protocol import LoadOptions
     from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
 
 EVERY, ROOFLINE = "all", "roofline"
@@ -60,7 +58,10 @@ def lab(
             from engine.bench.client import EngineClient, EngineError
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
+            from engine.lab.experiments import BY_NAME
+            from engine.lab.roofline.report import roofline
             from engine.paths import ModelNotFound, find_model
+            from engine.protocol import LoadOptions
 
         if results:
             kept = laboratory.kept()
@@ -68,65 +69,46 @@ def lab(
             _show_all([*newest.values()] if json else kept, json)
             return
         every = EVERY in (names or [])
-        asked = _asked(names or [])
+        listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
+        asked = list(dict.fromkeys(name for some in listed for name in some))
         known = find_model(path_or_name_of(model))
-        own = (known.path, known.draft if draft is None else draft_of(draft) or "", options)
+        with_draft = known.draft if draft is None else draft_of(draft) or ""
+        try:
+            wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
+        except LabError as error:
+            raise CommandFailed(str(error)) from None
         with EngineClient() as client:
-            client.load(*own)
+
+            def one(name: str) -> None:
+                """Run and show it. Raises LabError, EngineError, ModelNotFound."""
+                if name == ROOFLINE:
+                    _show_all([roofline(client)], json)
+                    return
+                experiment = wanted[name]
+                refused = every and experiment.refuses(client.model, client.state()) is not None
+                brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
+                if brought is not None:
+                    client.load(brought.path, brought.draft, LoadOptions(device=options.device))
+                try:
+                    result = laboratory.run(Lab(client, seed, pairs, seconds), experiment, _show(json))
+                    _show_all([result], json)
+                    _keep(result)
+                finally:
+                    if brought is not None:
+                        client.load(known.path, with_draft, options)
+
+            client.load(known.path, with_draft, options)
             if not asked:
                 _show_all([laboratory.index(client)], json)
             ran = 0
             for name in asked:
                 try:
-                    _run(name, Lab(client, seed, pairs, seconds), own, every, json)
+                    one(name)
                     ran += 1
                 except (LabError, EngineError, ModelNotFound) as error:
                     print(f"kvasir: {f'{name}: ' * (len(asked) > 1)}{error}", file=sys.stderr)
             if asked and not ran:
                 raise typer.Exit(1)
-
-
-def _asked(names: Sequence[str]) -> list[str]:
-    """Each once, in the order that was given. Raises CommandFailed for one that there is not."""
-    from engine.lab import run as laboratory
-    from engine.lab.experiment import LabError
-    from engine.lab.experiments import BY_NAME
-
-    listed = ([*BY_NAME] if name == EVERY else [name] for name in names)
-    asked = list(dict.fromkeys(name for some in listed for name in some))
-    try:
-        for name in asked:
-            if name != ROOFLINE:
-                laboratory.find(name)
-    except LabError as error:
-        raise CommandFailed(str(error)) from None
-    return asked
-
-
-def _run(name: str, lab: Lab, own: tuple[str, str, LoadOptions], every: bool, json: bool) -> None:
-    """Run and show one. ``own`` is the model that is loaded; with ``every`` one that it cannot show is run with the
-    model that Kvasir brings for it. Raises LabError, EngineError, ModelNotFound."""
-    from engine.lab import run as laboratory
-    from engine.lab.roofline.report import roofline
-    from engine.paths import find_model
-    from engine.protocol import LoadOptions
-
-    client = lab.client
-    if name == ROOFLINE:
-        _show_all([roofline(client)], json)
-        return
-    experiment = laboratory.find(name)
-    refused = every and experiment.refuses(client.model, client.state()) is not None
-    brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
-    if brought is not None:
-        client.load(brought.path, brought.draft, LoadOptions(device=own[2].device))
-    try:
-        result = laboratory.run(lab, experiment, _show(json))
-        _show_all([result], json)
-        _keep(result)
-    finally:
-        if brought is not None:
-            client.load(*own)
 
 
 def _keep(result: LabResult) -> None:

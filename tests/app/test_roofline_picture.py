@@ -32,8 +32,10 @@ def area(axes: RoofAxes, label: Label) -> QRectF:
 
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_every_point_is_named_and_no_two_names_overlap(view, theme, scale):
-    theme.set_scale(scale)
     axes = view.axes
+    usual = axes.fontMetrics().height()
+    theme.set_scale(scale)
+    assert (axes.fontMetrics().height() > usual) == (scale > 1)
     assert not view.grab().isNull()
     labels = axes.labels_of(axes.room())
     assert sorted(label.text.partition(":")[0] for label in labels) == sorted(p.name for p in roofline().points)

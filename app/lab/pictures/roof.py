@@ -54,6 +54,7 @@ class RoofView(QWidget):
         column.setSpacing(4)
         column.addWidget(self.axes, 1)
         column.addWidget(legend)
+        theme.changed.connect(self.axes.recolour)
         self.setAccessibleName("Roofline")
         self.setAccessibleDescription(" ".join(f"{point_words(point)}." for point in found.points))
 
@@ -75,6 +76,10 @@ class RoofAxes(LabAxes):
 
     def sizeHint(self) -> QSize:
         return QSize(self.theme.px(640), self.theme.px(HEIGHT_PX))
+
+    def recolour(self) -> None:
+        super().recolour()
+        self.updateGeometry()
 
     def show_roofline(self, found: LabRoofline) -> None:
         """Take it in; ceilings and points without a positive number have no place and are left out."""
