@@ -196,6 +196,12 @@ class ColumnEngine:
         assert self.tokenizer is not None
         return self.tokenizer.decode(list(ids))
 
+    @property
+    def token_length(self) -> float:
+        """Characters of a token, in the mean over its last answers."""
+        answers = [answer.ids for answers in self.answers.values() for answer in answers]
+        return sum(len(self.text(ids)) for ids in answers) / max(1, sum(map(len, answers)))
+
     def run(self, kind: str, prompts: Sequence[Sequence[int]]) -> Side:
         """All prompts in turn."""
         reloaded, client, asked = self._client is None, self.client, self._request

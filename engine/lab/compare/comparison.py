@@ -23,6 +23,7 @@ from engine.protocol import Metric, keys
 from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabLine, LabText
 from engine.runner.perplexity import ReaderFactory, score, scored
 from engine.server.continuing import common
+from engine.telemetry.pairs import LEAST
 
 MEMORY = Metric(title="weights and KV cache", unit="bytes", lower_is_better=True, counted=True)
 ACCEPTED = Metric(title="draft tokens accepted", unit="%", counted=True)
@@ -65,8 +66,8 @@ def compare(request: ComparisonRequest, show: Callable[[LabLine], object]) -> La
             taken=f"Each column answered every prompt in {request.tokens} tokens, once to warm up and then in rounds "
             "whose order was drawn by lot; medians over rounds, prose and code apart. Every prompt is read from its "
             "first token, whatever the prefix cache is set to; the speed leaves the prompt out."
-            + ("" if together else _IN_TURN),
-            absent=absent,
+            + ("" if together else _in_turn(request.pairs or RELOADED_ROUNDS)),
+            absent=[*absent, *_unlike_tokens(sides)],
         )
     except (EngineError, ModelNotFound) as error:
         raise LabError(str(error)) from error
@@ -75,10 +76,23 @@ def compare(request: ComparisonRequest, show: Callable[[LabLine], object]) -> La
             side.close()
 
 
-_IN_TURN = (
-    " The models do not fit side by side: each was loaded anew for every run, answered once shortly and was then "
-    f"measured, in {RELOADED_ROUNDS} rounds, too few for a verdict."
-)
+def _in_turn(rounds: int) -> str:
+    few = ", too few for a verdict" if rounds < LEAST else ""
+    return (
+        " The models do not fit side by side: each was loaded anew for every run, answered once shortly and was then "
+        f"measured, in {rounds} round{'s' * (rounds > 1)}{few}."
+    )
+
+
+def _unlike_tokens(sides: Sequence[ColumnEngine]) -> list[str]:
+    """Of each column whose tokens are not the first one's, how much text they are: figures a token are not alike."""
+    first, *others = sides
+    return [
+        f"Figures of {side.column.name} count the tokens of another vocabulary: {side.token_length:.1f} characters "
+        f"each in these answers, those of {first.column.name} {first.token_length:.1f}."
+        for side in others
+        if not _same_tokens(first, side)
+    ]
 
 
 def _together(sides: Sequence[ColumnEngine]) -> bool:

@@ -126,7 +126,7 @@ class Computed(NamedTuple):
 
     def point(self, roof: Roof) -> RoofPoint:
         most = roof.over(self.work)
-        assumes = ", if all draft tokens are accepted" if self.group == "drafts" else ""
+        assumes = ", if all draft tokens are accepted and drafting takes no time" if self.group == "drafts" else ""
         return RoofPoint(
             name=self.name,
             group=self.group,
