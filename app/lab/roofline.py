@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QWidget
 
 from app.lab import words
 from app.lab.layout import Part, label
-from app.lab.pictures import PlotView
+from app.lab.pictures.roof import RoofView
+from app.lab.pictures.words import percent
 from app.theme.theme import Theme
-from engine.protocol.lab import LabRoofline
+from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
+from engine.sizes import figure
 
 NAME = "roofline"
 """Of it, where experiments have theirs."""
+PURPOSE = (
+    "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
+    "longer is the limit, and nothing passes it. This measures both ceilings and shows where the model stands."
+)
+MEASURING = "Measuring the ceilings, then one answer, eight together, and a prompt…"
+GROUPS: dict[PointGroup, str] = {
+    "measured": "Where it stands",
+    "batch": "What more answers at once would move",
+    "drafts": "What draft tokens would move",
+    "switch": "What each switch would move",
+}
+GAP_PX = 8
+"""Above a group."""
+COLUMNS = ("tokens a second", "operations a byte")
 
 
 class RooflineView(QWidget):
@@ -33,7 +49,7 @@ class RooflineView(QWidget):
         self.run.setObjectName("lab.roofline.run")
         self.run.clicked.connect(lambda: (self.cancel_asked if self._running else self.run_asked).emit())
         self.state = label("", "caption", "lab.roofline.state")
-        inside.add(label(words.ROOFLINE))
+        inside.add(label(PURPOSE))
         inside.column.addWidget(self.run, 0, Qt.AlignmentFlag.AlignLeft)
         inside.add(self.state)
         inside.column.addStretch(1)
@@ -49,13 +65,11 @@ class RooflineView(QWidget):
             self._inside.column.removeWidget(self._shown)
             self._shown.setParent(None)
             self._shown.deleteLater()
-        plot = PlotView(self._theme)
-        plot.show_plot(found.plot)
-        plot.setMinimumHeight(self._theme.px(320))
         self._shown = shown = Part().add(
-            plot,
+            RoofView(found, self._theme),
             Part("What it says").add(*(label(sentence) for sentence in found.sentences)),
-            Part("How it was taken").add(*(label(line, "caption") for line in words.roofline_taken(found))),
+            Part("All points").add(points_table(found)),
+            Part("How it was taken").add(*(label(line, "caption") for line in taken(found))),
         )
         shown.column.setSpacing(self._inside.column.spacing())
         self._inside.column.insertWidget(self._inside.column.count() - 1, shown)  # above what stretches
@@ -64,8 +78,59 @@ class RooflineView(QWidget):
     def show_state(self, running: bool, stopping: bool, blocked: str, note: str) -> None:
         """``stopping``: it was told to stop; ``blocked``: why it cannot run now; ``note``: how it ended last."""
         self._running = running
-        self.run.setText("Cancel" if running else words.measure_roofline(self._again))
+        self.run.setText("Cancel" if running else f"Measure {'again' if self._again else 'this computer'}, about 30 s")
         self.run.setEnabled(running or not blocked)
-        doing = words.STOPPING if stopping else words.MEASURING_ROOFLINE
+        doing = words.STOPPING if stopping else MEASURING
         self.state.setText(doing if running else blocked or note)
         self.state.setVisible(bool(self.state.text()))
+
+
+def points_table(found: LabRoofline) -> QWidget:
+    """A row for each point under the heading of its group, with how it was taken: of all of a group, or of each."""
+    card = QFrame()
+    card.setProperty("card", "choice")
+    grid = QGridLayout(card)
+    grid.setContentsMargins(14, 12, 14, 12)
+    grid.setHorizontalSpacing(16)
+    for column, stretch in enumerate((4, 2, 2, 6)):
+        grid.setColumnStretch(column, stretch)
+    for group, heading in GROUPS.items():
+        points = [point for point in found.points if point.group == group]
+        settings = {point.setting for point in points}
+        common = settings.pop() if len(settings) == 1 else ""
+        if points:
+            first = grid.rowCount() == 1  # a new grid has one row, which is empty
+            titles = [label(title, "caption") for title in (*(COLUMNS if first else ("", "")), common)]
+            for title in (head := label(heading, "section"), *titles):
+                title.setContentsMargins(0, 0 if first else GAP_PX, 0, 0)
+            _add(grid, head, *titles)
+        for point in points:
+            about = held_against(point, found) + ("" if common else f"; {point.setting}")
+            figures = (figure(point.tokens), f"{point.intensity:,.1f}")
+            _add(grid, label(point.name), *map(label, figures), label(about, "caption"))
+    return card
+
+
+def _add(grid: QGridLayout, *cells: QWidget) -> None:
+    row = grid.rowCount()
+    for column, cell in enumerate(cells):
+        grid.addWidget(cell, row, column, Qt.AlignmentFlag.AlignTop)
+
+
+def held_against(point: RoofPoint, found: LabRoofline) -> str:
+    if point.group == "measured":
+        median, fastest = (percent(rate / point.roof) for rate in (point.operations, point.high))
+        return f"{median} of its roof, the fastest pass {fastest}"
+    if point.tokens == found.limit:
+        return "the limit that one answer cannot pass"
+    return f"{point.tokens / found.limit:.2f}× the limit of one answer"
+
+
+def taken(found: LabRoofline) -> list[str]:
+    """How each ceiling was measured, and on what."""
+    ceilings = [
+        f"{each.name}: {each.value / 1e9:,.1f} billion {each.unit} a second. {each.taken}"
+        + (f" But {each.raised}" if each.raised else "")
+        for each in found.ceilings
+    ]
+    return [f"{found.model} on {found.device}, {found.machine}, {found.date}", *ceilings]

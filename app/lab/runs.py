@@ -43,6 +43,10 @@ class Subject(NamedTuple):
             told += ["--quantise", self.options.quantise]
         if self.options.context is not None:
             told += ["--context", str(self.options.context)]
+        if (memory := self.options.memory) is not None:
+            told += ["--memory", f"{100 * memory:g}%" if memory <= 1 else f"{memory / 1e9:g}"]
+        if self.options.dtype != "auto":
+            told += ["--dtype", self.options.dtype]
         return [*told, *(each for key, value in self.chosen.items() for each in ("--set", f"{key}={value}"))]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 
-from app.panel.effects import TONES, Line, amount, outcome
-from engine.protocol import Effect, Metric
-from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabRoofline, LabText, PaperFigure
+from app.panel.effects import TONES, Line, amount
+from engine.protocol import Effect, Metric, compared
+from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
 
 NO_LAB = "This engine has no experiments."
 LOOKING = "Looking at the experiments and at what was found before…"
@@ -34,24 +34,6 @@ TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Enter", "Esc"
 TRY = "The same experiment with other numbers. What is found then is no answer to the question above."
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
 USED_ALREADY = "Your chats use it already."
-
-
-ROOFLINE = (
-    "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
-    "longer is the limit, and nothing passes it. This measures both ceilings and shows where the model stands."
-)
-MEASURING_ROOFLINE = "Measuring the ceilings, then one answer, eight together, and a prompt…"
-
-
-def measure_roofline(again: bool) -> str:
-    """The button that measures it."""
-    return f"Measure {'again' if again else 'this computer'}, about 30 s"
-
-
-def roofline_taken(found: LabRoofline) -> list[str]:
-    """How each ceiling was measured, and on what."""
-    ceilings = [f"{each.name}: {each.value / 1e9:,.1f} billion a second. {each.taken}" for each in found.ceilings]
-    return [f"{found.model} on {found.device}, {found.machine}, {found.date}", *ceilings]
 
 
 def run(page: LabPage, done: bool, brought: str) -> str:
@@ -137,9 +119,8 @@ def value(number: float, metric: Metric) -> str:
 
 def verdict(effect: Effect) -> Line:
     """The ratio with its range, or that there is none."""
-    if effect.ratio is None and effect.verdict != "none":
-        return Line("no ratio: one of them is 0", "caption")
-    return Line(outcome(effect), TONES[effect.verdict])
+    known = effect.ratio is not None or effect.verdict == "none"
+    return Line(compared.verdict(effect), TONES[effect.verdict] if known else "caption")
 
 
 def title(metric: Metric) -> str:

@@ -9,9 +9,9 @@ from app.texts.difference import parting, parts_at
 from app.texts.side_by_side import Side
 from app.words import size
 from engine.protocol import Compared, Effect, OptionSpec
+from engine.protocol.compared import spread, times, verdict
 
 TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
-LEAST_PAIRS = 8
 UNLIKE = "unlike answers"
 
 
@@ -34,10 +34,11 @@ def figure(result: Compared | None) -> Line:
         return Line("no figure", "caption")
     if own.verdict == "none":
         return Line("no clear\ndifference", "tiny")
-    text = f"{_times(own.ratio)}×"
+    text = f"{times(own.ratio)}×"
     if not _comparable(result, own):
         return Line(f"{text}\nunlike", "caption")
-    return Line(f"{text}\n{_range(own)}" if _range(own) else text, TONES[own.verdict])
+    between = spread(own.low, own.high)
+    return Line(f"{text}\n{between}" if between else text, TONES[own.verdict])
 
 
 def lines(spec: OptionSpec, result: Compared, asked: str) -> list[Line]:
@@ -69,17 +70,7 @@ def sentence(effect: Effect, result: Compared) -> str:
     if effect.ratio is None:
         return f"{head}."
     unlike = effect.verdict in ("better", "worse") and not _comparable(result, effect)
-    return f"{head}: {outcome(effect)}{f' ({UNLIKE})' if unlike else ''}."
-
-
-def outcome(effect: Effect) -> str:
-    """The gain with the range of its pairs, or that there is no verdict; of an effect that has a ratio."""
-    if effect.verdict == "none":
-        return "no clear difference" + (f" ({_range(effect)} in {effect.pairs} pairs)" if _range(effect) else "")
-    if effect.verdict == "few":
-        times = _times(effect.ratio or 1.0)
-        return f"{times}×, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict"
-    return _gain(effect)
+    return f"{head}: {verdict(effect)}{f' ({UNLIKE})' if unlike else ''}."
 
 
 def text_verdict(result: Compared) -> Line:
@@ -99,34 +90,6 @@ def _comparable(result: Compared, effect: Effect) -> bool:
 
 def _tone(effect: Effect, result: Compared) -> str:
     return TONES[effect.verdict] if _comparable(result, effect) else "caption"
-
-
-def _gain(effect: Effect) -> str:
-    """For example 1.4× later (1.2–1.7 in 8 pairs): a loss is turned round, so that the figure fits its word."""
-    gain, loss = ("less", "more") if effect.metric.lower_is_better else ("more", "less")
-    if effect.metric.unit == "ms":
-        gain, loss = "sooner", "later"
-    ratio, low, high = effect.ratio or 1.0, effect.low, effect.high
-    word = gain if ratio >= 1 else loss
-    if ratio < 1:
-        ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    spread = _spread(low, high)
-    return f"{_times(ratio)}× {word}" + (f" ({spread} in {effect.pairs} pairs)" if spread else "")
-
-
-def _range(effect: Effect) -> str:
-    return _spread(effect.low, effect.high)
-
-
-def _spread(low: float, high: float) -> str:
-    """The range of the pairs; empty for figures that were the same in every pair."""
-    return f"{_times(low)}–{_times(high)}" if _times(low) != _times(high) else ""
-
-
-def _times(ratio: float) -> str:
-    if ratio >= 10:
-        return f"{ratio:,.0f}"
-    return f"{ratio:.2f}" if 0.9 < ratio < 1.1 else f"{ratio:.1f}"
 
 
 def amount(value: float, unit: str) -> str:

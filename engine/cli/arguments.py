@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
 if TYPE_CHECKING:
     from engine.bench.shapes import Shape
-    from engine.protocol import Quantise
+    from engine.protocol import LoadOptions, Quantise
 
     Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
 DEVICE_HELP = "auto, cpu, cuda (the GPU with the most free memory), cuda:1 (the second one) or mps (Apple's)."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = (
     "A draft model, Medusa or EAGLE heads, or an assistant of Gemma 4, for speculation (a name or a path; the bundled "
     "model brings its own, 'none' for no draft model)."
 )
-
+ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit.",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help=DEVICE_HELP)]
+DraftOption = Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)]
+DtypeOption = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+MemoryOption = Annotated[
+    str, typer.Option(help="What weights and cache may take: GB, or a share of what is free, as 60%; 85% if left out.")
+]
+QuantiseOption = Annotated[str, typer.Option(help=QUANTISE_HELP)]
 
 ADAPTER_HELP = "NAME=FOLDER of a LoRA adapter (PEFT's format), asked for as the model NAME; repeatable."
 
@@ -117,3 +132,24 @@ def quantise_of(method: str) -> Quantise:
     from engine.protocol import Quantise
 
     return cast("Quantise", _known(method, get_args(Quantise), "--quantise"))
+
+
+def memory_of(memory: str) -> float | None:
+    """As :class:`engine.protocol.LoadOptions` has it: a share up to 1, else bytes; None for ""."""
+    if not memory:
+        return None
+    share = memory.endswith("%")
+    with contextlib.suppress(ValueError):
+        found = float(memory.removesuffix("%")) * (0.01 if share else 1e9)
+        if 0 < found <= 1 if share else 1 < found < math.inf:
+            return found
+    text = f"{memory!r} is neither GB, such as 6.5, nor a share up to 100%."
+    raise typer.BadParameter(text, param_hint="--memory")
+
+
+def load_options_of(
+    device: str = "auto", quantise: str = "none", context: int | None = None, dtype: str = "auto", memory: str = ""
+) -> LoadOptions:
+    from engine.protocol import LoadOptions
+
+    return LoadOptions(memory_of(memory), context, device_of(device), dtype_of(dtype), quantise_of(quantise))

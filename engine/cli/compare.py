@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, device_of
+from engine.cli.arguments import DeviceOption, device_of
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
 
@@ -33,7 +33,7 @@ def compare(
     ] = 60,
     seed: Annotated[int, typer.Option(help="The same seed draws the same.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    device: DeviceOption = "auto",
     html: Annotated[Path | None, typer.Option(help="Write a report with pictures.", show_default=False)] = None,
     json_file: Annotated[
         Path | None,
@@ -49,16 +49,16 @@ def compare(
         with importing():
             import msgspec
 
-            from engine.lab import report
-            from engine.lab.compare import Asked, compare, prompts_of, text_of
-            from engine.lab.compare import column as read
+            from engine.lab.compare import report
+            from engine.lab.compare.columns import ComparisonRequest, parse_column, prompts_of, text_of
+            from engine.lab.compare.comparison import compare
             from engine.lab.experiment import LabError
             from engine.protocol.lab import Column
 
         try:
-            columns = [read(each) for each in column or []]
+            columns = [parse_column(each) for each in column or []]
             columns = columns if len(columns) > 1 else [Column(name="as it is"), *columns]
-            asked = Asked(
+            request = ComparisonRequest(
                 columns,
                 prompts_of(prompts) if prompts is not None else (),
                 text_of(text) if text is not None else "",
@@ -69,7 +69,7 @@ def compare(
                 temperature,
                 kind,
             )
-            found = compare(asked, lambda line: lines([line]) if json_lines else None)
+            found = compare(request, lambda line: lines([line]) if json_lines else None)
         except LabError as error:
             raise CommandFailed(str(error)) from None
         lines([found]) if json_lines else tell(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, device_of, path_or_name_of
+from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, told
 from engine.sizes import human
@@ -20,7 +20,7 @@ KINDS = {"model": "draft model", "medusa": "Medusa", "eagle": "EAGLE", "assistan
 
 def drafts(
     model: Annotated[str, typer.Argument(help="A model's name, or the path of its folder or GGUF file.")],
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    device: DeviceOption = "auto",
     json: Json = False,
 ) -> None:
     """What can draft for a model: on this machine, in its own file, and of the recommended ones."""

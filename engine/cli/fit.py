@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from engine.cli.arguments import CONTEXT_HELP, DEVICE_HELP, QUANTISE_HELP, device_of, path_or_name_of, quantise_of
+from engine.cli.arguments import ContextOption, DeviceOption, QuantiseOption, load_options_of, path_or_name_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, chosen, lines, table
 from engine.sizes import figure, human
@@ -26,9 +26,9 @@ def fit(
     variant: Annotated[
         str, typer.Argument(help="Of a repository with several: a name or a kind, as Q4_K_M; all if left out.")
     ] = "",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: ContextOption = None,
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
     credit: Annotated[int, typer.Option(min=0, help="Bytes that a model which is unloaded first holds.")] = 0,
     called: Annotated[str, typer.Option("--called", hidden=True)] = "",
     among: Annotated[Path | None, typer.Option("--among", hidden=True)] = None,
@@ -45,9 +45,8 @@ def fit(
             return
         with importing():
             from engine.loading.fit import Asked, fit_of, fits_of
-            from engine.protocol import LoadOptions
 
-        options = LoadOptions(context=context, device=device_of(device), quantise=quantise_of(quantise))
+        options = load_options_of(device, quantise, context)
         for each in outlines:
             draft = "" if each.among else paths.resolve(str(each.path), None)[1]
             asked = Asked(each.called, draft, options, credit)

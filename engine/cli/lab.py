@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.arguments import (
-    CONTEXT_HELP,
-    DEVICE_HELP,
-    DRAFT_HELP,
-    QUANTISE_HELP,
-    device_of,
+    ContextOption,
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    MemoryOption,
+    QuantiseOption,
     draft_of,
+    load_options_of,
     path_or_name_of,
-    quantise_of,
     switches_of,
 )
 from engine.cli.errors import CommandFailed, importing, report_errors
-from engine.cli.library import lines
+from engine.cli.library import Json, lines
 
 if TYPE_CHECKING:
     from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
@@ -34,10 +35,12 @@ def lab(
         typer.Argument(metavar="[NAME]...", help="Experiments to run, or all; roofline; a list if left out."),
     ] = None,
     model: Annotated[str, typer.Option(help="A model's name or folder; the bundled one if left out.")] = "",
-    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    draft: DraftOption = None,
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
+    context: ContextOption = None,
+    dtype: DtypeOption = "auto",
+    memory: MemoryOption = "",
     seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 1,
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
@@ -50,10 +53,10 @@ def lab(
     results: Annotated[
         bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")] = False,
+    json: Json = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
-    kind, method, values = device_of(device), quantise_of(quantise), switches_of(set_ or [])
+    options, values = load_options_of(device, quantise, context, dtype, memory), switches_of(set_ or [])
     with report_errors():
         if results:
             from engine.lab.kept import kept
@@ -67,7 +70,7 @@ def lab(
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
             from engine.lab.experiments import BY_NAME
-            from engine.lab.roofline import roofline
+            from engine.lab.roofline.report import roofline
             from engine.paths import ModelNotFound, find_model
             from engine.protocol import LoadOptions
 
@@ -76,7 +79,6 @@ def lab(
         asked = list(dict.fromkeys(name for some in listed for name in some))
         known = find_model(path_or_name_of(model))
         with_draft = known.draft if draft is None else draft_of(draft) or ""
-        options = LoadOptions(device=kind, quantise=method, context=context)
         try:
             wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
             chosen = {name: laboratory.chosen(experiment, values) for name, experiment in wanted.items()}
@@ -93,7 +95,7 @@ def lab(
                 refused = every and experiment.refuses(client.model, client.state()) is not None
                 brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
                 if brought is not None:
-                    client.load(brought.path, brought.draft, LoadOptions(device=kind))
+                    client.load(brought.path, brought.draft, LoadOptions(device=options.device))
                 try:
                     result = laboratory.run(Lab(client, seed, pairs, seconds, chosen[name]), experiment, _show(json))
                     _show_all([result], json)
@@ -172,8 +174,7 @@ def _tell_roofline(roof: LabRoofline) -> None:
 
     print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
     for ceiling in roof.ceilings:
-        unit = "bytes" if ceiling.name in ("memory", "cache") else "operations"
-        print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {unit} a second. {ceiling.taken}")
+        print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {ceiling.unit} a second. {ceiling.taken}")
     print(f"  {'':24} {'op/byte':>9} {'Gop/s':>9} {'tokens/s':>10}")
     for point in roof.points:
         figures = f"{point.intensity:9,.1f} {point.operations / 1e9:9,.1f} {figure(point.tokens):>10}"

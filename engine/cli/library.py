@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from engine.cli.arguments import (
-    CONTEXT_HELP,
-    DEVICE_HELP,
-    QUANTISE_HELP,
+    ContextOption,
+    DeviceOption,
+    DtypeOption,
+    QuantiseOption,
     device_of,
-    dtype_of,
+    load_options_of,
     path_or_name_of,
-    quantise_of,
 )
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
 from engine.sizes import billions, human
@@ -246,16 +246,14 @@ def check(
     tokens: Annotated[Path, typer.Option(help="A JSON list of token ids.")],
     dump: Annotated[Path, typer.Option(help="The .npz file to write: tokens, logits, continuation.")],
     new_tokens: Annotated[int, typer.Option("--max-tokens", min=0, help="Length of the greedy continuation.")] = 32,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
+    context: ContextOption = None,
 ) -> None:
     """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
-    from engine.protocol import LoadOptions
-
     with report_errors():
-        options = LoadOptions(dtype=dtype_of(dtype), quantise=quantise_of(quantise), context=context)
+        options = load_options_of(quantise=quantise, context=context, dtype=dtype)
         with importing():
             from engine.cli.models import run_check
         run_check(path_or_name_of(model), tokens, dump, new_tokens, device_of(device), options)

@@ -11,14 +11,16 @@ import typer
 from engine.cli import store
 from engine.cli.arguments import (
     ADAPTER_HELP,
-    CONTEXT_HELP,
-    DEVICE_HELP,
-    DRAFT_HELP,
-    QUANTISE_HELP,
+    ContextOption,
+    DeviceOption,
+    DraftOption,
+    DtypeOption,
+    QuantiseOption,
     adapters_of,
     device_of,
     draft_of,
     dtype_of,
+    load_options_of,
     path_or_name_of,
     quantise_of,
     switches_of,
@@ -80,14 +82,14 @@ def chat(
     prompt: Annotated[str | None, typer.Option(help="Answer this once on standard output and leave.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as plain text, no chat template.")] = False,
     system: Annotated[str, typer.Option(help="A system prompt for the conversation.")] = "",
-    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
+    draft: DraftOption = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same answer.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0 takes the likeliest token.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Max tokens of the answer.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of an optimisation; repeatable.")] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
+    context: ContextOption = None,
     adapter: Annotated[
         str, typer.Option(help="The folder of a LoRA adapter (PEFT's format) to answer with.", show_default=False)
     ] = "",
@@ -100,7 +102,7 @@ def chat(
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
     with importing():
         from engine.cli.chat import ChatArguments, run_chat
-        from engine.protocol import LoadOptions, Sampling, Thinking
+        from engine.protocol import Sampling, Thinking
 
     settings = ChatArguments(
         model=path_or_name_of(model),
@@ -112,7 +114,7 @@ def chat(
         stats=stats,
         raw=raw,
         thinking=Thinking(on=thinking, effort=effort),
-        load_options=LoadOptions(quantise=quantise_of(quantise), context=context),
+        load_options=load_options_of(quantise=quantise, context=context),
         adapter=adapter,
     )
     if raw and prompt is None:
@@ -126,10 +128,10 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond the loopback others can reach it.")] = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8642,
     model: Annotated[str | None, typer.Option(help="Load this at the start; the bundled one if left out.")] = None,
-    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    draft: DraftOption = None,
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
+    context: ContextOption = None,
     adapter: Annotated[list[str] | None, typer.Option(help=ADAPTER_HELP, show_default=False)] = None,
     fetch_pictures: Annotated[bool, typer.Option("--fetch-pictures", help=FETCH_HELP)] = False,
     unload_after: Annotated[float, typer.Option(min=0, max=1e6, help=UNLOAD_HELP)] = 0.0,
@@ -138,12 +140,11 @@ def serve(
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
     from engine.cli.serve import Policy, run_child, run_server
-    from engine.protocol import LoadOptions
 
     chosen = None if model is None else (path_or_name_of(model), draft_of(draft))
     with report_errors():
         kind = device_of(device)
-        options = LoadOptions(quantise=quantise_of(quantise), context=context)
+        options = load_options_of(quantise=quantise, context=context)
         if child and adapter:
             raise typer.BadParameter("The window loads adapters itself.", param_hint="--adapter")
         if child and load_on_demand:
@@ -158,17 +159,16 @@ def serve(
 @app.command()
 def doctor(
     model: Annotated[str, typer.Option(help=MODEL_HELP, show_default=False)] = "",
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    device: DeviceOption = "auto",
+    quantise: QuantiseOption = "none",
+    context: ContextOption = None,
 ) -> None:
     """Show devices, free memory, versions, and which kernels are chosen and why others declined."""
     from engine.cli.doctor import run_doctor
-    from engine.protocol import LoadOptions
 
     with report_errors():
-        kind = device_of(device)
-        run_doctor(path_or_name_of(model), kind, LoadOptions(quantise=quantise_of(quantise), context=context))
+        options = load_options_of(quantise=quantise, context=context)
+        run_doctor(path_or_name_of(model), device_of(device), options)
 
 
 models.command()(fit)
@@ -209,9 +209,9 @@ def train_heads(
         typer.Option("--resume/--fresh", help="Go on with an unfinished training, or begin again.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same heads on the same machine.")] = 0,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    device: DeviceOption = "auto",
+    dtype: DtypeOption = "auto",
+    quantise: QuantiseOption = "none",
 ) -> None:
     """Train Medusa or EAGLE heads for a model, on your own text. Ctrl-C saves; the same command goes on."""
     if kind not in ("medusa", "eagle", "layers"):

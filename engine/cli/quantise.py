@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, device_of, path_or_name_of
+from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
 from engine.cli.library import lines
 from engine.sizes import human
@@ -50,7 +50,7 @@ def quantise(
     memory: Annotated[
         float | None, typer.Option(min=0.1, help="GB that it may take; what is free if left out.", show_default=False)
     ] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    device: DeviceOption = "auto",
     unfinished: Annotated[bool, typer.Option("--unfinished", help="List what was begun and is not done.")] = False,
     discard: Annotated[
         str, typer.Option(help="Delete what was begun, by its ID.", metavar="ID", show_default=False)

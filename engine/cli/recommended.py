@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DEVICE_HELP, device_of
+from engine.cli.arguments import DeviceOption, device_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.fit import in_pack
 from engine.cli.library import Json, told
@@ -22,7 +22,7 @@ def recommended(
     purpose: Annotated[
         str, typer.Option("--for", help="chat, code, reasoning, vision or small.", show_default=False)
     ] = "",
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    device: DeviceOption = "auto",
     json: Json = False,
 ) -> None:
     """Models to begin with, those that run best here first. Asks no hub."""

@@ -12,6 +12,7 @@ from engine.bench.client import Answer
 from engine.bench.speculation.steps import Drafted, decoding
 from engine.bench.speculation.texts import Prompt, Text, texts
 from engine.lab.experiment import GREEDY, Lab, LabError, Measured, Refusal, Side
+from engine.lab.workload import too_short
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Drafts, DraftToken
@@ -63,10 +64,7 @@ def refused(model: LoadedModel, state: Mapping[str, OptionSpec], names: Sequence
     spec = state[keys.SPECULATION]
     if not methods(state, names):
         return Refusal(spec.disabled_reason or spec.disabled_choices[names[0]], "The bundled model can show it.")
-    if model.card.context < LEAST_CONTEXT:
-        why = f"The model's context is {model.card.context} tokens; these texts need {LEAST_CONTEXT}."
-        return Refusal(why, "Load it with a longer context, or take the bundled model.")
-    return None
+    return too_short(model, LEAST_CONTEXT, "these texts need")
 
 
 def asked(lab: Lab, sides: int) -> list[Text]:

@@ -17,12 +17,13 @@ from engine.bench.client import Answer, EngineClient
 from engine.cache.policies import KEEP_ALL
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, LoadOptions, Metric, OptionSpec, Sampling, Value
+from engine.protocol.compared import gain_of
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.runner.perplexity import chunks
 from engine.server.continuing import common
 from engine.telemetry.pairs import LEAST, MOST, estimate, settled
 
-Told = LabProgress | LabPicture
+RunEvent = LabProgress | LabPicture
 Side = Mapping[str, float]
 """Figures of one run of one side, by :attr:`Measured.key`."""
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
@@ -66,7 +67,7 @@ class Found(NamedTuple):
     """What is said instead of the page's lesson, where the run cannot show that."""
 
 
-Run = Generator[Told, None, Found]
+Run = Generator[RunEvent, None, Found]
 
 
 class Lab(NamedTuple):
@@ -153,7 +154,7 @@ class Pairs:
 
     def run(
         self, sides: Sequence[Callable[[], Side]], picture: Callable[[int], Picture] | None = None
-    ) -> Iterator[Told]:
+    ) -> Iterator[RunEvent]:
         """Warm each side up once, then run all of them in rounds, their order drawn by lot. After each run comes the
         ``picture`` of its side, by the side's place.
 
@@ -209,23 +210,20 @@ def once(metric: Metric, values: Sequence[float]) -> LabFigure:
     )
 
 
-def told(effect: Effect, better: str, worse: str) -> str:
-    """A headline: ``better`` and ``worse`` go on after "2.1 times" and a range."""
+def headline(effect: Effect, better: str, worse: str) -> str:
+    """A sentence: ``better`` and ``worse`` go on after "2.1 times" and a range."""
     if effect.metric.counted and effect.verdict not in ("better", "worse"):
         if effect.before == effect.after:
             return "The same on both sides."
         nearly = "Nearly the same on both sides" if effect.ratio is not None else "No ratio can be given"
         return f"{nearly}: {effect.before:,.4g} and {effect.after:,.4g}."
-    pairs = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}"
-    if effect.ratio is None or effect.verdict in ("none", "few"):
+    pairs, gain = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}", gain_of(effect)
+    if gain is None or effect.verdict in ("none", "few"):
         few = "too few pairs to tell" if effect.verdict == "few" else "what it shows lies within the noise"
-        between = "" if effect.ratio is None else f" ({effect.low:.2f} to {effect.high:.2f} times in {pairs})"
+        between = "" if gain is None else f" ({effect.low:.2f} to {effect.high:.2f} times in {pairs})"
         return f"No clear difference here: {few}{between}."
-    ratio, low, high, words = effect.ratio, effect.low, effect.high, better
-    if effect.verdict == "worse":
-        ratio, low, high, words = 1 / ratio, 1 / high, 1 / low, worse
-    between = "" if effect.metric.counted else f" ({low:.2f} to {high:.2f} in {pairs})"
-    return f"{ratio:.2f} times {words}{between}."
+    between = "" if effect.metric.counted else f" ({gain.low:.2f} to {gain.high:.2f} in {pairs})"
+    return f"{gain.ratio:.2f} times {better if gain.better else worse}{between}."
 
 
 def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[Sequence[int]] = ()) -> LabText:

@@ -26,6 +26,14 @@ from engine.text.template import PromptError
 _PROBE = 64
 
 
+def too_short(model: LoadedModel, least: int, need: str) -> Refusal | None:
+    """The refusal of a model whose context is shorter than ``least`` tokens; ``need`` says what takes those."""
+    if model.card.context >= least:
+        return None
+    why = f"The model's context is {model.card.context:,} tokens; {need} {least:,}."
+    return Refusal(why, "Load it with a longer context, or take the bundled model.")
+
+
 def wordless(model: LoadedModel) -> Refusal | None:
     """The refusal of a model whose text nobody can read."""
     if model.tokenizer is not None:

@@ -1,12 +1,16 @@
-"""What a comparison says, in words: the same in the report, in a terminal and in the window."""
+"""What comparisons say, in words: the same in the report, in a terminal, and in the window's panel and Lab."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from engine.protocol.from_engine import Effect
 from engine.protocol.keys import BATCH_INVARIANT
 from engine.protocol.lab import LabCompared, LabText
 from engine.protocol.records import Metric
 
+LEAST_PAIRS = 8
+"""Fewer allow no verdict (engine/telemetry/pairs.py)."""
 FAULT = "It was to be the same: that is a fault."
 ROUNDING = (
     "Its settings are lossless up to rounding, which the fast kernels do otherwise for other batches; with "
@@ -14,23 +18,53 @@ ROUNDING = (
 )
 
 
-def verdict(effect: Effect) -> str:
-    """What a figure says of a column against the first one: "1.40× more (1.20 to 1.55)"."""
-    if effect.verdict == "none":
-        return "no clear difference"
+class Gain(NamedTuple):
+    """How many times, with its interval, one side is better than the other, or with ``better`` false worse."""
+
+    better: bool
+    ratio: float
+    low: float
+    high: float
+
+
+def gain_of(effect: Effect) -> Gain | None:
+    """A loss is turned round, so that the figure fits its word; None where nothing can be divided."""
     if effect.ratio is None:
+        return None
+    if effect.ratio >= 1:
+        return Gain(True, effect.ratio, effect.low, effect.high)
+    return Gain(False, 1 / effect.ratio, 1 / effect.high, 1 / effect.low)
+
+
+def verdict(effect: Effect) -> str:
+    """The gain with the range of its pairs, "1.4× more (1.2–1.6 in 8 pairs)", or that there is no verdict."""
+    pairs = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}"
+    if effect.verdict == "none":
+        between = spread(effect.low, effect.high)
+        return "no clear difference" + (f" ({between} in {pairs})" if between else "")
+    gain = gain_of(effect)
+    if gain is None:
         return "no ratio: one of them is 0"
-    ratio, low, high = effect.ratio, effect.low, effect.high
-    better = ratio >= 1
-    if not better:
-        ratio, low, high = 1 / ratio, 1 / high, 1 / low
     if effect.metric.unit == "ms":
-        word = "sooner" if better else "later"
+        word = "sooner" if gain.better else "later"
     else:
-        word = "less" if better == effect.metric.lower_is_better else "more"
-    between = "" if f"{low:.2f}" == f"{high:.2f}" else f" ({low:.2f} to {high:.2f})"
-    few = ", too few pairs to tell" if effect.verdict == "few" else ""
-    return f"{ratio:.2f}× {word}{between}{few}"
+        word = "less" if gain.better == effect.metric.lower_is_better else "more"
+    if effect.verdict == "few":
+        return f"{times(gain.ratio)}× {word}, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict"
+    between = spread(gain.low, gain.high)
+    return f"{times(gain.ratio)}× {word}" + (f" ({between} in {pairs})" if between else "")
+
+
+def spread(low: float, high: float) -> str:
+    """The range of the pairs; empty for figures that were the same in every pair."""
+    return f"{times(low)}–{times(high)}" if times(low) != times(high) else ""
+
+
+def times(ratio: float) -> str:
+    """A ratio in two or three digits."""
+    if ratio >= 10:
+        return f"{ratio:,.0f}"
+    return f"{ratio:.2f}" if 0.9 < ratio < 1.1 else f"{ratio:.1f}"
 
 
 def amount(value: float, metric: Metric) -> str:
@@ -40,26 +74,27 @@ def amount(value: float, metric: Metric) -> str:
     return f"{value:,.4g}" + (f" {metric.unit}" if metric.unit else "")
 
 
-def is_fault(told: LabCompared, place: int, text: LabText) -> bool:
+def is_fault(comparison: LabCompared, place: int, text: LabText) -> bool:
     """Whether a column that must write the first one's text, in batch-invariant arithmetic, wrote another; ``place``
     counts from the one after that."""
-    exact = all(told.columns[at].set.get(BATCH_INVARIANT) for at in (0, place + 1))
-    return told.lossless[place] and exact and not text.same and not text.near_tie
+    exact = all(comparison.columns[at].set.get(BATCH_INVARIANT) for at in (0, place + 1))
+    return comparison.lossless[place] and exact and not text.same and not text.near_tie
 
 
-def text_verdict(told: LabCompared, place: int, text: LabText) -> str:
-    """Of a column's text, told with what the column promises; ``place`` as in :func:`is_fault`."""
-    if is_fault(told, place, text):
+def text_verdict(comparison: LabCompared, place: int, text: LabText) -> str:
+    """Of a column's text, with what the column promises; ``place`` as in :func:`is_fault`."""
+    if is_fault(comparison, place, text):
         return f"{text.sentence} {FAULT}"
-    rounded = told.lossless[place] and not text.same and not text.near_tie
+    rounded = comparison.lossless[place] and not text.same and not text.near_tie
     return f"{text.sentence} {ROUNDING}" if rounded else text.sentence
 
 
-def quality_lines(told: LabCompared) -> list[str]:
+def quality_lines(comparison: LabCompared) -> list[str]:
     """A sentence for each column whose quality was measured."""
+    first, *others = comparison.columns
     return [
-        f"{column.name}: perplexity {quality.perplexity:.3f} against {quality.first:.3f} of {told.columns[0].name}, KL "
+        f"{column.name}: perplexity {quality.perplexity:.3f} against {quality.first:.3f} of {first.name}, KL "
         f"{quality.kl:.5f} nats, the same likeliest token at {quality.same_top:.1%} of {quality.tokens:,} places."
-        for column, quality in zip(told.columns[1:], told.quality, strict=True)
+        for column, quality in zip(others, comparison.quality, strict=True)
         if quality is not None
     ]

@@ -333,32 +333,42 @@ class LabCompared(Message, frozen=True):
 
 
 class Ceiling(Part, frozen=True):
-    """What this machine gives at most: ``value`` bytes or operations a second, and how that was measured."""
+    """What this machine gives at most: ``value`` in ``unit`` a second, and how that was measured.
+
+    ``raised`` says which pass was faster than what was measured, "" for none; ``value`` is then that pass's.
+    """
 
     name: str
     value: float
+    unit: Literal["bytes", "operations"]
     taken: str
+    raised: str = ""
+
+
+PointGroup = Literal["measured", "batch", "drafts", "switch"]
 
 
 class RoofPoint(Part, frozen=True):
     """Where something stands. ``tokens`` and ``operations`` are a second's, of all answers together.
 
-    ``intensity`` is operations a byte read. ``measured``: it was run, and ``low`` to ``high`` are operations a second
-    from its slower quarter to its fastest pass; else it was computed from bytes and operations, and stands on the roof:
-    no more than that is possible. ``keys`` are the switches of which it is the effect.
+    ``intensity`` is operations a byte read. In the group "measured" ``low`` to ``high`` are operations a second from
+    the slower quarter of its passes to the fastest. The others are computed from bytes and operations and stand on the
+    roof, as no more is possible: "batch", several answers at once; "drafts", draft tokens checked in one pass;
+    "switch", one answer with the switches ``keys`` set.
     """
 
     name: str
-    measured: bool
+    group: PointGroup
     intensity: float
     operations: float
     low: float
     high: float
     tokens: float
     setting: str
-    keys: dict[str, Value] = {}
-    roof: float = 0.0
+    """How it was taken."""
+    roof: float
     """Operations a second that the ceilings allow at this intensity."""
+    keys: dict[str, Value] = {}
 
 
 class LabRoofline(Message, frozen=True):
@@ -384,7 +394,6 @@ class LabRoofline(Message, frozen=True):
     """The one that holds here: of packed products, where layers are packed."""
     ceilings: list[Ceiling]
     points: list[RoofPoint]
-    plot: Plot
     sentences: list[str]
 
 

@@ -34,4 +34,5 @@ class Reasons(Message, tag="reasons", frozen=True):
     id: str
     reasons: list[Reason]
     limit: str = ""
-    """What one answer could reach at most here, and what it reached lately: a sentence, "" while nothing is known."""
+    """What all answers together could reach at most here, by memory alone, and what they reached lately: a sentence, ""
+    while nothing is known."""

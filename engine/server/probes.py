@@ -25,7 +25,7 @@ from engine.options import EngineOptions
 from engine.protocol import Device, DeviceName, Estimated, GpuReading, LoadOptions, MemoryByOwner, Value
 from engine.telemetry.processor import RecentPrograms
 from engine.telemetry.runs import Recorder
-from engine.telemetry.why import Machine
+from engine.telemetry.why.facts import Machine
 
 
 class MachineProbes:

@@ -16,10 +16,11 @@ from functools import cache
 from msgspec import structs
 
 from engine.protocol import Effect, Metric, Outcome
+from engine.protocol.compared import LEAST_PAIRS
 
 ALPHA = 0.0125
 """Chance of a false verdict on one figure. A comparison states up to three figures: under 4 % together."""
-LEAST, MOST = 8, 32
+LEAST, MOST = LEAST_PAIRS, 32
 """Pairs: fewer than the first allow no verdict at this chance; more are not run."""
 NARROW = 1.03
 """An interval within this factor of 1 has settled: more pairs would show nothing worth having."""

@@ -34,6 +34,8 @@ from engine.protocol.lab import (
     LabText,
     PaperFigure,
     Plot,
+    PointGroup,
+    RoofPoint,
     Series,
     Tree,
     TreeNode,
@@ -168,8 +170,16 @@ def tree(side: int) -> Tree:
 
 
 def roofline() -> LabRoofline:
-    """Invented ceilings."""
-    memory = Ceiling(name="memory", value=5e9, taken="The fastest of several sums.")
+    """Invented ceilings, and a point of each group; the switches' are close together."""
+    memory = Ceiling(name="memory", value=5e9, unit="bytes", taken="The fastest of several sums.")
+    products = Ceiling(name="products", value=46e9, unit="operations", taken="The fastest of several products.")
+    limit = 500.0
+
+    def computed(name: str, group: PointGroup, intensity: float, tokens: float) -> RoofPoint:
+        roof = min(products.value, memory.value * intensity)
+        setting = "computed, the most that the ceilings allow"
+        return RoofPoint(name, group, intensity, roof, roof, roof, tokens, setting, roof)
+
     return LabRoofline(
         model="kvasir-guide",
         device="cpu",
@@ -180,12 +190,18 @@ def roofline() -> LabRoofline:
         weights=8e6,
         kept=2e6,
         operations=2e7,
-        limit=500.0,
+        limit=limit,
         memory=memory,
-        arithmetic=Ceiling(name="products", value=46e9, taken="The fastest of several products."),
-        ceilings=[memory],
-        points=[],
-        plot=PLOT,
+        arithmetic=products,
+        ceilings=[memory, products],
+        points=[
+            RoofPoint("decode, batch 1", "measured", 2.0, 6.1e9, 5e9, 7e9, 305.0, "measured: 90 passes", 10e9),
+            RoofPoint("prefill", "measured", 700.0, 30e9, 25e9, 40e9, 900.0, "measured: 3 passes", 46e9),
+            computed("batch 1, the limit", "batch", 2.0, limit),
+            computed("batch 8", "batch", 6.0, 1500.0),
+            computed("verify 3 draft tokens", "drafts", 8.0, 2000.0),
+            *(computed(f"KV {kind}", "switch", 2.2, 1.2 * limit) for kind in ("int8", "fp8", "int4", "KIVI 2-bit")),
+        ],
         sentences=["One answer stands at 61 % of what this memory allows."],
     )
 

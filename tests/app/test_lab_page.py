@@ -462,7 +462,7 @@ def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
 
 
 def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab, state):
-    options = LoadOptions(quantise="int8", context=8192)
+    options = LoadOptions(quantise="int8", context=8192, memory=0.6, dtype="float16")
     own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True, options=options)
     waiting: list[Callable[[str], None]] = []
     lab._runs.prepare = lambda subject, go: waiting.append(go)
@@ -483,9 +483,10 @@ def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab,
     assert asked(state) == [
         [
             "prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--quantise", "int8",
-            "--context", "8192", "--device", "cuda:1",
+            "--context", "8192", "--memory", "60%", "--dtype", "float16", "--device", "cuda:1",
         ]
     ]  # fmt: skip
+    assert Subject(options=LoadOptions(memory=6.5e9)).arguments == ["--memory", "6.5"]
     assert Subject(draft="").arguments == ["--draft", "none"]  # where the person said so
     press(lab, "lab.run")
     press(lab, "lab.cancel")  # before there was room
@@ -585,7 +586,9 @@ def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
     qtbot.waitUntil(lambda: not lab._runs.running and lab._runs.roofline is not None)
     texts = [label.text() for label in lab.roof.findChildren(QLabel)]
     assert "One answer stands at 61 % of what this memory allows." in texts
-    assert any("5.0 billion a second. The fastest of several sums." in text for text in texts)
+    assert any("5.0 billion bytes a second. The fastest of several sums." in text for text in texts)
+    for told in ("61 % of its roof, the fastest pass 70 %; measured: 90 passes", "1.20× the limit of one answer"):
+        assert told in texts
     assert asked(state)[-1][:2] == ["roofline", "--json"]
     lab.show_experiment("")
     assert lab.overview.cards

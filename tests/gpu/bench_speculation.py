@@ -37,6 +37,7 @@ from engine.bench.client import EngineClient
 from engine.bench.folders import gptq_folder, plain_folder
 from engine.bench.measure import spread
 from engine.bench.shapes import SHAPES, Shape
+from engine.bench.speculation.steps import own_steps
 from engine.layers.linear.base import Linear
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
@@ -203,8 +204,8 @@ def measure(
     for way in found:
         pairs, steps = [], []
         for round in range(rounds + 1):
-            plain = _decoding(client.together(prompts, sampling, {"speculation": "off"})[0].steps)
-            own = _decoding(client.together(prompts, sampling, way.overrides)[0].steps)
+            plain = own_steps(client.together(prompts, sampling, {"speculation": "off"})[0].steps)
+            own = own_steps(client.together(prompts, sampling, way.overrides)[0].steps)
             if round:
                 pairs.append((_speed(own), _speed(plain)))
                 steps += own
@@ -235,12 +236,6 @@ def _whole(proposed: Sequence[int], accepted: Sequence[int]) -> int:
     ends = [here - after for here, after in zip(proposed, [*proposed[1:], 0], strict=True)]
     goes_on = [*accepted[1:], 0]
     return sum(min(end, kept - after) for end, kept, after in zip(ends, accepted, goes_on, strict=True))
-
-
-def _decoding(steps: Sequence[StepRecord]) -> list[StepRecord]:
-    """Of these answers, without the steps that read prompts; the record of a last step comes after its answer."""
-    first = next((place for place, step in enumerate(steps) if step.prefill_rows), 0)
-    return [step for step in steps[first:] if not step.prefill_rows and step.decode_rows]
 
 
 def _speed(steps: Sequence[StepRecord]) -> float:

@@ -69,7 +69,7 @@ class ComparePage(QWidget):
         self.comparison = Comparison(command, self)
         self.comparison.changed.connect(self._refresh)
         self.comparison.changed.connect(self.changed)
-        self.comparison.told.connect(self._on_told)
+        self.comparison.progressed.connect(self._on_progress)
         self.comparison.found.connect(self._on_found)
         self.comparison.ended.connect(self._on_ended)
         self.columns = ColumnCards(theme)
@@ -274,7 +274,7 @@ class ComparePage(QWidget):
         else:
             self._say(f"Saved as {path}.", "caption")
 
-    def _on_told(self, told: object) -> None:
+    def _on_progress(self, told: object) -> None:
         if isinstance(told, LabProgress) and not self.comparison.stopping:
             self.bar.setRange(0, told.total)
             self.bar.setValue(told.done)

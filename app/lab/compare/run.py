@@ -37,7 +37,7 @@ class Comparison(QObject):
 
     changed = Signal()
     """It runs now, or does not any more."""
-    told = Signal(object)
+    progressed = Signal(object)
     """A LabProgress."""
     found = Signal(object)
     """The :class:`LabCompared`, when all was measured; before ``ended``."""
@@ -134,9 +134,9 @@ class Comparison(QObject):
         file = work.prompts if isinstance(work.prompts, str) else ""
         if work.prompts and not file:
             file = folder.filePath("prompts.jsonl")
-            told = [{"text": each, "kind": CHAT} for each in work.prompts]
+            prompts = [{"text": each, "kind": CHAT} for each in work.prompts]
             try:
-                Path(file).write_bytes(msgspec.json.Encoder().encode_lines(told))
+                Path(file).write_bytes(msgspec.json.Encoder().encode_lines(prompts))
             except OSError as error:
                 self._end(words.not_saved(error))
                 return
@@ -150,7 +150,7 @@ class Comparison(QObject):
         if isinstance(line, LabCompared):
             self._result = line
         else:
-            self.told.emit(line)
+            self.progressed.emit(line)
 
     def _on_end(self, end: End) -> None:
         trouble = "" if end.ok else end.sentence

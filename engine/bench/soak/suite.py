@@ -65,7 +65,7 @@ class _Turn(NamedTuple):
     ids: list[int]
 
 
-class _Asked:
+class _OpenRequest:
     """A request: how many of its answers are still to end, and what was written of the first one."""
 
     def __init__(self, turn: _Turn, answers: int) -> None:
@@ -83,7 +83,7 @@ class Soak:
         self._engine = Engine(self._events.put)
         self._thread = threading.Thread(target=self._engine.run, name="engine", daemon=True)
         self._thread.start()
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _OpenRequest] = {}
         self._turns: list[_Turn] = []
         self._last: StepRecord | None = None
         self._number = 0
@@ -181,7 +181,7 @@ class Soak:
         )
         self._number += 1
         name = f"s{self._number}"
-        asked = self._asked[name] = _Asked(_Turn(turn.chat, prompt), answers)
+        asked = self._asked[name] = _OpenRequest(_Turn(turn.chat, prompt), answers)
         if self._random.random() < 0.25:
             asked.cancels_at = self._random.randrange(1, 24)
         self.counts["asked"] += answers

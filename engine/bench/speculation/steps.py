@@ -33,9 +33,8 @@ class Drafted(NamedTuple):
 
 
 def own_steps(steps: Sequence[StepRecord]) -> list[StepRecord]:
-    """The steps of these answers that read no prompt; a record before the first prompt is of the previous answer."""
-    first = next((place for place, step in enumerate(steps) if step.prefill_rows), 0)
-    return [step for step in steps[first:] if not step.prefill_rows and step.decode_rows]
+    """The steps of these answers that read no prompt."""
+    return [step for step in steps if not step.prefill_rows and step.decode_rows]
 
 
 def decoding(steps: Sequence[StepRecord], unit: float = 1.0) -> list[Drafted]:

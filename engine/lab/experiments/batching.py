@@ -13,8 +13,8 @@ import msgspec
 from engine.bench.cache.traces import words_of
 from engine.bench.client import Answer, Arrival
 from engine.cache.pool import PAGE_SIZE
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
-from engine.lab.workload import wordless
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
+from engine.lab.workload import too_short, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Doing, LabPage, Lane, Lanes, Span
@@ -63,10 +63,7 @@ class Batching:
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; these requests need {LEAST_CONTEXT}."
-            return Refusal(why, "Load it with a longer context, or take the bundled model.")
-        return wordless(model)
+        return too_short(model, LEAST_CONTEXT, "these requests need") or wordless(model)
 
     def run(self, lab: Lab) -> Run:
         asked = _asked(lab)
@@ -82,7 +79,7 @@ class Batching:
         passes = [statistics.median(side) for side in passed]
         longer = figures[4].effects[1].after / figures[4].effects[1].before
         return Found(
-            headline=told(
+            headline=headline(
                 figures[0].effects[1], "as many requests done in a minute", "fewer requests done in a minute"
             ),
             figures=figures,
@@ -101,7 +98,7 @@ class Batching:
                 f"{passes[2]:.0f} with continuous batching, which wrote {tokens / passes[2]:.1f} tokens a pass.",
                 f"With continuous batching a pass took {longer:.2f} times as long as for one answer: what sharing a "
                 "pass costs on this machine.",
-                f"Beside static batches: {told(beside, 'as many requests a minute', 'fewer requests a minute')}",
+                f"Beside static batches: {headline(beside, 'as many requests a minute', 'fewer requests a minute')}",
                 f"The first word came after {statistics.median(first[1]):.2f} s in static batches, whose first request "
                 f"waits for number {SLOTS}, and after {statistics.median(first[2]):.2f} s in continuous ones.",
             ],

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.bench.speculation.steps import Drafted
 from engine.lab.drafting import AHEAD, NODES, PER_STEP, SPEEDS, TEXTS, Writing, asked, methods, refused
-from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, same_text, told
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, headline, same_text
 from engine.loading.model import LoadedModel
 from engine.protocol import OptionSpec, keys
 from engine.protocol.lab import Drafts, LabPage
@@ -77,7 +77,7 @@ class Heads:
         lacking = {name: title for name, title in METHODS.items() if name not in {each.name for each in found}}
         return Found(
             headline=f"{names[1 + best]}: {per_step[best].after:.2f} tokens a step of free talk ({others}). "
-            f"{told(speeds[best], 'as fast as without drafts', 'as slow as without drafts')}",
+            f"{headline(speeds[best], 'as fast as without drafts', 'as slow as without drafts')}",
             figures=figures,
             text=text,
             taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, EAGLE "

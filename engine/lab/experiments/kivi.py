@@ -16,7 +16,7 @@ from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.lab import finding
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, once, same_text, told
+from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, once, same_text
 from engine.lab.workload import affordable, bytes_of, rounds
 from engine.layers.hadamard import Hadamard
 from engine.layers.numerics import Numerics
@@ -85,7 +85,7 @@ class Kivi:
         length = affordable(lab, finding.room(lab.model, LONGEST), SHORTEST, reads=len(KINDS) * rounds(lab))
         some = finding.text_for(lab.model, length, f"{lab.seed} shown").ids
         pictures, largest = _pictures(lab.model, some)
-        sides = [_Asked(lab, kind, length) for _, kind in KINDS]
+        sides = [_CacheKindSide(lab, kind, length) for _, kind in KINDS]
         pairs = Pairs(lab, self.page.name, (FITS, FOUND, SPEED))
         with lab.switched({keys.KV_KIND: "16bit", keys.KV_HADAMARD: True}):
             yield from pairs.run([side.run for side in sides], lambda side: pictures[side])
@@ -99,7 +99,7 @@ class Kivi:
         recent = RESIDUAL + CHANNEL_GROUP - 1
         return Found(
             headline=" ".join(
-                (told(fits.effects[-1], "more text in the same memory", "less text in the same memory"), unfit)
+                (headline(fits.effects[-1], "more text in the same memory", "less text in the same memory"), unfit)
             ).strip(),
             figures=figures,
             text=same_text([side.answers for side in sides], lab),
@@ -151,8 +151,8 @@ def _pooled(found: LabFigure) -> LabFigure:
     return structs.replace(found, effects=effects)
 
 
-class _Asked:
-    """One side: every code of a text is asked for, one after the other."""
+class _CacheKindSide:
+    """One side: every code of a text is asked for with one kind of cache, one after the other."""
 
     def __init__(self, lab: Lab, kind: KVKind, length: int) -> None:
         self._lab, self._kind, self._length = lab, kind, length

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.bench.client import Answer
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
-from engine.lab.workload import asked, reading_speed, rounds, unread
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
+from engine.lab.workload import asked, reading_speed, rounds, too_short, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Axis, Cells, LabPage, Plot, Series
@@ -51,10 +51,7 @@ class KVCache:
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; the answer needs {LEAST_CONTEXT}."
-            return Refusal(why, "Load it with a longer context, or take the bundled model.")
-        return unread(model)
+        return too_short(model, LEAST_CONTEXT, "the answer needs") or unread(model)
 
     def run(self, lab: Lab) -> Run:
         prompt = asked(lab.model, 1, lab.random)[-lab.model.card.context // 2 :]
@@ -66,7 +63,7 @@ class KVCache:
         text = same_text([[side.answers[-1]] for side in sides], lab, [prompt])
         late, computed, early = (figures[place].effects[0] for place in (0, 1, 2))
         return Found(
-            headline=told(late, "sooner for each token near the end", "later for each token near the end"),
+            headline=headline(late, "sooner for each token near the end", "later for each token near the end"),
             figures=figures,
             text=text,
             taken=f"One answer of {length} tokens to a prompt of {len(prompt)}, greedy. The headline is the median "

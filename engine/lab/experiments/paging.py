@@ -15,8 +15,8 @@ from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.core.commands import Inspect
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, same_text, told
-from engine.lab.workload import asked, reading_speed, unread
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, headline, same_text
+from engine.lab.workload import asked, reading_speed, too_short, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import LoadOptions, Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabPicture, LabProgress, Pages
@@ -60,9 +60,8 @@ class Paging:
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; chats of mixed length need {LEAST_CONTEXT}."
-            return Refusal(why, "Load it with a longer context, or take the bundled model.")
+        if (refusal := too_short(model, LEAST_CONTEXT, "chats of mixed length need")) is not None:
+            return refusal
         if model.model is not None and model.model.config.recurrent is not None:
             why = "Recurrent layers carry a state for each chat, which takes the same memory however long the chat is."
             return Refusal(why, "Take a model whose layers all use attention, such as the bundled one.")
@@ -89,7 +88,7 @@ class Paging:
         chats, used, most = (figure.effects[0] for figure in figures)
         mean = statistics.mean(len(a.ids) + a.usage.prompt_tokens for a in sides[1].answers)
         return Found(
-            headline=told(chats, "as many chats at once", "fewer chats at once"),
+            headline=headline(chats, "as many chats at once", "fewer chats at once"),
             figures=figures,
             text=text,
             taken=f"{CHATS} chats that arrive at once, in {total:,} pages of {PAGE_SIZE} tokens; the context is "

@@ -10,8 +10,8 @@ import msgspec
 from engine.bench.cache.traces import Words, words_of
 from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
-from engine.lab.workload import affordable, rounds, wordless
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
+from engine.lab.workload import affordable, rounds, too_short, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabSetting, Tree, TreeNode
@@ -54,23 +54,20 @@ class Prefixes:
     )
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; a text worth sharing needs {LEAST_CONTEXT}."
-            return Refusal(why, "Load it with a longer context, or take the bundled model.")
-        return wordless(model)
+        return too_short(model, LEAST_CONTEXT, "a text worth sharing needs") or wordless(model)
 
     def run(self, lab: Lab) -> Run:
         users = lab.chosen.get("users", USERS)
         longest = min(lab.chosen.get("text", LONGEST), lab.model.card.context * 5 // 8, _fitting(lab, users))
         length = affordable(lab, longest, LEAST_TEXT, reads=(users + 1) * rounds(lab))
-        sides = [_Asked(lab, length, users, shared=shared) for shared in (False, True)]
+        sides = [_Users(lab, length, users, shared=shared) for shared in (False, True)]
         pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
         computed = figures[1].effects[0]
         text = same_text([side.answers for side in sides], lab, sides[0].prompts)
         return Found(
-            headline=told(figures[0].effects[0], "sooner to the first word", "later to the first word"),
+            headline=headline(figures[0].effects[0], "sooner to the first word", "later to the first word"),
             figures=figures,
             text=text,
             taken=f"{users} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
@@ -91,8 +88,8 @@ class Prefixes:
         )
 
 
-class _Asked:
-    """One side: the workload, and what its last run gave."""
+class _Users:
+    """One side: the users' prompts, and what its last run gave."""
 
     def __init__(self, lab: Lab, length: int, users: int, *, shared: bool) -> None:
         self._lab, self._length, self._users, self._shared = lab, length, users, shared
@@ -103,7 +100,7 @@ class _Asked:
         """How long the first user waited, in medians of all."""
 
     def run(self) -> Side:
-        self.prompts = prompts = self._asked()
+        self.prompts = prompts = self._prompts()
         self._turn += 1
         switches: dict[str, Value] = {keys.PREFIX_CACHE: self._shared, keys.SPECULATION: "off"}
         sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
@@ -119,7 +116,7 @@ class _Asked:
             PAGES.key: float(max(step.pages_used - step.pages_cached for step in steps)),
         }
 
-    def _asked(self) -> list[list[int]]:
+    def _prompts(self) -> list[list[int]]:
         """The same texts for both sides of a round, others for another round."""
         words: Words = words_of(self._lab.model, 1000 * self._lab.seed + self._turn)
         text = words.some(self._length)

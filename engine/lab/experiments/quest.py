@@ -15,7 +15,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.quest import DENSE_LAYERS
 from engine.lab import finding, needle
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, same_text, told
+from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
 from engine.lab.workload import affordable
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
@@ -84,7 +84,7 @@ class Quest:
         for side, strip in choices(lab.model, finding.text_for(lab.model, length, f"{lab.seed} 0"), budgets):
             strips[side:] = [strip]
             yield LabPicture(name=self.page.name, side=side, picture=strip)
-        sides = [_Asked(lab, length, budget) for budget in (lab.model.card.context, *budgets)]
+        sides = [_BudgetSide(lab, length, budget) for budget in (lab.model.card.context, *budgets)]
         pairs = Pairs(lab, self.page.name, (READ, STEP, FOUND))
         with lab.switched({keys.KV_KIND: "16bit", keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: length}):
             yield from pairs.run([side.run for side in sides], lambda side: strips[side])
@@ -98,7 +98,7 @@ class Quest:
         marked = [max(strip.read[page] for page in strip.marked) for strip in strips]
         return Found(
             headline=" ".join(
-                (told(figures[0].effects[-1], "less read for a token", "more read for a token"), unfit)
+                (headline(figures[0].effects[-1], "less read for a token", "more read for a token"), unfit)
             ).strip(),
             figures=figures,
             text=same_text([side.answers for side in sides], lab),
@@ -139,8 +139,8 @@ class Quest:
         )
 
 
-class _Asked:
-    """One side: every code of a text is asked for, one after the other."""
+class _BudgetSide:
+    """One side: every code of a text is asked for with one budget, one after the other."""
 
     def __init__(self, lab: Lab, length: int, budget: int) -> None:
         self._lab, self._length, self._budget = lab, length, budget

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from engine.bench.speculation.steps import Costs, costs, held, predicted
 from engine.lab.drafting import AHEAD, EASY, HARD, PER_STEP, SPEEDS, TEXTS, Method, Writing, asked, methods, refused
-from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, same_text, told
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, headline, same_text
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
 from engine.protocol.lab import Axis, LabPage, Plot, Series
@@ -58,7 +58,7 @@ class Speculation:
         ahead = _ahead(easy) if easy is not None else 0
         text = same_text([side.all() for side in sides], lab, sides[0].prompts)
         return Found(
-            headline=told(gains[EASY], "as fast on the text that is easy to foresee", "as slow on the easy text"),
+            headline=headline(gains[EASY], "as fast on the text that is easy to foresee", "as slow on the easy text"),
             figures=figures,
             text=text,
             taken="The same prompts with and without drafts, one answer at a time. Tokens, steps and draft tokens "
@@ -91,7 +91,7 @@ class Speculation:
                 _cost(easy) if easy is not None and ahead else f"No draft token was checked in {TEXTS[EASY][0]}.",
                 *(
                     f"For {TEXTS[key][0]} the formula foresees {foreseen:.2f} times the speed from these; "
-                    f"measured were {gains[key].ratio:.2f}."
+                    f"{gains[key].ratio:.2f} times was measured."
                     for key in known
                     if (foreseen := predicted(steps[key], known[key])) is not None and gains[key].ratio is not None
                 ),

@@ -16,8 +16,8 @@ from engine.cache.policies import KEEP_ALL
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.errors import is_out_of_memory
-from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, once, told
-from engine.lab.workload import asked, conversation, losses, reading_speed, unread
+from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, headline, once
+from engine.lab.workload import asked, conversation, losses, reading_speed, too_short, unread
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
@@ -80,9 +80,8 @@ class Weights:
             return Refusal(f"The layers of {name} cannot be copied.", instead)
         if built.config.moe is not None:
             return Refusal(f"{name} is a mixture of experts, whose experts are packed together.", instead)
-        if model.card.context < LEAST_CONTEXT:
-            why = f"The model's context is {model.card.context} tokens; its quality is measured on {LEAST_CONTEXT}."
-            return Refusal(why, f"Load it with a longer context. {instead}")
+        if (refusal := too_short(model, LEAST_CONTEXT, "its quality is measured on")) is not None:
+            return refusal
         text = kv_bytes_per_token(model.checkpoint.config, built.dtype)
         texts = text * (len(SIDES) * pages_for(_served_tokens(model)) * PAGE_SIZE + PIECE)
         needed, free = (built.dtype.itemsize + ROOM) * model.card.parameters + texts, free_bytes(model.device)
@@ -124,7 +123,9 @@ class Weights:
         read = loaded.card.parameters
         stays = (sides[0].bytes - 2 * sides[0].weights) / MB
         return Found(
-            headline=told(weights, "less memory for the weights in 4 bits", "more memory for the weights in 4 bits"),
+            headline=headline(
+                weights, "less memory for the weights in 4 bits", "more memory for the weights in 4 bits"
+            ),
             figures=figures,
             text=_texts(sides, loaded),
             taken=f"The loaded model, whose linear layers are unpacked and quantised again ({sides[1].how}; "
@@ -141,8 +142,8 @@ class Weights:
                 f"take {stays:,.1f} MB on every side.",
                 f"Perplexity is {loss.before:.2f} in 16 bits, {figures[2].effects[0].after:.2f} in 8 and "
                 f"{loss.after:.2f} in 4.",
-                f"Speed in 4 bits against 16: {told(speed, 'as many tokens a second', 'fewer tokens a second')} Here "
-                f"the numbers that are not quantised are computed with as {_dtype(loaded.model)}.",
+                f"Speed in 4 bits against 16: {headline(speed, 'as many tokens a second', 'fewer tokens a second')} "
+                f"What is not quantised is computed in {_dtype(loaded.model)} here.",
             ],
             settings={"length": length, "texts": count, "prompt": len(prompt)},
             pictures=[_amounts(sides, self.page, loaded)] * len(sides),

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from engine.cache.policies import KEEP_ALL, LEAST_WINDOW, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, told
-from engine.lab.workload import conversation, losses, unread
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, headline
+from engine.lab.workload import conversation, losses, too_short, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, Plot, Series, Strip
@@ -54,9 +54,8 @@ class Window:
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
         instead = "Take the bundled model."
-        if model.card.context < WINDOWS * LEAST_WINDOW:
-            why = f"The model's context is {model.card.context} tokens; {WINDOWS} windows take "
-            return Refusal(f"{why}{WINDOWS * LEAST_WINDOW}.", f"Load it with a longer context. {instead}")
+        if (refusal := too_short(model, WINDOWS * LEAST_WINDOW, f"{WINDOWS} windows take")) is not None:
+            return refusal
         refused = state[keys.PAGE_POLICY].disabled_reason or WindowWithSinks(LEAST_WINDOW).name in (
             state[keys.PAGE_POLICY].disabled_choices
         )
@@ -101,7 +100,7 @@ class Window:
         figures = pairs.figures()
         sinks, full = figures[0].effects
         return Found(
-            headline=told(sinks, f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
+            headline=headline(sinks, f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
             + f" The window holds {served[1]:.0f} KV pages, the full cache {served[2]:.0f}.",
             figures=figures,
             text=None,

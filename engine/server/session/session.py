@@ -61,7 +61,7 @@ from engine.server.session.outbox import Outbox
 from engine.server.session.subscriptions import Subscriptions
 from engine.server.session.why import why
 from engine.server.turns import AnswerCollector, Turns
-from engine.telemetry.why import LastPrompt
+from engine.telemetry.why.facts import LastPrompt
 from engine.text.template import PromptError
 
 log = logging.getLogger(__name__)

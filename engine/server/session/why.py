@@ -9,7 +9,8 @@ from engine.core.admission import NO_MODEL
 from engine.protocol import Reasons, Why
 from engine.server.hub import EngineHub
 from engine.server.refused import Refused
-from engine.telemetry.why import Facts, LastPrompt, limit, reasons
+from engine.telemetry.why.facts import Facts, LastPrompt
+from engine.telemetry.why.rules import limit, reasons
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel

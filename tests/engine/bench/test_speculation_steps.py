@@ -74,10 +74,9 @@ def test_the_formula_over_steps_that_do_not_all_draft() -> None:
     assert predicted([drafted(0, 0)], Costs(0.0, {1: 1.0})) is None
 
 
-def test_steps_of_an_answer_begin_with_its_prompt() -> None:
-    """The first record is the last step of the answer before; costs are in the unit given, drafting by its step."""
+def test_steps_that_read_a_prompt_are_left_out() -> None:
+    """Costs are in the unit given, those of drafting by its step."""
     steps = [
-        record(1.0),
         record(2.0, prefill=9, drafting=Work(0.2, 4, 7)),
         record(3.0, draft=DraftRecord("draft", (1, 1), (1, 0), 2), drafting=Work(0.1, 1, 1)),
         record(4.0),

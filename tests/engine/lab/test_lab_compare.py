@@ -16,8 +16,9 @@ from engine.bench.client import EngineClient, EngineError
 from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
 from engine.cli.main import app
-from engine.lab import report
-from engine.lab.compare import Asked, Prompt, column, compare, held, prompts_of
+from engine.lab.compare import report
+from engine.lab.compare.columns import ComparisonRequest, Prompt, held, parse_column, prompts_of
+from engine.lab.compare.comparison import compare
 from engine.lab.experiment import LabError, apart, gap_of
 from engine.loading.parts import readers_of
 from engine.paths import bundled_model
@@ -34,8 +35,8 @@ def kvasir(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), prog_name="kvasir")
 
 
-def asked(*columns: Column, **more: Any) -> Asked:
-    return Asked(columns, **{"prompts": PROMPTS, "tokens": 12, "pairs": 1, "device": "cpu", **more})
+def request(*columns: Column, **more: Any) -> ComparisonRequest:
+    return ComparisonRequest(columns, **{"prompts": PROMPTS, "tokens": 12, "pairs": 1, "device": "cpu", **more})
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +49,14 @@ def found() -> tuple[LabCompared, list[LabLine]]:
         Column(name="4 bits", set={keys.KV_KIND: "int4"}),
     )
     told: list[LabLine] = []
-    return compare(asked(*columns, text=TEXT), told.append), told
+    return compare(request(*columns, text=TEXT), told.append), told
 
 
 def test_a_column_is_read_as_the_command_line_has_it() -> None:
-    assert column("small: kv_kind=int8, speculation=off") == Column(
+    assert parse_column("small: kv_kind=int8, speculation=off") == Column(
         name="small", set={keys.KV_KIND: "int8", keys.SPECULATION: "off"}
     )
-    made = column("model=some/where, draft=none, quantise=nf4, prefix_cache=off")
+    made = parse_column("model=some/where, draft=none, quantise=nf4, prefix_cache=off")
     assert (made.model, made.draft, made.quantise, made.set) == ("some/where", "", "nf4", {keys.PREFIX_CACHE: False})
     assert made.name == "model=some/where, draft=none, quantise=nf4, prefix_cache=off"
     for wrong, word in (
@@ -68,13 +69,13 @@ def test_a_column_is_read_as_the_command_line_has_it() -> None:
         ('{"name": "a", "set": {"window_tokens": "many"}}', "number"),
     ):
         with pytest.raises(LabError, match=word):
-            column(wrong)
+            parse_column(wrong)
 
 
 def test_a_column_is_read_as_the_figures_have_it() -> None:
     odd = Column(name="KV: 8, 4 = mine", model="/a,b", draft="", quantise="nf4", set={keys.PREFIX_CACHE: False})
-    assert column(msgspec.json.encode(odd).decode()) == odd
-    assert column('{"name": "a", "set": {"prefix_cache": "off"}}').set == {keys.PREFIX_CACHE: False}
+    assert parse_column(msgspec.json.encode(odd).decode()) == odd
+    assert parse_column('{"name": "a", "set": {"prefix_cache": "off"}}').set == {keys.PREFIX_CACHE: False}
 
 
 def test_columns_alike_write_alike_and_take_alike(found: tuple[LabCompared, list[LabLine]]) -> None:
@@ -177,8 +178,8 @@ def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(EngineClient, "load", one_at_a_time)
     monkeypatch.setattr(EngineClient, "close", closing)
-    result = compare(asked(Column(name="a"), Column(name="b"), text=TEXT, prompts=PROMPTS[:1]), lambda _: None)
-    assert "loaded anew" in result.taken
+    result = compare(request(Column(name="a"), Column(name="b"), text=TEXT, prompts=PROMPTS[:1]), lambda _: None)
+    assert "in 1 round, too few for a verdict" in result.taken
     assert result.quality == [None]
     assert "do not fit" in result.absent[0]
     assert all(text.same for kind in result.kinds for texts in kind.texts for text in texts)
@@ -187,19 +188,22 @@ def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.Monk
 
 def test_other_vocabularies_are_not_scored_against_each_other() -> None:
     result = compare(
-        asked(Column(name="guide"), Column(name="seeing", model="kvasir-seeing"), text=TEXT), lambda _: None
+        request(Column(name="guide"), Column(name="seeing", model="kvasir-seeing"), text=TEXT), lambda _: None
     )
     assert result.models == ["kvasir-guide", "kvasir-seeing"]
     assert result.lossless == [False]
-    if result.quality == [None]:
-        assert "vocabulary" in result.absent[0]
+    assert result.quality == [None]
+    scored, counted = result.absent
+    assert "has another vocabulary" in scored
+    length = sum(len(kind.texts[0][0].texts[0]) for kind in result.kinds) / (12 * len(PROMPTS))
+    assert counted.endswith(f"those of guide {length:.1f}."), "a token of the one is not as long as one of the other"
 
 
 def test_one_column_and_missing_models_are_refused() -> None:
     with pytest.raises(LabError, match="at least two"):
-        compare(asked(Column(name="a")), lambda _: None)
+        compare(request(Column(name="a")), lambda _: None)
     with pytest.raises(LabError, match="nowhere"):
-        compare(asked(Column(name="a"), Column(name="b", model="nowhere/at-all")), lambda _: None)
+        compare(request(Column(name="a"), Column(name="b", model="nowhere/at-all")), lambda _: None)
 
 
 class _Texts(HTMLParser):

@@ -15,7 +15,7 @@ import pytest
 
 from engine.bench.cache.traces import words_of
 from engine.bench.client import EngineClient
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, told
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, keys
 from engine.protocol.lab import LabPage
@@ -43,7 +43,7 @@ class Toy:
         pairs = Pairs(lab, self.page.name, (SECONDS,))
         yield from pairs.run([self._side(each) for each in self._sides])
         figures = pairs.figures()
-        return Found(told(figures[0].effects[0], "as fast", "as slow"), figures, None, "", [], [], [], {})
+        return Found(headline(figures[0].effects[0], "as fast", "as slow"), figures, None, "", [], [], [], {})
 
     @staticmethod
     def _side(seconds: Callable[[], float]) -> Callable[[], Side]:
@@ -134,7 +134,7 @@ def test_what_is_counted_has_no_noise() -> None:
     metric = Metric(title="pages", counted=True)
 
     def says(before: float, after: float) -> str:
-        return told(estimate([before], [after], metric), "more", "fewer")
+        return headline(estimate([before], [after], metric), "more", "fewer")
 
     assert says(3, 3) == says(0, 0) == "The same on both sides."
     assert says(1000, 1001) == "Nearly the same on both sides: 1,000 and 1,001."

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine.bench.client import EngineClient
+from engine.bench.client import EngineClient, EngineError
 from engine.cli.main import app
 from engine.lab import run as laboratory
 from engine.lab import workload
 from engine.lab.experiment import Experiment, Lab, LabError
 from engine.lab.experiments import BY_NAME, prefixes
 from engine.lab.experiments.prefixes import ANSWER, QUESTION, USERS
-from engine.protocol import keys
+from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabIndex, LabLine, LabPicture, LabProgress, LabResult, Tree
 
 TEXT, PAGE = 70, 16
@@ -169,9 +169,21 @@ def test_results_are_kept_and_shown_again(home: Path) -> None:
     assert older.headline in lab("--results").stdout
 
 
-def test_the_model_is_loaded_as_it_is_asked_for() -> None:
+def test_the_model_is_loaded_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nf4" in lab("prefixes", "--quantise", "int3").stderr
     assert lab("--context", "0").exit_code == 2
+    assert "neither GB, such as 6.5, nor a share" in " ".join(lab("--memory", "much").stderr.split())
+    asked = []
+
+    def load(client: EngineClient, path: str, draft: str, options: LoadOptions) -> None:
+        asked.append(options)
+        raise EngineError("It does not fit.")
+
+    monkeypatch.setattr(EngineClient, "load", load)
+    assert lab("--memory", "6.5", "--dtype", "float32", "--context", "4096").exit_code == 1
+    lab("--memory", "60%")
+    assert asked[0] == LoadOptions(memory=6.5e9, dtype="float32", context=4096, device="cpu")
+    assert asked[1].memory == pytest.approx(0.6)
 
 
 def test_a_result_that_cannot_be_kept_is_shown(home: Path) -> None:

@@ -49,7 +49,7 @@ from engine.protocol import (
 )
 from engine.runner.perplexity import Scores
 from engine.telemetry.records import StepRecord
-from engine.telemetry.why import Machine
+from engine.telemetry.why.facts import Machine
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import CHATML, trained

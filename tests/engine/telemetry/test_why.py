@@ -19,7 +19,9 @@ from engine.protocol import Acceptance, ModelCard, PageCounts, QueueCounts, Reas
 from engine.server.probes import MachineProbes
 from engine.server.serve import Server, open_socket
 from engine.telemetry.processor import RecentPrograms
-from engine.telemetry.why import SLOW_VALUES, Facts, LastPrompt, Machine, limit, reasons
+from engine.telemetry.why.facts import Facts, LastPrompt, Machine
+from engine.telemetry.why.rules import limit, reasons
+from engine.telemetry.why.slow_values import SLOW_VALUES
 from engine.telemetry.window import TelemetryWindow
 from tests.engine.server.conftest import TOKEN, Client
 from tests.engine.telemetry.test_window import MEMORY, frame, step
@@ -108,7 +110,7 @@ def test_of_a_tree_one_path_can_be_accepted() -> None:
     assert reasons(facts({keys.TREE_NODES: 16}, frame=telemetry(acceptance=[tree]))) == []
     poor = msgspec.structs.replace(tree, tokens_per_step=1.2)
     reason = only(facts({keys.TREE_NODES: 16}, frame=telemetry(acceptance=[poor])))
-    assert "every time" in reason.sentence
+    assert "Drafts by Medusa heads are refused more than four times in five" in reason.sentence
     assert reason.keys == {keys.TREE_NODES: 0}, "it is automatic already"
 
 

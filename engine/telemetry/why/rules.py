@@ -6,11 +6,10 @@ from the facts where they say it, else taken from docs/measurements.md: rough, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from engine.protocol import Acceptance, ModelCard, OptionSpec, Reason, Telemetry, Value, keys
+from engine.protocol import Acceptance, Reason, Value, keys
 from engine.sizes import figure, human
+from engine.telemetry.why.facts import Facts, Found, Rule
+from engine.telemetry.why.slow_values import SLOW_VALUES, rule_of
 
 REFUSED = 0.6
 """Share of draft tokens thrown away from which drafts are named."""
@@ -26,155 +25,6 @@ HELD_BYTES = 1 << 30
 """Of a GPU's memory that other programs hold, from which it is worth a word."""
 FULL = 0.95
 """Share of the pages in use by answers from which the cache is full."""
-
-
-class Machine(NamedTuple):
-    """What the machine says now; 0, "" and () where it does not.
-
-    ``cores`` are those of its own that the engine may use, ``threads`` those that it computes with, and ``others`` the
-    cores that other programs kept busy over the last seconds. ``free`` and ``total`` are the machine's memory,
-    ``swapped`` the engine's own that lies on the disk, ``cache`` the last level of the processor's caches, in bytes.
-    ``held`` are names of programs and the bytes of the GPU's memory that they hold, the most first; ``throttled`` says
-    why the GPU runs below its clock.
-    """
-
-    cores: int = 0
-    threads: int = 0
-    others: float = 0.0
-    free: int = 0
-    total: int = 0
-    swapped: int = 0
-    cache: int = 0
-    held: tuple[tuple[str, int], ...] = ()
-    throttled: str = ""
-    battery: bool = False
-    no_gpu: str = ""
-    """Why an installed GPU pack is not used."""
-
-
-class LastPrompt(NamedTuple):
-    """``cached`` of its ``tokens`` were not computed again; it left the conversation before it, of ``before``
-    tokens, at ``diverged``."""
-
-    tokens: int
-    cached: int
-    diverged: int | None = None
-    divergence: str = ""
-    before: int = 0
-
-
-class Facts(NamedTuple):
-    """``weights`` are the bytes of them that one row reads, ``head`` of these a 16- or 32-bit output head's.
-
-    ``dense``: the model's weights are in 16 or 32 bits. ``float32``: it was asked to compute in that. ``bandwidth`` of
-    the device in bytes a second, 0: not known. ``steps`` since the model was loaded.
-    """
-
-    card: ModelCard
-    switches: dict[str, OptionSpec]
-    frame: Telemetry
-    machine: Machine = Machine()
-    gpu: bool = False
-    weights: int = 0
-    head: int = 0
-    dense: bool = False
-    float32: bool = False
-    bandwidth: float = 0.0
-    steps: int = 1 << 30
-    prompt: LastPrompt | None = None
-
-    @property
-    def cached(self) -> bool:
-        """Whether a processor's cache holds the weights, so that reading fewer bytes of them brings little."""
-        return not self.gpu and self.weights < self.machine.cache
-
-    def value(self, key: str) -> Value | None:
-        return self.switches[key].value if key in self.switches else None
-
-    def can(self, key: str, value: Value) -> bool:
-        """Whether the switch is not at that value, and could be."""
-        spec = self.switches.get(key)
-        if spec is None or spec.hidden or spec.disabled_reason or str(value) in spec.disabled_choices:
-            return False
-        return spec.value != value
-
-
-class Found(NamedTuple):
-    """``gain``: about how many times faster answers are with it mended; 1 where it says how things are."""
-
-    gain: float
-    reason: Reason
-
-
-Rule = Callable[[Facts], Found | None]
-
-
-class SlowValue(NamedTuple):
-    """A value of a switch that is there to show what the other is for, or to prove something."""
-
-    key: str
-    slow: Value
-    fast: Value
-    gain: float
-    sentence: str
-    detail: str = ""
-
-
-SLOW_VALUES = (
-    SlowValue(
-        keys.KV_CACHE, False, True, 4.4, "The KV cache is off, so the whole text is computed again for every token."
-    ),
-    SlowValue(
-        keys.BATCH_INVARIANT,
-        True,
-        False,
-        4.2,
-        "Batch-invariant arithmetic is on, which computes every row alike and takes several times as long.",
-        "Without it equal settings still give the same text, but for two nearly equal tokens now and then.",
-    ),
-    SlowValue(
-        keys.CUDA_GRAPHS, False, True, 2.0, "CUDA graphs are off, so the GPU waits for each kernel to be launched."
-    ),
-    SlowValue(
-        keys.WEIGHTS,
-        "16bit",
-        "packed",
-        2.0,
-        "The model's weights are held in 16 bits, and all of them are read for each token.",
-        "Packed, as in its file, they are the same numbers. The model is loaded again.",
-    ),
-    SlowValue(
-        keys.ACTIVATIONS,
-        "32bit",
-        "8bit",
-        2.0,
-        "Activations are multiplied in 32 bits, for which the processor takes several passes.",
-        "With 8 bits the text may change a little, less than any 4-bit file has changed it.",
-    ),
-    SlowValue(keys.ACTIVATIONS, "16bit", "8bit", 1.4, "Activations are multiplied in 16 bits, which takes two passes."),
-    SlowValue(
-        keys.ASYNC_SCHEDULING,
-        False,
-        True,
-        1.2,
-        "Asynchronous scheduling is off, so the GPU waits for the processor between two steps.",
-    ),
-    SlowValue(
-        keys.PACKED_KERNEL,
-        "torch",
-        "native",
-        1.1,
-        "Packed weights are multiplied by PyTorch's operators instead of Kvasir's own code.",
-        "The model is loaded again.",
-    ),
-    SlowValue(
-        keys.PREFIX_CACHE,
-        False,
-        True,
-        1.5,
-        "Prefix caching is off, so each message computes the whole conversation before it again.",
-    ),
-)
 
 
 def reasons(facts: Facts) -> list[Reason]:
@@ -203,15 +53,6 @@ def limit(facts: Facts) -> str:
 
 
 # --- rules ---------------------------------------------------------------------------------------------------------
-
-
-def _slow(case: SlowValue) -> Rule:
-    def rule(facts: Facts) -> Found | None:
-        if facts.value(case.key) != case.slow or not facts.can(case.key, case.fast):
-            return None
-        return Found(case.gain, Reason(sentence=case.sentence, detail=case.detail, keys={case.key: case.fast}))
-
-    return rule
 
 
 def swapped_out(facts: Facts) -> Found | None:
@@ -290,11 +131,13 @@ def refused_drafts(facts: Facts) -> Found | None:
         return None
     titles = facts.switches[keys.SPECULATION]
     names = dict(zip(titles.choices, titles.choice_titles, strict=False))
-    of_five = min(5, round(5 * _thrown_away(worst)))
-    times = "every time" if of_five == 5 else f"{('', '', 'two', 'three', 'four')[of_five]} times in five"
+    share = _thrown_away(worst)
+    times = f"{'three' if share < 0.7 else 'four'} times in five"
+    if share > 0.9:
+        times = f"more than {times}" if share < 1 else "every time"
     reason = Reason(
-        sentence=f"What {names.get(worst.proposer, worst.proposer)} drafts is refused {times}, and it goes on, because "
-        "its length is fixed.",
+        sentence=f"Drafts by {names.get(worst.proposer, worst.proposer)} are refused {times}, and go on, because their "
+        "length is fixed.",
         detail="Automatic lengths follow what is accepted, and rest where drafts cost more than they save.",
         keys={**fixed, **({keys.SPECULATION: "auto"} if facts.can(keys.SPECULATION, "auto") else {})},
     )
@@ -371,7 +214,8 @@ def long_text(facts: Facts) -> Found | None:
         detail = "In 8 bits they are about half. The text may change a little, and running answers end."
         reason = Reason(sentence=sentence, detail=detail, keys={keys.KV_KIND: "int8"})
     else:
-        reason = Reason(sentence=sentence, action="Begin a new chat, or choose QUEST under Attention.")
+        quest = ", or choose QUEST under Attention" if facts.can(keys.PAGE_POLICY, "quest") else ""
+        reason = Reason(sentence=sentence, action=f"Begin a new chat{quest}.")
     return Found(frame.bytes_per_token / (facts.weights + kept / 2), reason)
 
 
@@ -486,7 +330,7 @@ def many_answers(facts: Facts) -> Found | None:
 
 
 RULES: tuple[Rule, ...] = (
-    *map(_slow, SLOW_VALUES),
+    *map(rule_of, SLOW_VALUES),
     swapped_out,
     without_gpu,
     fell_back,

@@ -31,10 +31,10 @@ mark { background: #ffd9a8 } circle { fill: #2b6fd6; fill-opacity: .6 } line { s
 }
 </style>
 <h1>{{ names | join(" against ") }}</h1>
-<p class="small">{{ told.date }} · Kvasir {{ told.version }} · {{ told.device }} · {{ told.machine }} ·
-seed {{ told.seed }}</p>
+<p class="small">{{ found.date }} · Kvasir {{ found.version }} · {{ found.device }} · {{ found.machine }} ·
+seed {{ found.seed }}</p>
 <table><tr><th>column</th><th>model</th><th>settings</th></tr>
-{% for column in told.columns %}<tr><td>{{ column.name }}</td><td>{{ told.models[loop.index0] }}
+{% for column in found.columns %}<tr><td>{{ column.name }}</td><td>{{ found.models[loop.index0] }}
 {%- if column.quantise != "none" %}, quantised to {{ column.quantise }} at load{% endif %}</td>
 <td>{% for key, value in column.set.items() %}{{ key }} = {{ value }}<br>{% endfor %}</td></tr>{% endfor %}</table>
 {% for kind in kinds %}<h2>{{ kind.name }}</h2>
@@ -49,7 +49,7 @@ seed {{ told.seed }}</p>
 <h2>Quality</h2>
 {% for line in quality %}<p>{{ line }}</p>{% endfor %}
 <h2>How it was taken</h2>
-<p>{{ told.taken }}</p>{% for line in told.absent %}<p>{{ line }}</p>{% endfor %}
+<p>{{ found.taken }}</p>{% for line in found.absent %}<p>{{ line }}</p>{% endfor %}
 </html>
 """
 
@@ -68,21 +68,21 @@ class _Part(NamedTuple):
     verdict: str
 
 
-def html(told: LabCompared) -> str:
+def html(found: LabCompared) -> str:
     """The report."""
     environment = Environment(autoescape=True)
-    names = [column.name for column in told.columns]
+    names = [column.name for column in found.columns]
     kinds = [
         {
             "name": kind.kind,
             "rows": [{"title": _title(figure), "cells": _cells(figure)} for figure in kind.figures],
             "texts": [
-                {"prompt": prompt, "parts": _parts(kind, place, told)} for place, prompt in enumerate(kind.prompts)
+                {"prompt": prompt, "parts": _parts(kind, place, found)} for place, prompt in enumerate(kind.prompts)
             ],
         }
-        for kind in told.kinds
+        for kind in found.kinds
     ]
-    return environment.from_string(_PAGE).render(told=told, names=names, kinds=kinds, quality=quality_lines(told))
+    return environment.from_string(_PAGE).render(found=found, names=names, kinds=kinds, quality=quality_lines(found))
 
 
 def _title(figure: LabFigure) -> str:
@@ -109,12 +109,12 @@ def _dots(runs: list[float], figure: LabFigure) -> str:
     return Markup(f'<svg width="{WIDTH}" height="{HEIGHT}" role="img">{circles}</svg>')
 
 
-def _parts(kind: KindFigures, place: int, told: LabCompared) -> list[_Part]:
+def _parts(kind: KindFigures, place: int, found: LabCompared) -> list[_Part]:
     texts = kind.texts[place]
     first = texts[0].texts[0]
     parts = [_Part(first, "", "")]
     for number, text in enumerate(texts):
         mine = text.texts[1]
         at = common(first, mine)
-        parts.append(_Part(mine[:at], mine[at:], text_verdict(told, number, text)))
+        parts.append(_Part(mine[:at], mine[at:], text_verdict(found, number, text)))
     return parts

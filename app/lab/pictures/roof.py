@@ -1,0 +1,268 @@
+"""The roofline (Williams et al. 2009): ceilings on logarithmic axes, and a named dot for each operating point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.lab.pictures import words
+from app.lab.pictures.plot import NEAR_PX, LabAxes
+from app.lab.pictures.scale import Scale
+from app.plots.chart import Legend, LegendLabel
+from app.theme.theme import Theme
+from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, RoofPoint, Series
+
+HEIGHT_PX = 400
+DOT_PX, SMALL_DOT_PX, ROOF_PX = 4.5, 3.5, 1.75
+LABEL_GAP = 10
+"""Pixels between a label and the line or dot that it stands beside."""
+LEFT, RIGHT, ABOVE, BELOW = 8.0, 4.0, 2.0, 3.0
+"""How many times the outermost values the axes go beyond them: there labels stand."""
+X = Axis(title="Arithmetic intensity", unit="operations a byte", log=True)
+Y = Axis(title="Speed", unit="operations a second", log=True)
+GROUPS: dict[PointGroup, tuple[str, str]] = {
+    "measured": ("accent", "measured"),
+    "batch": ("violet", "computed: more answers at once"),
+    "drafts": ("teal", "computed: draft tokens, all accepted"),
+    "switch": ("mute", "computed: a switch changed"),
+}
+"""Colours, and what they mean."""
+
+
+class RoofView(QWidget):
+    """Its axes over a legend."""
+
+    def __init__(self, found: LabRoofline, theme: Theme) -> None:
+        super().__init__()
+        self.axes = RoofAxes(theme)
+        self.axes.show_roofline(found)
+        legend = LegendLabel(theme)
+        there = {point.group for point in found.points}
+        legend.show_entries(
+            [
+                Legend(color, text, "●" if group == "measured" else "○")
+                for group, (color, text) in GROUPS.items()
+                if group in there
+            ]
+        )
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self.axes, 1)
+        column.addWidget(legend)
+        theme.changed.connect(self.axes.recolour)
+        self.setAccessibleName("Roofline")
+        self.setAccessibleDescription(" ".join(f"{point_words(point)}." for point in found.points))
+
+
+class Label(NamedTuple):
+    """A dot's words beside it: ``at`` is the end of the text that is next to the dot, in the middle of its height."""
+
+    dot: QPointF
+    text: str
+    at: QPointF
+    left: bool
+    """The text ends there."""
+
+
+class RoofAxes(LabAxes):
+    """Dots on the roof are labelled above it, measured ones below it; no two labels overlap."""
+
+    _found: LabRoofline | None = None
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.theme.px(640), self.theme.px(HEIGHT_PX))
+
+    def recolour(self) -> None:
+        super().recolour()
+        self.updateGeometry()
+
+    def show_roofline(self, found: LabRoofline) -> None:
+        """Take it in; ceilings and points without a positive number have no place and are left out."""
+        self._found = found
+        self._points = [point for point in found.points if point.intensity > 0 and point.operations > 0]
+        self._measured = [point for point in self._points if point.group == "measured"]
+        self._reads, self._products = (
+            sorted((each for each in found.ceilings if each.unit == unit and each.value > 0), key=_value)
+            for unit in ("bytes", "operations")
+        )
+        tops = [each.value for each in self._products] or [max((p.roof for p in self._points), default=1.0)]
+        ridges = [top / read.value for top in tops for read in self._reads]
+        across = [*(point.intensity for point in self._points), *ridges] or [1.0]
+        up = [low for point in self._points for low in (point.low, point.operations) if low > 0] or tops
+        self.show_plot(Plot(title="", x=X, y=Y, series=[Series(name="", points=[])]))
+        self._across = Scale(min(across) / LEFT, max(across) * RIGHT, True)
+        self._up = Scale(min(up) / BELOW, max(tops) * ABOVE, True)
+        self.recolour()
+
+    def draw(self, painter: QPainter, room: QRectF) -> None:
+        self._draw_names(painter, room)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._dots: list[tuple[QPointF, RoofPoint]] = []
+        if self._found is None or not self._reads or not self._products:
+            return
+        self._draw_roofs(painter, room, self._found)
+        for point in self._points:
+            self._draw_point(painter, room, point)
+        for label in self.labels_of(room):
+            self._draw_label(painter, label)
+
+    # --- roofs -----------------------------------------------------------------------------------------------------
+
+    def _draw_roofs(self, painter: QPainter, room: QRectF, found: LabRoofline) -> None:
+        """Each bandwidth's slope up to the highest product, each product's flat from the steepest slope on."""
+        top, fastest = self._products[-1], self._reads[-1]
+        for read in self._reads:
+            line = self._slope(room, read, top.value)
+            self._draw_roof(painter, line, held=read == found.memory)
+            self._write_along(painter, line, f"{read.name}: {read.value / 1e9:,.3g} GB/s")
+        for product in self._products:
+            start = self._place(room, product.value / fastest.value, product.value)
+            line = QLineF(start, QPointF(room.right(), start.y()))
+            self._draw_roof(painter, line, held=product == found.arithmetic)
+            self._write_above(painter, room, line, f"{product.name}: {words.with_unit(Y, product.value)}")
+
+    def _slope(self, room: QRectF, read: Ceiling, top: float) -> QLineF:
+        """From the left or lower end of the axes to the height ``top``."""
+        left = max(self._across.low, self._up.low / read.value)
+        return QLineF(self._place(room, left, left * read.value), self._place(room, top / read.value, top))
+
+    def _draw_roof(self, painter: QPainter, line: QLineF, *, held: bool) -> None:
+        """``held``: it is the one that limits this model."""
+        style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
+        painter.setPen(QPen(self.theme.color("text" if held else "mute"), ROOF_PX if held else 1, style))
+        painter.drawLine(line)
+
+    def _write_above(self, painter: QPainter, room: QRectF, line: QLineF, text: str) -> None:
+        """As far right as no measured point's line crosses the words; at the right end where that is nowhere."""
+        wide = self.fontMetrics().horizontalAdvance(text)
+        lines = [self.place_x(room, point.intensity) for point in self._measured]
+        ends = [line.x2(), *sorted((x - LABEL_GAP for x in lines), reverse=True)]
+        free = (end for end in ends if end - wide > line.x1() and not any(end - wide < x < end for x in lines))
+        painter.setPen(self.theme.color("text"))
+        left = next(free, line.x2()) - wide
+        painter.drawText(QPointF(left, line.y1() - self.fontMetrics().descent() - SMALL_DOT_PX), text)
+
+    def _write_along(self, painter: QPainter, line: QLineF, text: str) -> None:
+        """Below the start of a slope, in its direction."""
+        painter.save()
+        painter.translate(line.p1())
+        painter.rotate(-line.angle())
+        painter.setPen(self.theme.color("text"))
+        painter.drawText(QPointF(LABEL_GAP, self.fontMetrics().ascent() + 1), text)
+        painter.restore()
+
+    # --- points ----------------------------------------------------------------------------------------------------
+
+    def _draw_point(self, painter: QPainter, room: QRectF, point: RoofPoint) -> None:
+        """A disc for what was measured, with its interval and a dotted line up to the roof; else a ring."""
+        at, color = self._place(room, point.intensity, point.operations), self.theme.color(GROUPS[point.group][0])
+        measured = point.group == "measured"
+        if measured:
+            painter.setPen(QPen(color, 1, Qt.PenStyle.DotLine))
+            painter.drawLine(at, self._place(room, point.intensity, point.roof))
+            low, high = (self._place(room, point.intensity, end) for end in (point.low, point.high))
+            self._draw_whisker(painter, color, low, high)
+        painter.setPen(QPen(color, ROOF_PX))
+        painter.setBrush(color if measured else QColor(self.theme.tokens.bg))
+        radius = DOT_PX if measured else SMALL_DOT_PX
+        painter.drawEllipse(at, radius, radius)
+        self._dots.append((at, point))
+
+    def labels_of(self, room: QRectF) -> list[Label]:
+        """Where the labels stand, none over another."""
+        computed = [point for point in self._points if point.group != "measured"]
+        return [*self._on_roof(room, computed), *self._below(room, self._measured)]
+
+    def _on_roof(self, room: QRectF, points: Sequence[RoofPoint]) -> list[Label]:
+        """Left of the steepest slope, in the order of their heights."""
+        line, slope = self.fontMetrics().height(), self._slope(room, self._reads[-1], self._products[-1].value)
+        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in points), key=_height)
+        heights = spread([dot.y() for dot, _ in dots], line, room.top() + line / 2, room.bottom() - line / 2)
+        rise = (slope.y2() - slope.y1()) / (slope.x2() - slope.x1())
+        found = []
+        for (dot, point), y in zip(dots, heights, strict=True):
+            edge = min(slope.x1() + (y + line / 2 - slope.y1()) / rise, slope.x2(), dot.x()) - LABEL_GAP
+            text = self._fit(point.name, edge - room.left())
+            found.append(Label(dot, text, QPointF(edge, y), left=True))
+        return found
+
+    def _below(self, room: QRectF, points: Sequence[RoofPoint]) -> list[Label]:
+        """Right of their dots; left of those that have no room there, or another's line."""
+        metrics = self.fontMetrics()
+        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in points), key=_height)
+        heights = spread([dot.y() for dot, _ in dots], metrics.height(), room.top(), room.bottom())
+        feet = [self._place(room, point.intensity, point.low) for point in points if point.low > 0]
+
+        def free(left: float, right: float, y: float) -> bool:
+            crossed = any(left < foot.x() < right and foot.y() > y - metrics.height() for foot in feet)
+            return room.left() < left and right < room.right() and not crossed
+
+        found = []
+        for (dot, point), y in zip(dots, heights, strict=True):
+            text = f"{point.name}: {words.percent(point.operations / point.roof)} of its roof"
+            reach = LABEL_GAP + metrics.horizontalAdvance(text)
+            on_left = free(dot.x() - reach, dot.x() - 1, y) and not free(dot.x() + 1, dot.x() + reach, y)
+            found.append(Label(dot, text, QPointF(dot.x() + (-LABEL_GAP if on_left else LABEL_GAP), y), on_left))
+        return found
+
+    def _draw_label(self, painter: QPainter, label: Label) -> None:
+        metrics = self.fontMetrics()
+        painter.setPen(QPen(self.theme.color("mute"), 0.5))
+        if QLineF(label.dot, label.at).length() > 1.5 * LABEL_GAP:
+            way = QLineF(label.at + QPointF(2 if label.left else -2, 0), label.dot)
+            way.setLength(way.length() - DOT_PX)
+            painter.drawLine(way)
+        painter.setPen(self.theme.color("text"))
+        start = label.at.x() - (metrics.horizontalAdvance(label.text) if label.left else 0)
+        painter.drawText(QPointF(start, label.at.y() + (metrics.ascent() - metrics.descent()) / 2), label.text)
+
+    def _place(self, room: QRectF, intensity: float, operations: float) -> QPointF:
+        return QPointF(self.place_x(room, intensity), self.place_y(room, operations))
+
+    def nearest(self, at: QPointF) -> str:
+        found = min(self._dots, key=lambda each: QLineF(each[0], at).length(), default=None)
+        return point_words(found[1]) if found is not None and QLineF(found[0], at).length() <= NEAR_PX else ""
+
+
+def point_words(point: RoofPoint) -> str:
+    """For example "batch 1: 2.0 operations a byte, 7.9 G operations a second, 413 tokens a second (measured, …)"."""
+    at = f"{point.intensity:,.3g} operations a byte, {words.with_unit(Y, point.operations)}"
+    return f"{point.name}: {at}, {words.count(float(f'{point.tokens:.4g}'))} tokens a second ({point.setting})"
+
+
+def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Places in the order of the rising ``wanted``, at least ``apart`` from each other and as near to them as can be.
+
+    They lie between ``low`` and ``high`` as far as there is room. Neighbours that are too near become a block around
+    the mean of what its members want.
+    """
+    blocks: list[list[float]] = []  # sum of what members want of the first one's place, and how many they are
+    for place in wanted:
+        blocks.append([place, 1.0])
+        while len(blocks) > 1 and _start(blocks[-1]) < _start(blocks[-2]) + blocks[-2][1] * apart:
+            total, members = blocks.pop()
+            blocks[-1][0] += total - members * blocks[-1][1] * apart
+            blocks[-1][1] += members
+    found = [_start(block) + at * apart for block in blocks for at in range(int(block[1]))]
+    for at in range(len(found)):
+        found[at] = max(found[at], low + at * apart)
+    for at in range(1, len(found) + 1):
+        found[-at] = min(found[-at], high - (at - 1) * apart)
+    return found
+
+
+def _start(block: Sequence[float]) -> float:
+    return block[0] / block[1]
+
+
+def _height(dot: tuple[QPointF, RoofPoint]) -> float:
+    return dot[0].y()
+
+
+def _value(ceiling: Ceiling) -> float:
+    return ceiling.value

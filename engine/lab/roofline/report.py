@@ -1,0 +1,116 @@
+"""The roofline of the loaded model on this machine (Williams et al. 2009): its limits, and how far it is from them.
+
+A forward reads bytes and multiplies numbers. How many operations it does for each byte, its intensity, decides which of
+the two ceilings holds it: below their ridge memory, above it arithmetic.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.bench.client import EngineClient
+from engine.lab.roofline.ceilings import Rates, Roof, measure_rates, percent
+from engine.lab.roofline.points import MANY, MeasuredPasses, compute, context_of, length_of, measure
+from engine.lab.roofline.work import settings_of
+from engine.lab.run import device_of, machine
+from engine.paths import version
+from engine.protocol.lab import Ceiling, LabRoofline
+from engine.sizes import figure, human
+from engine.telemetry.processor import OtherPrograms
+
+BUSY = 0.25
+"""Share of the processor that other programs may take without a word."""
+
+
+def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
+    """Measure and compute it, in some seconds with the bundled model; ``rates`` None: they are measured.
+
+    Raises :class:`LabError`, EngineError.
+    """
+    switches, prompt = client.state(), length_of(client.model)
+    settings, context = settings_of(client.model, switches, prompt), context_of(prompt)
+    one = settings.decode(context)
+    programs = OtherPrograms()
+    before = rates or measure_rates(settings, one.bytes)
+    passes = measure(client, settings)
+    after = rates or measure_rates(settings, one.bytes)
+    roof = Roof(Rates(*map(max, before, after)), settings, one.bytes)
+    for each in passes.all:
+        roof.raise_to(each.work, min(each.passes), each.name)
+    points = [
+        *(each.point(roof) for each in passes.all),
+        *(each.point(roof) for each in compute(settings, context, switches)),
+    ]
+    made = LabRoofline(
+        model=client.model.card.name,
+        device=device_of(client),
+        machine=machine(),
+        version=version(),
+        date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        context=context,
+        weights=one.weights,
+        kept=one.kept,
+        operations=one.operations,
+        limit=roof.over(one) / one.operations,
+        memory=roof.reads(one),
+        arithmetic=roof.products(one),
+        ceilings=roof.ceilings,
+        points=points,
+        sentences=[],
+    )
+    return msgspec.structs.replace(
+        made, sentences=[*_sentences(made, passes), *_doubts(roof.ceilings, programs.share())]
+    )
+
+
+def _sentences(made: LabRoofline, passes: MeasuredPasses) -> list[str]:
+    measured = {each.name: each for each in made.points if each.group == "measured"}
+    one, prompt = measured[passes.one.name], measured[passes.prompt.name]
+    ridge = made.arithmetic.value / made.memory.value
+    what = "this memory" if made.memory.name == "memory" else "the processor's cache"
+    bound = f"what {what} allows" if one.intensity < ridge else "what this machine's arithmetic allows"
+    said = [
+        f"One answer stands at {percent(one.operations, one.roof)} of {bound}, its fastest pass at "
+        f"{percent(one.high, one.roof)}: {figure(one.tokens)} tokens a second of at most {figure(made.limit)}.",
+        f"Each of its tokens reads {human(int(made.weights + made.kept))}: {human(int(made.weights))} of weights and "
+        f"{human(int(made.kept))} of keys and values. Nobody can pass {figure(made.limit)} tokens a second with these "
+        "settings and one token a pass.",
+    ]
+    if passes.together is not None:
+        many = measured[passes.together.name]
+        said.append(
+            f"{MANY} answers, {passes.together.context}, reach {figure(many.tokens)} tokens a second together, "
+            f"{many.tokens / one.tokens:.1f} times one {passes.one.context}: weights are read once for all of them, so "
+            f"that a byte serves {many.intensity:.1f} operations instead of {one.intensity:.1f}."
+        )
+    side, limited = ("above", "arithmetic") if prompt.intensity > ridge else ("below", "memory")
+    said.append(
+        f"A prompt is read at {figure(prompt.tokens)} tokens a second, {percent(prompt.operations, prompt.roof)} of "
+        f"what is possible: its {prompt.intensity:,.0f} operations a byte are {side} the {ridge:,.1f} at which the two "
+        f"ceilings meet, so {limited} limits it."
+    )
+    return [*said, *_of_switches(made)]
+
+
+def _of_switches(made: LabRoofline) -> list[str]:
+    """What would move the limit of one answer."""
+    best = max((each for each in made.points if each.group == "switch"), key=lambda each: each.tokens, default=None)
+    if best is None:
+        return []
+    if best.tokens > 1.05 * made.limit:
+        moved = f"{best.name} would move that limit most: to {figure(best.tokens)} tokens a second (computed)."
+        return [f"Of the switches of weights and cache, {moved}"]
+    drafts = max((each.tokens for each in made.points if each.group == "drafts"), default=0.0)
+    can = "; drafts can" if drafts > 1.05 * made.limit else ""
+    return [f"No switch of weights or cache would move that limit by more than 5 % (computed){can}."]
+
+
+def _doubts(ceilings: Sequence[Ceiling], others: float) -> list[str]:
+    """What casts doubt on the figures; ``others``: the share of the processor that other programs took."""
+    said = [f"The ceiling of {each.name} was measured too low: {each.raised}" for each in ceilings if each.raised]
+    if others > BUSY:
+        said.append(f"This computer was busy: other programs took {100 * others:.0f} % of its processor meanwhile.")
+    return said
