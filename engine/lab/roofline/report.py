@@ -83,14 +83,14 @@ def _sentences(made: LabRoofline, passes: MeasuredPasses) -> list[str]:
         many = measured[passes.together.name]
         said.append(
             f"{MANY} answers, {passes.together.context}, reach {figure(many.tokens)} tokens a second together, "
-            f"{many.tokens / one.tokens:.1f} times one {passes.one.context}: weights are read once for all of them, so "
+            f"{many.tokens / one.tokens:.1f} times one {passes.one.context}. Weights are read once for all of them, so "
             f"that a byte serves {many.intensity:.1f} operations instead of {one.intensity:.1f}."
         )
     side, limited = ("above", "arithmetic") if prompt.intensity > ridge else ("below", "memory")
     said.append(
         f"A prompt is read at {figure(prompt.tokens)} tokens a second, {percent(prompt.operations, prompt.roof)} of "
         f"what is possible: its {prompt.intensity:,.0f} operations a byte are {side} the {ridge:,.1f} at which the two "
-        f"ceilings meet, so {limited} limits it."
+        f"ceilings meet, so {limited} is its ceiling."
     )
     return [*said, *_of_switches(made)]
 
