@@ -202,9 +202,11 @@ def wide_head(facts: Facts) -> Found | None:
 
 
 def long_text(facts: Facts) -> Found | None:
-    """Keys and values of one long text are most of what a token reads."""
+    """Keys and values of one long text are most of what a token reads. Each row of a draft counts them, so not then."""
     frame = facts.frame
     if frame.bytes_per_token is None or frame.queue.running > 1 or not facts.weights:
+        return None
+    if any(one.proposed for one in frame.acceptance):
         return None
     kept = frame.bytes_per_token - facts.weights
     if kept < facts.weights:

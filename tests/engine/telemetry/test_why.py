@@ -163,6 +163,8 @@ def test_keys_and_values_that_are_most_of_what_is_read() -> None:
     assert only(facts(frame=long)).keys == {keys.KV_KIND: "int8"}
     assert "new chat" in only(facts({keys.KV_KIND: "int8"}, frame=long)).action
     assert reasons(facts(frame=telemetry(bytes_per_token=5.0 * GB))) == []
+    drafting = telemetry(bytes_per_token=10.0 * GB, acceptance=[REFUSED])
+    assert reasons(facts(frame=drafting)) == [], "the rows of a draft read them, not a long text"
 
 
 def test_a_cache_that_is_full() -> None:
