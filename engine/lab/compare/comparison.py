@@ -66,7 +66,7 @@ def compare(request: ComparisonRequest, show: Callable[[LabLine], object]) -> La
             taken=f"Each column answered every prompt in {request.tokens} tokens, once to warm up and then in rounds "
             "whose order was drawn by lot; medians over rounds, prose and code apart. Every prompt is read from its "
             "first token, whatever the prefix cache is set to; the speed leaves the prompt out."
-            + ("" if together else _in_turn(request.pairs or RELOADED_ROUNDS)),
+            + ("" if together else _in_turn(min(len(kind.figures[0].runs[0]) for kind in kinds))),
             absent=[*absent, *_unlike_tokens(sides)],
         )
     except (EngineError, ModelNotFound) as error:
@@ -77,6 +77,7 @@ def compare(request: ComparisonRequest, show: Callable[[LabLine], object]) -> La
 
 
 def _in_turn(rounds: int) -> str:
+    """``rounds``: those that were run, of the kind of text that has the fewest."""
     few = ", too few for a verdict" if rounds < LEAST else ""
     return (
         " The models do not fit side by side: each was loaded anew for every run, answered once shortly and was then "
