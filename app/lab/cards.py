@@ -121,6 +121,6 @@ class Overview(Part):
         for card in self.cards:
             name = card.page.name
             result = runs.results.get(name)
-            found = words.found(card.page, result, runs.index) if result is not None else ""
+            found = words.found(result, runs.index) if result is not None else ""
             card.show_picture(result)
             card.show_state(found, name == runs.running, runs.notes.get(name, ""))

@@ -19,7 +19,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from engine.protocol.lab import LabPage, LabPicture, LabProgress, LabResult, Picture
+from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
 
@@ -119,20 +119,17 @@ class ExperimentView(Part):
         """The place of the side that has it."""
         return next((at for at, box in enumerate(self.boxes) if box.hasFocus()), None)
 
-    def show_picture(self, told: LabPicture) -> None:
-        """What a side of the page looks like now."""
+    def show_pictures(self, sides: list[str], pictures: dict[int, Picture]) -> None:
+        """What sides of a run under way look like now, by their places in ``sides``."""
+        if not self._live:  # pictures of a result are not of this run
+            self._make_sides(sides)
         self._live = True
-        self._paint(self.page.sides, {told.side: told.picture})
+        self._paint(sides, pictures)
 
-    def show_result(self, result: LabResult | None, predicted: int, pictures: dict[int, Picture]) -> None:
-        """What was found, None for nothing yet, and what was predicted before, -1 for nothing; ``pictures`` are those
-        of a run under way, by side."""
+    def show_result(self, result: LabResult | None, predicted: int) -> None:
+        """What was found, None for nothing yet, and what was predicted before, -1 for nothing."""
         self.result = result
-        self._live = bool(pictures)
-        if pictures:
-            self._paint(self.page.sides, pictures)
-        else:
-            self._show_found()
+        self._show_found()
         if self.found is not None:
             self.column.removeWidget(self.found)
             self.found.setParent(None)  # it lives until the event loop has its turn
@@ -151,7 +148,7 @@ class ExperimentView(Part):
         self.used.setText(sentence)
 
     def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
-        """Of ``sides``: all of the page's while it runs, and then those that ran."""
+        """Of ``sides``: all that there may be while it runs, and then those that ran."""
         if pictures and sides != self.sides:
             self._make_sides(sides)
         for side, picture in pictures.items():

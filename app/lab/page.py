@@ -230,6 +230,7 @@ class LabView(QWidget):
     def _show(self) -> None:
         """The page that is open, made anew."""
         page = self._runs.pages.get(self.open_page)
+        before = self.view.result if self.view is not None and self.view.page is page else None
         self.view = self.roof = self.overview = None
         self._teaching = False
         self._say("")
@@ -256,12 +257,11 @@ class LabView(QWidget):
             view.cancel_asked.connect(self._runs.cancel)
             view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
             view.predicted.connect(lambda at: self._choices.update({page.name: at}))
-            running = page.name == self._runs.running
-            view.show_result(
-                self._runs.results.get(page.name),
-                self._predicted.get(page.name, -1),
-                self._runs.pictures if running else {},
-            )
+            runs, name = self._runs, page.name
+            found = before or runs.tried.pop(name, None) or runs.results.get(name)
+            view.show_result(found, self._predicted.get(name, -1))
+            if name == runs.running and runs.pictures:
+                view.show_pictures(runs.sides, runs.pictures)
             self._put(view)
         self._refresh()
 
@@ -318,23 +318,23 @@ class LabView(QWidget):
         by_model = bool(page.refused) and not self._with_own
         self.view.show_model(by_model, page.brings if by_model else "")
         self.view.show_state(
-            runs.running == name, self._status(page), runs.progress, elsewhere or blocked or refused,
+            runs.running == name, self._status(), runs.progress, elsewhere or blocked or refused,
             runs.notes.get(name, ""),
         )  # fmt: skip
         self.save.setEnabled(self.view.result is not None and runs.running != name)
 
-    def _status(self, page: LabPage) -> str:
+    def _status(self) -> str:
         """What the run does."""
         runs = self._runs
-        return words.STOPPING if runs.stopping else words.status(page, runs.progress, runs.preparing)
+        return words.STOPPING if runs.stopping else words.status(runs.sides, runs.progress, runs.preparing)
 
     def _on_told(self, told: object) -> None:
         if self.view is None or self.view.page.name != self._runs.running:
             return
         if isinstance(told, LabPicture):
-            self.view.show_picture(told)
+            self.view.show_pictures(self._runs.sides, {told.side: told.picture})
         else:
-            self.view.show_state(True, self._status(self.view.page), self._runs.progress)
+            self.view.show_state(True, self._status(), self._runs.progress)
 
     def _on_roofline(self) -> None:
         if self.roof is not None and self._runs.roofline is not None:
@@ -346,11 +346,12 @@ class LabView(QWidget):
         return self._own if self._with_own and self._own is not None else Subject()
 
     def _on_result(self, name: str) -> None:
-        if name == self._runs.running:
+        runs = self._runs
+        if name == runs.running and name not in runs.tried:
             self._predicted[name] = self._run_with.get(name, -1)
         if self.view is not None and self.view.page.name == name:
-            self.view.show_result(self._runs.results[name], self._predicted.get(name, -1), {})
-            if name == self._runs.running:  # what it taught comes into view
+            self.view.show_result(runs.tried.pop(name, None) or runs.results[name], self._predicted.get(name, -1))
+            if name == runs.running:  # what it taught comes into view
                 self._teaching = True
                 QTimer.singleShot(_SETTLE_MS, self.view, self._end_teaching)
         self._refresh()

@@ -72,7 +72,9 @@ class LabRuns(QObject):
         self.trouble = "" if command else words.NO_LAB
         """Why there is no index, as a sentence."""
         self.results: dict[str, LabResult] = {}
-        """The last one of each experiment."""
+        """The last one of each experiment as it usually is."""
+        self.tried: dict[str, LabResult] = {}
+        """Those of this session with other settings that were not shown yet."""
         self.roofline: LabRoofline | None = None
         """The last one of this session."""
         self.notes: dict[str, str] = {}
@@ -85,8 +87,9 @@ class LabRuns(QObject):
         self.subject = Subject()
         """Of what runs."""
         self.progress: LabProgress | None = None
+        self.sides: list[str] = []
         self.pictures: dict[int, Picture] = {}
-        """By side, of what runs."""
+        """By the place in ``sides``, of what runs."""
         self.prepare: Callable[[Subject, Callable[[str], None]], None] = lambda _, go: go("")
         """Make room for a model; calls back with "" once there is, or with the sentence why there is none."""
         self.device: Callable[[], str] = lambda: "auto"
@@ -168,6 +171,7 @@ class LabRuns(QObject):
             return
         self.running, self.subject = self._waiting.popleft()
         self.notes.pop(self.running, None)
+        self.sides = self.pages[self.running].sides if self.running in self.pages else []
         self.changed.emit()
         turn = self._turn
 
@@ -199,7 +203,8 @@ class LabRuns(QObject):
             self.index = line
             self.index_changed.emit()
         elif isinstance(line, LabResult):
-            self.results[line.name] = line
+            self.tried.pop(line.name, None)
+            (self.tried if line.chosen else self.results)[line.name] = line
             self._found |= line.name == self.running
             self.results_changed.emit(line.name)
         elif isinstance(line, LabRoofline):
@@ -207,7 +212,7 @@ class LabRuns(QObject):
             self.roofline_changed.emit()
         elif isinstance(line, LabProgress | LabPicture) and line.name == self.running:
             if isinstance(line, LabProgress):
-                self.progress = line
+                self.progress, self.sides = line, line.sides or self.sides
             else:
                 self.pictures[line.side] = line.picture
             self.told.emit(line)

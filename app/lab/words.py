@@ -76,11 +76,11 @@ def refusal(page: LabPage) -> str:
     return f"{page.refused} {page.instead}".strip()
 
 
-def status(page: LabPage, progress: LabProgress | None, preparing: bool = False) -> str:
-    """What a run is doing; ``preparing``: it still waits for memory."""
+def status(sides: list[str], progress: LabProgress | None, preparing: bool = False) -> str:
+    """What a run of these sides is doing; ``preparing``: it still waits for memory."""
     if progress is None:
         return PREPARING if preparing else STARTING
-    side = page.sides[progress.side] if 0 <= progress.side < len(page.sides) else ""
+    side = sides[progress.side] if 0 <= progress.side < len(sides) else ""
     sentence = progress.sentence or (f"run {min(progress.done + 1, progress.total)} of {progress.total} at most")
     return f"{sentence[0].upper()}{sentence[1:]}" + (f": {side}" if side else "")
 
@@ -128,16 +128,16 @@ def title(metric: Metric) -> str:
 
 
 def chosen(page: LabPage, result: LabResult) -> str:
-    """The settings that were other than usual, "" for none: "Users 6"."""
+    """The settings that were other than usual, "" for none: "Users 6"; with what one was cut to."""
     titles = {each.key: each.title for each in page.adjustable}
-    return ", ".join(f"{titles.get(key, key)} {value:,}" for key, value in result.chosen.items())
+    each = (f"{titles.get(key, key)} {value:,}{result.cut(key)}" for key, value in result.chosen.items())
+    return ", ".join(each)
 
 
 def otherwise(chosen: str) -> str:
     """Below the headline of a run with other settings than usual."""
-    return (
-        f"With other settings than usual ({chosen}): no answer to the question above, and no other result is like it."
-    )
+    answer = "It is no answer to the question above, and no other result is like it."
+    return f"With other settings than usual: {chosen}. {answer}"
 
 
 def text_verdict(text: LabText, sides: list[str]) -> Line:
@@ -173,11 +173,10 @@ def source(paper: PaperFigure) -> str:
     return f"{paper.paper}, {paper.figure}"
 
 
-def found(page: LabPage, result: LabResult, index: LabIndex | None) -> str:
-    """The headline, with the model where it is not the usual one, and settings that are not."""
-    model = result.model if index is not None and result.model != index.model else ""
-    beside = ", ".join(filter(None, (model, chosen(page, result))))
-    return result.headline + (f" ({beside})" if beside else "")
+def found(result: LabResult, index: LabIndex | None) -> str:
+    """The headline, with the model where it is not the usual one."""
+    usual = index is None or result.model == index.model
+    return result.headline if usual else f"{result.headline} ({result.model})"
 
 
 def file_name(result: LabResult) -> str:

@@ -90,12 +90,12 @@ def _known(value: str, known: Collection[str], option: str) -> str:
     return value
 
 
-def switches_of(texts: list[str]) -> dict[str, str]:
+def switches_of(texts: list[str], example: str = "speculation=ngram") -> dict[str, str]:
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals and value):
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as speculation=ngram.", param_hint="--set")
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as {example}.", param_hint="--set")
         found[key.strip()] = value.strip()
     return found
 

@@ -48,31 +48,40 @@ def lab(
         typer.Option(min=1, help="After these no further pair begins, if eight are there; after twice these none."),
     ] = 40.0,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=NUMBER of a setting of the experiment; repeatable.")
+        list[str] | None, typer.Option("--set", help="KEY=NUMBER of a setting of the one experiment; repeatable.")
     ] = None,
     results: Annotated[
-        bool, typer.Option("--results", help="Show the results that are kept; with --json the newest of each.")
+        bool,
+        typer.Option(
+            "--results", help="Show the results that are kept; with --json the newest of each with its usual settings."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
     """Experiments that show what each technique buys on this machine. Results are kept."""
-    options, values = load_options_of(device, quantise, context, dtype, memory), switches_of(set_ or [])
+    options = load_options_of(device, quantise, context, dtype, memory)
+    values = switches_of(set_ or [], "users=4")
+    named = {*(names or [])}
+    if values and (results or len(named) != 1 or named <= {EVERY, ROOFLINE}):
+        told = "A setting is of one experiment, as in kvasir lab prefixes --set users=4."
+        raise typer.BadParameter(told, param_hint="--set")
     with report_errors():
         if results:
             from engine.lab.kept import kept
 
             found = kept()
-            newest = {each.name: each for each in found}  # which is what the window shows
+            newest = {each.name: each for each in found if not each.chosen}  # which is what the window shows
             _show_all([*newest.values()] if json else found, json)
             return
         with importing():
+            import msgspec
+
             from engine.bench.client import EngineClient, EngineError
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
             from engine.lab.experiments import BY_NAME
             from engine.lab.roofline.report import roofline
             from engine.paths import ModelNotFound, find_model
-            from engine.protocol import LoadOptions
 
         every = EVERY in (names or [])
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
@@ -95,7 +104,8 @@ def lab(
                 refused = every and experiment.refuses(client.model, client.state()) is not None
                 brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
                 if brought is not None:
-                    client.load(brought.path, brought.draft, LoadOptions(device=options.device))
+                    as_it_comes = msgspec.structs.replace(options, context=None, quantise="none")
+                    client.load(brought.path, brought.draft, as_it_comes)
                 try:
                     result = laboratory.run(Lab(client, seed, pairs, seconds, chosen[name]), experiment, _show(json))
                     _show_all([result], json)
@@ -152,12 +162,13 @@ def _list(index: LabIndex) -> None:
     for page in index.pages:
         print(f"{page.number:3} {page.name:12} {page.title}" + (f": {page.refused}" if page.refused else ""))
         for each in page.adjustable:
-            print(f"{'':16} --set {each.key}={each.usual}: {each.title}, {each.least:,} to {each.most:,}")
+            print(f"{'':16} --set {each.key}={each.usual}: {each.title}, {each.range}")
 
 
 def _tell(result: LabResult) -> None:
-    chosen = f" with {', '.join(f'{key}={value}' for key, value in result.chosen.items())}" if result.chosen else ""
-    print(f"{result.name}{chosen}: {result.headline}\n  {result.model} on {result.device}, {result.machine}")
+    chosen = ", ".join(f"{key}={value}{result.cut(key)}" for key, value in result.chosen.items())
+    print(f"{result.name}{f' with {chosen}' * bool(chosen)}: {result.headline}")
+    print(f"  {result.model} on {result.device}, {result.machine}")
     for figure in result.figures:
         metric = figure.effects[0].metric
         values = [figure.effects[0].before, *(effect.after for effect in figure.effects)]

@@ -19,6 +19,9 @@ from engine.paths import version
 from engine.protocol import OptionSpec
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabResult
 
+DIGITS = 20
+"""More are no number of an experiment."""
+
 
 def find(name: str) -> Experiment:
     """The experiment of that name. Raises :class:`LabError` naming all."""
@@ -68,10 +71,12 @@ def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
         if (setting := known.get(key)) is None:
             there_are = f"it has {', '.join(known)}" if known else "it has none"
             raise LabError(f"{experiment.page.name} has no setting called {key!r}: {there_are}.")
-        if not text.isdecimal() or not setting.least <= int(text) <= setting.most:
-            raise LabError(f"{key} is a number from {setting.least:,} to {setting.most:,}, not {text!r}.")
-        if int(text) != setting.usual:
-            found[key] = int(text)
+        number = int(text) if text.isdecimal() and len(text) <= DIGITS else -1
+        if not setting.least <= number <= setting.most or (number - setting.least) % setting.step:
+            told = text if len(text) <= DIGITS else f"{text[:DIGITS]}…"
+            raise LabError(f"{key} is a number {setting.range}, not {told!r}.")
+        if number != setting.usual:
+            found[key] = number
     return found
 
 

@@ -163,6 +163,12 @@ class LabSetting(Part, frozen=True):
     step: int
     usual: int
 
+    @property
+    def range(self) -> str:
+        """For example "from 200 to 8,000 in steps of 200"."""
+        steps = f" in steps of {self.step:,}" if self.step > 1 else ""
+        return f"from {self.least:,} to {self.most:,}{steps}"
+
 
 class LabPage(Part, frozen=True):
     """What is known of an experiment before it runs. ``keys``: the switches that it shows."""
@@ -208,13 +214,15 @@ class LabIndex(Message, frozen=True):
 
 
 class LabProgress(Message, frozen=True):
-    """``side``: the place among the page's sides of the one that runs, -1 where none does."""
+    """``side``: the place of the one that runs, -1 where none does, among the page's sides or those that were told last
+    with ``sides``, where a run has others."""
 
     name: str
     done: int
     total: int
     side: int = -1
     sentence: str = ""
+    sides: list[str] = []
 
 
 class LabPicture(Message, frozen=True):
@@ -281,6 +289,11 @@ class LabResult(Message, frozen=True):
     """The place in ``figures[0].effects`` of the one that the headline tells of, and the prediction is about."""
     chosen: dict[str, int] = {}
     """Settings that were other than usual: the prediction is not about this, and no other result is like it."""
+
+    def cut(self, key: str) -> str:
+        """After a number of ``chosen``: the one that was used, where the model or its memory allowed less."""
+        used = self.settings.get(key)
+        return f" (cut to {used:,})" if isinstance(used, int) and used != self.chosen[key] else ""
 
 
 class Column(Part, frozen=True):

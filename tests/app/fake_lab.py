@@ -81,7 +81,7 @@ def page(name: str, number: int, title: str, group: str, **more: object) -> LabP
 
 SETTINGS = [
     LabSetting(key="text", title="Tokens of the text", least=200, most=8000, step=200, usual=3000),
-    LabSetting(key="users", title="Users", least=2, most=32, step=1, usual=12),
+    LabSetting(key="users", title="Users", least=3, most=32, step=1, usual=12),
 ]
 PAGES = [
     page("cache", 1, "KV cache", "The basics", use={"kv_cache": False}, seconds=20),
@@ -250,7 +250,8 @@ def run(arguments: list[str], state: dict) -> int:
     told = (each.split("=") for before, each in itertools.pairwise(arguments) if before == "--set")
     usual = {each.key: each.usual for each in SETTINGS}
     chosen = {key: int(value) for key, value in told if int(value) != usual[key]}
-    tell(msgspec.structs.replace(result(name, Path(model).name, state["same"]), chosen=chosen))
+    found = result(name, Path(model).name, state["same"])
+    tell(msgspec.structs.replace(found, chosen=chosen, settings={**found.settings, **chosen}))
     if state["full"]:
         sys.stderr.write("kvasir: the result could not be kept: No space left on device.\n")
     return 0

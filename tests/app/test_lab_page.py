@@ -33,7 +33,7 @@ from app.lab.topics import Topics
 from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
 from engine.protocol import LoadOptions, Metric
-from engine.protocol.lab import LabProgress
+from engine.protocol.lab import LabPicture, LabProgress
 from tests.app.fake_lab import PAGES, PAPER, result, tree, write
 from tests.app.pressing import button_of, press
 from tests.app.test_window import nameless
@@ -272,9 +272,10 @@ def test_of_several_sides_those_that_ran_are_shown_each_against_the_first(qtbot,
     )
     view = ExperimentView(page, 2, theme)
     qtbot.addWidget(view)
-    view.show_result(None, -1, {2: tree(1)})
+    view.show_result(None, -1)
+    view.show_pictures(page.sides, {2: tree(1)})
     assert view.sides == ["plain", "lacking", "draft", "heads"]
-    view.show_result(told, 2, {})
+    view.show_result(told, 2)
     qtbot.waitUntil(lambda: view.found.rest.over)
     assert view.sides == ["plain", "draft", "heads"]
     assert len(view.pictures) == 3
@@ -290,7 +291,7 @@ def test_a_result_comes_part_by_part_below_its_lesson(qtbot, theme):
     told = result("prefixes")
     view = ExperimentView(PREFIXES, -1, theme)
     qtbot.addWidget(view)
-    view.show_result(told, -1, {})
+    view.show_result(told, -1)
     found, seen = view.found, [0, 0, 0]
     assert [label.text() for label in found.findChildren(QLabel, "lab.lesson")] == [told.lesson]
     while not found.rest.over:
@@ -565,11 +566,29 @@ def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns
         theme.set_scale(1.0)
 
 
+def test_a_run_tells_sides_other_than_the_pages(qtbot, lab, state):
+    run(qtbot, lab)
+    change(state, steps=-1)
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    assert lab.view.sides == PREFIXES.sides
+    sides = ["none", "half", "all"]
+    lab._runs._take(LabProgress(name="prefixes", done=0, total=0, side=2, sentence="looking", sides=sides))
+    lab._runs._take(LabPicture(name="prefixes", side=1, picture=tree(1)))
+    assert (lab.view.sides, said(lab, "lab.status")) == (sides, "Looking: all")
+    lab.show_experiment("cache")
+    lab.show_experiment("prefixes")
+    assert lab.view.sides == sides
+    press(lab, "lab.cancel")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert lab.view.sides == PREFIXES.sides, "those of the result before"
+
+
 def test_progress_in_words():
     told = LabProgress(name="prefixes", done=3, total=16, side=1)
-    assert words.status(PREFIXES, told) == "Run 4 of 16 at most: prefix tree"
-    assert words.status(PREFIXES, None, True) == words.PREPARING
-    assert words.status(PREFIXES, None) == words.STARTING
+    assert words.status(PREFIXES.sides, told) == "Run 4 of 16 at most: prefix tree"
+    assert words.status(PREFIXES.sides, None, True) == words.PREPARING
+    assert words.status(PREFIXES.sides, None) == words.STARTING
 
 
 def test_all_buttons_are_operated_by_keyboard(lab):
@@ -609,7 +628,9 @@ def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
     assert QApplication.focusWidget() is lab.roof.run
 
 
-def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(qtbot, lab, state, tmp_path, monkeypatch):
+def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
+    qtbot, lab, state, theme, tmp_path, monkeypatch
+):
     lab.show_experiment("prefixes")
     assert not button_of(lab, "lab.try").isVisibleTo(lab)
     lab.view.findChild(object, "lab.choice.2").click()
@@ -640,8 +661,19 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(qtbot, 
     press(lab, "lab.save.html")
     assert told in file.read_text()
     assert nameless(lab) == []
+    theme.changed.emit()
+    assert said(lab, "lab.chosen") == told, "the page made anew shows what it showed"
     lab.show_experiment("")
-    assert said(lab, "lab.card.prefixes.found").endswith(" (Users 6)")
+    assert said(lab, "lab.card.prefixes.found") == result("prefixes").headline
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.prediction") == "Your prediction: 5 times, right."
+    assert said(lab, "lab.chosen") == "", "what is usual stands there again"
+    lab.view.findChild(QSlider, "lab.set.users").setValue(0)
+    press(lab, "lab.try")
+    lab.show_experiment("cache")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    lab.show_experiment("prefixes")
+    assert said(lab, "lab.chosen") == words.otherwise("Users 3"), "it was not seen yet"
     run(qtbot, lab)
     assert said(lab, "lab.prediction") != ""
     assert said(lab, "lab.chosen") == ""
@@ -654,7 +686,7 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(qtbot, 
 def test_a_picture_that_all_sides_share_is_shown_once(qtbot, theme):
     view = ExperimentView(PREFIXES, -1, theme)
     qtbot.addWidget(view)
-    view.show_result(msgspec.structs.replace(result("prefixes"), pictures=[tree(1)] * 2), -1, {})
+    view.show_result(msgspec.structs.replace(result("prefixes"), pictures=[tree(1)] * 2), -1)
     assert [each.accessibleName() for each in view.boxes] == [words.EVERY_SIDE]
 
 
@@ -666,7 +698,7 @@ def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, the
     told = msgspec.structs.replace(told, sides=sides, text=text)
     view = ExperimentView(PREFIXES, -1, theme)
     qtbot.addWidget(view)
-    view.show_result(told, -1, {})
+    view.show_result(told, -1)
     qtbot.waitUntil(lambda: view.found.rest.over)
     assert [each.accessibleName() for each in view.found.findChild(BothTexts).views] == ["plain", "heads"]
     assert view.found.findChild(QLabel, "lab.text").text().endswith(" The first side that differs is C, heads.")

@@ -49,7 +49,7 @@ class Prefixes:
             LabSetting(
                 key="text", title="Tokens of the shared text, at most", least=200, most=8000, step=200, usual=LONGEST
             ),
-            LabSetting(key="users", title="Users", least=2, most=32, step=1, usual=USERS),
+            LabSetting(key="users", title="Users", least=3, most=32, step=1, usual=USERS),
         ],
     )
 

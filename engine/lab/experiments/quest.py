@@ -21,7 +21,7 @@ from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
 from engine.models.arenas import refuses
 from engine.protocol import Metric, OptionSpec, keys
-from engine.protocol.lab import Axis, LabPage, LabPicture, LabSetting, Plot, Series, Strip
+from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, LabSetting, Plot, Series, Strip
 from engine.runner.perplexity import chunks, reader
 
 LONGEST, LEAST_TEXT = 8000, 2048
@@ -58,7 +58,7 @@ class Quest:
         lesson="A token needs few pages of a long text, and which ones can be told without reading them.",
         fails="A text shorter than the budget is read whole, and so are prompts; where many places matter a little, as "
         "for a summary, a small budget loses something.",
-        sides=[*_sides(BUDGETS[:-1]), f"{BUDGETS[-1]} tokens, or as set"],
+        sides=_sides(BUDGETS),
         seconds=40,
         use={keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: 1024},
         brings=finding.MODEL,
@@ -79,7 +79,9 @@ class Quest:
     def run(self, lab: Lab) -> Run:
         # The pictures read the text once, and the engine, whose tree keeps it for all sides.
         length = affordable(lab, finding.room(lab.model, LONGEST), LEAST_TEXT, reads=2)
-        budgets = (*BUDGETS[:-1], lab.chosen.get("budget", BUDGETS[-1]))
+        chosen = lab.chosen.get("budget", BUDGETS[-1])
+        budgets = (*(each for each in BUDGETS[:-1] if each != chosen), chosen)
+        yield LabProgress(name=self.page.name, done=0, total=0, sentence="choosing pages", sides=_sides(budgets))
         strips: list[Strip] = []
         for side, strip in choices(lab.model, finding.text_for(lab.model, length, f"{lab.seed} 0"), budgets):
             strips[side:] = [strip]

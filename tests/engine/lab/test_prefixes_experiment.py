@@ -76,13 +76,20 @@ def test_settings_are_checked_and_only_those_that_are_not_usual_count(roomy: Eng
     assert result.figures[1].runs == [[3 * WHOLE], [WHOLE + 2 * QUESTION]]
     assert (result.chosen, result.settings["users"]) == ({"users": 3}, 3)
     for key, value, sentence in (
-        ("users", "33", "users is a number from 2 to 32, not '33'."),
-        ("users", "two", "users is a number from 2 to 32, not 'two'."),
+        ("users", "33", "users is a number from 3 to 32, not '33'."),
+        ("users", "two", "users is a number from 3 to 32, not 'two'."),
+        ("text", "300", "text is a number from 200 to 8,000 in steps of 200, not '300'."),
+        ("text", "8" * 5000, f"text is a number from 200 to 8,000 in steps of 200, not '{'8' * 20}…'."),
         ("shoes", "3", "prefixes has no setting called 'shoes': it has text, users."),
     ):
         told = lab("prefixes", "--set", f"{key}={value}")
         assert (told.exit_code, told.stderr) == (1, f"kvasir: {sentence}\n")
     assert "kv_cache has no setting called 'users': it has none." in lab("kv_cache", "--set", "users=3").stderr
+    for names in ((), ("all",), ("roofline",), ("prefixes", "quest"), ("prefixes", "roofline"), ("--results",)):
+        told = lab(*names, "--set", "users=4")
+        assert told.exit_code == 2
+        assert "A setting is of one experiment" in " ".join(told.stderr.split())
+    assert "such as users=4" in " ".join(lab("prefixes", "--set", "users").stderr.split())
     for each in BY_NAME.values():
         for setting in each.page.adjustable:
             assert setting.least <= setting.usual <= setting.most
@@ -129,19 +136,20 @@ def test_an_unknown_name() -> None:
 
 def test_all_goes_on_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that another bundled model can show run with it, and the others with the model that was asked for."""
-    ran: list[tuple[str, str]] = []
+    ran: list[tuple[str, str, str]] = []
 
     def run(lab: Lab, experiment: Experiment, show: object) -> LabResult:
-        ran.append((experiment.page.name, lab.model.card.name))
+        ran.append((experiment.page.name, lab.model.card.name, lab.model.options.dtype))
         raise LabError("It cannot.")
 
     monkeypatch.setattr(laboratory, "run", run)
     monkeypatch.setattr(laboratory, "BY_NAME", {name: BY_NAME[name] for name in ("kivi", "window", "prefixes")})
     monkeypatch.setattr("engine.lab.experiments.BY_NAME", laboratory.BY_NAME)
-    result = lab("all")
+    result = lab("all", "--dtype", "float32")
     assert result.exit_code == 1
-    assert ran == [("kivi", "kvasir-needle"), ("window", "kvasir-guide"), ("prefixes", "kvasir-guide")]
-    assert result.stderr.splitlines() == [f"kvasir: {name}: It cannot." for name, _ in ran]
+    models = {"kivi": "kvasir-needle", "window": "kvasir-guide", "prefixes": "kvasir-guide"}
+    assert ran == [(name, model, "float32") for name, model in models.items()]
+    assert result.stderr.splitlines() == [f"kvasir: {name}: It cannot." for name in models]
 
 
 def test_one_that_is_refused_does_not_keep_another_from_running() -> None:
@@ -165,8 +173,11 @@ def test_results_are_kept_and_shown_again(home: Path) -> None:
     file.with_name("broken.json").write_text("{", "utf-8")  # passed over
     older = msgspec.structs.replace(result, date="2020-01-01T00:00:00+00:00", headline="An older one.")
     file.with_name("older.json").write_bytes(msgspec.json.encode(older))
-    assert lines(lab("--results", "--json")) == [result], "the window shows the newest of each"
+    tried = msgspec.structs.replace(result, date="2100-01-01T00:00:00+00:00", chosen={"users": 12, "text": 8000})
+    file.with_name("tried.json").write_bytes(msgspec.json.encode(tried))
+    assert lines(lab("--results", "--json")) == [result], "the window shows the newest of each that is as usual"
     assert older.headline in lab("--results").stdout
+    assert f"prefixes with users=12, text=8000 (cut to {TEXT}): {result.headline}" in lab("--results").stdout
 
 
 def test_the_model_is_loaded_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from engine.lab import run as laboratory
 from engine.lab.experiment import Lab
 from engine.lab.experiments import quest
 from engine.protocol import LoadOptions
-from engine.protocol.lab import LabLine, LabPicture, Strip
+from engine.protocol.lab import LabLine, LabPicture, LabProgress, Strip
 
 TEXT = 2048
 LAYERS, DENSE, BYTES = 6, 2, 2 * 6 * 4 * 32 * 2
@@ -39,9 +39,11 @@ def read_by(index: int, budget: int) -> float:
 def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quest, "LONGEST", TEXT)
     lines: list[LabLine] = []
-    budgets = (*quest.BUDGETS[:-1], 128)
-    result = laboratory.run(Lab(client, pairs=1, chosen={"budget": 128}), quest.Quest(), lines.append)
-    assert result.sides == ["all of the text", "1,024 tokens", "512 tokens", "256 tokens", "128 tokens"]
+    budgets = (1024, 256, 512)
+    result = laboratory.run(Lab(client, pairs=1, chosen={"budget": 512}), quest.Quest(), lines.append)
+    assert result.sides == ["all of the text", "1,024 tokens", "256 tokens", "512 tokens"]
+    assert isinstance(lines[0], LabProgress)
+    assert lines[0].sides == result.sides
     text = finding.text_for(client.model, TEXT, "1 0")
     read, _, found = (figure.runs for figure in result.figures)
     for runs, budget in zip(read, (10**6, *budgets), strict=True):
