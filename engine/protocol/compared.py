@@ -57,14 +57,14 @@ def verdict(effect: Effect) -> str:
 
 def spread(low: float, high: float) -> str:
     """The range of the pairs; empty for figures that were the same in every pair."""
-    return f"{times(low)}–{times(high)}" if times(low) != times(high) else ""
+    return f"{times(low)}–{times(high)}" if low != high else ""
 
 
 def times(ratio: float) -> str:
     """A ratio in two or three digits."""
     if ratio >= 10:
         return f"{ratio:,.0f}"
-    return f"{ratio:.2f}" if 0.9 < ratio < 1.1 else f"{ratio:.1f}"
+    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}"
 
 
 def amount(value: float, metric: Metric) -> str:

@@ -109,9 +109,9 @@ def test_two_columns_from_the_cards_to_the_result(qtbot, page, state):
     assert texts(page, "compare.median")[:4] == ["151.2", "212", "14.5 ms", "14.6 ms"]
     verdicts = texts(page, "compare.verdict")
     assert verdicts[:4] == [
-        "1.4× more",
+        "1.41× more (1.40–1.41 in 8 pairs)",
         "no clear difference (0.99–1.01 in 8 pairs)",
-        "1.2× less",
+        "1.20× less",
         "no ratio: one of them is 0",
     ]
     assert texts(page, "compare.text") == ["Differs from token 11 on: log-probabilities 0.412 apart."] * 2

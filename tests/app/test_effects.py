@@ -50,7 +50,7 @@ def first_mark(view: QTextEdit) -> str:
 
 def test_the_switchs_own_figure_is_the_headline_with_its_range() -> None:
     found = figure(result(effect(FIRST, before=69, after=34, ratio=2.0, low=1.8, high=2.2), effect(SPEED)))
-    assert found == Line("2.0×\n1.8–2.2", "good")
+    assert found == Line("2.0×\n1.80–2.2", "good")
     assert figure(None).text == "–"
 
 
@@ -61,15 +61,15 @@ def test_each_sentence_has_its_own_colour() -> None:
         "What is a page?",
     )
     assert shown[0] == Line("On: “What is a page?” (off → n-gram).", "caption")
-    assert shown[1] == Line("Tokens/s 28.1 → 60.3: 2.1× more (1.9–2.3 in 8 pairs).", "good")
-    assert shown[2] == Line("First token 99 ms → 168 ms: 1.7× later (1.4–2.0 in 8 pairs).", "warn")
+    assert shown[1] == Line("Tokens/s 28.1 → 60.3: 2.1× more (1.94–2.3 in 8 pairs).", "good")
+    assert shown[2] == Line("First token 99 ms → 168 ms: 1.69× later (1.41–2.0 in 8 pairs).", "warn")
     assert shown[3] == Line("The answers are the same, token for token.", "caption")
 
 
 def test_a_range_that_crosses_one_is_no_clear_difference() -> None:
     none = effect(ratio=1.04, low=0.92, high=1.2, verdict="none")
     assert figure(result(none)) == Line("no clear\ndifference", "tiny")
-    assert "no clear difference (0.92–1.2 in 8 pairs)" in sentence(none, result(none))
+    assert "no clear difference (0.92–1.20 in 8 pairs)" in sentence(none, result(none))
     assert {line.tone for line in lines(choice(), result(none), "")} == {"caption"}
 
 
@@ -85,6 +85,9 @@ def test_figures_are_written_in_their_units() -> None:
     assert figure(result(counted)) == Line("3.6×", "good")
     waste = effect(WASTE, before=0.97, after=0.06, ratio=16.2, low=15, high=17)
     assert sentence(waste, result(waste)) == "Unused slots 97 % → 6 %: 16× less (15–17 in 8 pairs)."
+    near = effect(ratio=1.13, low=1.12, high=1.149)
+    assert "1.13× more (1.12–1.15 in 8 pairs)" in sentence(near, result(near))
+    assert "(1.12–1.12 in 8 pairs)" in sentence(near := effect(ratio=1.12, low=1.119, high=1.121), result(near))
     nothing = effect(before=0, after=3, ratio=None, low=0, high=0, verdict="none")
     assert sentence(nothing, result(nothing)) == "Tokens/s 0.0 → 3.0."
     assert figure(result(nothing)).text == "no figure"
@@ -94,7 +97,7 @@ def test_unlike_answers_show_their_speeds_labelled_and_what_is_counted_in_full()
     found = unlike(effect(BYTES, before=1024, after=288, ratio=3.56, low=3.56, high=3.56), effect(SPEED))
     assert figure(found) == Line("3.6×", "good")
     shown = lines(choice(), found, "")
-    assert shown[2] == Line("Tokens/s 28.1 → 60.3: 2.1× more (1.9–2.3 in 8 pairs) (unlike answers).", "caption")
+    assert shown[2] == Line("Tokens/s 28.1 → 60.3: 2.1× more (1.94–2.3 in 8 pairs) (unlike answers).", "caption")
     assert shown[3].text == "The answers differ from word 4 on, so their speeds are not comparable."
     assert shown[3].tone == "warn"
     assert "unlike" in figure(unlike(effect(SPEED))).text

@@ -281,7 +281,7 @@ def test_of_several_sides_those_that_ran_are_shown_each_against_the_first(qtbot,
     assert len(view.pictures) == 3
     assert view.found.prediction.text() == "Your prediction: 5 times, right."
     shown = [each.text() for each in view.found.figures[0].findChildren(QLabel)]
-    for cell in ("A  plain", "B  draft", "C  heads", "418 ms", "232 ms", "1.8× sooner (1.7–1.9 in 8 pairs)"):
+    for cell in ("A  plain", "B  draft", "C  heads", "418 ms", "232 ms", "1.80× sooner (1.70–1.90 in 8 pairs)"):
         assert cell in shown
     assert shown.count("4.0× sooner (3.9–4.1 in 8 pairs)") == 1
 
