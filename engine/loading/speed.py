@@ -41,13 +41,15 @@ def served(checkpoint: Checkpoint, model: CausalLM, device: torch.device, name: 
     return Served(probe(device).name, ", ".join(kinds), name, read, flops_per_row(model))
 
 
-def flops_per_row(model: CausalLM) -> float:
+def flops_per_row(model: CausalLM, packed: bool | None = None) -> float:
     """Floating-point operations of the linear layers for one row of a prompt: without the head, which reads the last
-    row alone, and the experts that the row does not ask."""
+    row alone, and the experts that the row does not ask. ``packed``: of layers with packed weights alone, or of the
+    others; None: of all."""
     moe, found = model.config.moe, 0.0
     for name, linear in model.linears():
         share = moe.experts_per_token / moe.num_experts if moe is not None and ".experts." in name else 1.0
-        found += share * 2 * linear.in_features * linear.out_features * (name != "head")
+        counts = name != "head" and packed in (None, linear.kind != "dense")
+        found += share * 2 * linear.in_features * linear.out_features * counts
     return found
 
 

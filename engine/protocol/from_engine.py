@@ -259,6 +259,8 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     """None on a CPU, and where the driver says nothing."""
     joules_per_token: float | None = None
     """What the GPU took for each token generated in the last ten seconds, pauses aside; None: no token, or unknown."""
+    bytes_per_pass: float | None = None
+    """What a pass of the model reads of weights, keys and values while decoding, without what drafters read."""
 
 
 class Error(Message, tag="error", frozen=True):

@@ -402,9 +402,9 @@ class LabRoofline(Message, frozen=True):
     limit: float
     """Tokens a second that one answer cannot pass with these settings."""
     memory: Ceiling
-    """The one that holds here: of a cache, where what a token reads fits into it."""
+    """The one that holds here: of the processor's cache, where that holds half or more of what a token reads."""
     arithmetic: Ceiling
-    """The one that holds here: of packed products, where layers are packed."""
+    """The one that holds here: of packed products, where these take longer than the others."""
     ceilings: list[Ceiling]
     points: list[RoofPoint]
     sentences: list[str]

@@ -99,6 +99,7 @@ class TelemetryWindow:
             step_ms=quantile([(1e3 * r.duration, 1) for r in records], 0.5),
             host_ms=quantile([(1e3 * r.host_seconds, 1) for r in records], 0.5),
             bytes_per_token=bytes_per_token(decoding),
+            bytes_per_pass=bytes_per_pass(decoding),
             bandwidth_share=bandwidth_share(decoding, bandwidth),
             preemptions=sum(r.preemptions for r in records if r.time > since),
             captured=captured_share(records),
@@ -188,6 +189,12 @@ def bytes_per_token(decoding: Sequence[StepRecord]) -> float | None:
     """Bytes of weights, keys and values read for each token generated."""
     tokens = sum(record.generated for record in decoding)
     return sum(record.bytes_read for record in decoding) / tokens if tokens else None
+
+
+def bytes_per_pass(decoding: Sequence[StepRecord]) -> float | None:
+    """Bytes of weights, keys and values that the model reads in a step, without what drafters read."""
+    read = [record.bytes_read - record.drafting.bytes_read for record in decoding]
+    return sum(read) / len(read) if read else None
 
 
 def joules_per_token(readings: Sequence[tuple[float, float, int]]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ PACKED_ROWS = 512
 class Rates(NamedTuple):
     """``memory`` and ``cache`` in bytes a second, ``dense`` and ``packed`` in operations a second; 0: there is none.
 
-    ``cache`` is of a buffer as large as what a token reads, where the processor's caches hold that.
+    ``cache`` is of a buffer as large as what a token reads, where the processor's caches hold half of that or more.
     """
 
     memory: float
@@ -36,7 +37,7 @@ def measure_rates(settings: Settings, read: float) -> Rates:
     """About a second. ``read``: bytes that a token of one answer reads."""
     device, lm = settings.model.device, settings.lm
     packed = largest_packed(lm)
-    cached = not traits(device).gpu and read < last_level_bytes()
+    cached = not traits(device).gpu and read < cached_bytes()
     return Rates(
         memory=fresh_bandwidth(device),
         cache=fresh_bandwidth(device, int(read)) if cached else 0.0,
@@ -59,60 +60,87 @@ class Roof:
         lm, packed = settings.lm, largest_packed(settings.lm)
         dtype = str(lm.dtype).removeprefix("torch.")
         width = GPU_WIDTH if traits(settings.model.device).gpu else WIDTH
-        self.memory = Ceiling(
-            name="memory",
-            value=rates.memory,
-            unit="bytes",
-            taken="Read bandwidth: the fastest of several sums over a buffer larger than the caches.",
-        )
-        self.cache = Ceiling(
-            name="cache",
-            value=rates.cache,
-            unit="bytes",
-            taken=f"Read bandwidth of {human(int(read))}, which the processor's caches hold.",
-        )
-        self.dense = Ceiling(
-            name=f"products in {dtype}",
-            value=rates.dense,
-            unit="operations",
-            taken=f"The fastest of several products of {width:,} x {width:,} matrices.",
-        )
         shape = f"{packed.in_features} x {packed.out_features}" if packed is not None else ""
-        self.packed = Ceiling(
-            name="packed products",
-            value=rates.packed,
-            unit="operations",
-            taken=f"The fastest of several products of {PACKED_ROWS} rows with the model's largest layer ({shape}).",
-        )
+        self._ceilings = {
+            "memory": Ceiling(
+                name="memory",
+                value=rates.memory,
+                unit="bytes",
+                taken="Read bandwidth: the fastest of several sums over a buffer larger than the caches.",
+            ),
+            "cache": Ceiling(
+                name="processor's cache",
+                value=rates.cache,
+                unit="bytes",
+                taken=f"Read bandwidth of {human(int(read))}, of which the processor's caches hold half or more.",
+            ),
+            "dense": Ceiling(
+                name=f"products in {dtype}",
+                value=rates.dense,
+                unit="operations",
+                taken=f"The fastest of several products of {width:,} x {width:,} matrices.",
+            ),
+            "packed": Ceiling(
+                name="packed products",
+                value=rates.packed,
+                unit="operations",
+                taken=f"The fastest of several products of {PACKED_ROWS} rows with the largest layer ({shape}).",
+            ),
+        }
 
     @property
     def ceilings(self) -> list[Ceiling]:
         """Those that there are."""
-        return [each for each in (self.memory, self.cache, self.dense, self.packed) if each.value]
+        return [each for each in self._ceilings.values() if each.value]
 
     def reads(self, work: Work) -> Ceiling:
         """The one that holds for its bytes."""
-        return self.cache if self.cache.value and work.bytes < last_level_bytes() else self.memory
+        (name,) = self._reading(work)
+        return self._ceilings[name]
 
     def products(self, work: Work) -> Ceiling:
-        """The one that holds for its operations."""
-        return self.packed if work.packed else self.dense
+        """The one that holds for its operations: that on which most of their time goes."""
+        seconds = self._multiplying(work)
+        return self._ceilings[max(seconds, key=seconds.__getitem__)]
+
+    def binds(self, work: Work) -> Ceiling:
+        """The one that it waits for."""
+        reading, multiplying = (sum(each.values()) for each in (self._reading(work), self._multiplying(work)))
+        return self.reads(work) if reading > multiplying else self.products(work)
 
     def over(self, work: Work) -> float:
         """Operations a second that are possible."""
-        return min(self.products(work).value, self.reads(work).value * work.intensity)
+        return work.operations / max(sum(self._reading(work).values()), sum(self._multiplying(work).values()))
 
-    def raise_to(self, work: Work, seconds: float, name: str) -> None:
-        """A pass that was faster than a ceiling shows that it is at least as high: it was disturbed when measured."""
-        self._raise(self.reads(work), work.bytes / seconds, name)
-        self._raise(self.products(work), work.operations / seconds, name)
+    def raise_to(self, passes: Iterable[tuple[str, Work, float]]) -> None:
+        """Passes that were faster than a ceiling show that it is higher: it was disturbed when measured.
 
-    def _raise(self, ceiling: Ceiling, rate: float, name: str) -> None:
-        if rate <= ceiling.value:
-            return
-        said = f"a pass of {name} was {percent(rate - ceiling.value, ceiling.value)} faster, and counts."
-        field = next(field for field in Rates._fields if getattr(self, field) is ceiling)
-        setattr(self, field, msgspec.structs.replace(ceiling, value=rate, raised=said))
+        Of each pass its name, its work and its seconds; the fastest counts.
+        """
+        most = dict.fromkeys(self._ceilings, (1.0, ""))
+        for name, work, seconds in passes:
+            for parts in (self._reading(work), self._multiplying(work)):
+                times = sum(parts.values()) / seconds
+                most.update({key: max(most[key], (times, name)) for key in parts})
+        for key, (times, name) in most.items():
+            if times > 1:
+                said, ceiling = f"a pass of {name} was {percent(times - 1, 1)} faster, and counts.", self._ceilings[key]
+                self._ceilings[key] = msgspec.structs.replace(ceiling, value=times * ceiling.value, raised=said)
+
+    def _reading(self, work: Work) -> dict[str, float]:
+        """Its seconds at the ceiling for its bytes."""
+        key = "cache" if self._ceilings["cache"].value and work.bytes < cached_bytes() else "memory"
+        return {key: work.bytes / self._ceilings[key].value}
+
+    def _multiplying(self, work: Work) -> dict[str, float]:
+        """Its seconds at each ceiling for operations."""
+        operations = {"packed": work.packed, "dense": work.dense}
+        return {key: count / self._ceilings[key].value for key, count in operations.items() if count}
+
+
+def cached_bytes() -> int:
+    """Of what is read faster than memory: caches still hold a part of what is nearly twice as large."""
+    return 2 * last_level_bytes()
 
 
 def percent(part: float, whole: float) -> str:

@@ -14,7 +14,7 @@ from engine.bench.client import EngineClient, whole_steps
 from engine.cache.pool import PAGE_SIZE
 from engine.lab.experiment import GREEDY
 from engine.lab.roofline.ceilings import Roof
-from engine.lab.roofline.work import Settings, Work, policy_of
+from engine.lab.roofline.work import Settings, Work, experts_of
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
 from engine.protocol import OptionSpec, Sampling, Value, keys
@@ -29,14 +29,14 @@ BATCHES, DRAFTS = (1, 2, 4, 8), (1, 3, 7)
 ROUNDS = 3
 PROMPT_SECONDS = 15.0
 """What the prompts of answers together may take in a round; they are shorter where the machine is slow."""
-POLICY_TITLES = {"quest": ("QUEST", keys.QUEST_TOKENS), "window_sinks": ("window + sinks", keys.WINDOW_TOKENS)}
-"""Short names, and the switch that says how many tokens are read."""
 
 
 class Measured(NamedTuple):
     """Seconds of each pass, and the work in it."""
 
     name: str
+    what: str
+    """The same for a sentence."""
     context: str
     """After how many tokens, or of how many."""
     passes: list[float]
@@ -100,11 +100,17 @@ def measure(client: EngineClient, settings: Settings) -> MeasuredPasses:
         together += [step.duration for step in whole_steps(found[0].steps, MANY)]
     one, many = context_of(length), context_of(shorter)
     return MeasuredPasses(
-        Measured("decode, batch 1", f"after {one:,} tokens", alone, settings.decode(one)),
-        Measured(f"decode, batch {MANY}", f"after {many:,} tokens each", together, settings.decode(many, MANY))
+        Measured("decode, batch 1", "one answer", f"after {one:,} tokens", alone, settings.decode(one)),
+        Measured(
+            f"decode, batch {MANY}",
+            f"{MANY} answers together",
+            f"after {many:,} tokens",
+            together,
+            settings.decode(many, MANY),
+        )
         if together
         else None,
-        Measured("prefill", f"{rows:,} tokens in a pass", chunks, settings.prompt(rows, -before)),
+        Measured("prefill", "a prompt", f"{rows:,} tokens in a pass", chunks, settings.prompt(rows, -before)),
     )
 
 
@@ -147,7 +153,7 @@ def compute(settings: Settings, context: int, switches: Mapping[str, OptionSpec]
         Computed(f"batch {count}{', the limit' * (count == 1)}", "batch", {}, settings.decode(context, count))
         for count in BATCHES
     ]
-    others = (*_of_weights(settings, switches), *_of_kinds(settings, switches), *_of_policies(settings, switches))
+    others = (*_of_weights(settings, switches), *_of_kinds(settings, switches))
     moved = [Computed(name, "switch", set_to, other.decode(context)) for name, set_to, other in others]
     drafts = [
         Computed(
@@ -178,15 +184,15 @@ def _values(switches: Mapping[str, OptionSpec], key: str) -> list[str]:
 
 
 def _of_weights(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
-    """The model planned with its weights held the other way."""
-    checkpoint, dtype = settings.model.checkpoint, settings.lm.dtype
-    for name in _values(switches, keys.WEIGHTS) if checkpoint is not None else ():
-        assert checkpoint is not None
-        packed = name != "16bit"
-        planned = checkpoint.planned(dtype, "4bit" if packed else "16bit", settings.model.device)
-        experts = sum(each.storage_size() for title, each in planned.linears() if ".experts." in title)
-        other = replace(settings, weights=float(planned.bytes_read_per_step()), experts=float(experts), packed=packed)
-        yield Other("packed weights" if packed else "16-bit weights", {keys.WEIGHTS: name}, other)
+    """The model planned with its weights unpacked. The other way round no packed products are there to be measured."""
+    checkpoint, lm = settings.model.checkpoint, settings.lm
+    if checkpoint is None or "16bit" not in _values(switches, keys.WEIGHTS):
+        return
+    planned = checkpoint.planned(lm.dtype, "16bit", settings.model.device)
+    planned.kv_dtype = lm.kv_dtype
+    weights = float(planned.bytes_read_per_step())
+    other = replace(settings, lm=planned, weights=weights, experts=experts_of(planned))
+    yield Other("unpacked weights", {keys.WEIGHTS: "16bit"}, other)
 
 
 def _of_kinds(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
@@ -196,11 +202,3 @@ def _of_kinds(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterato
         options.values[keys.KV_KIND] = name
         kind = options.kv_kind
         yield Other(f"KV {kind.title}", {keys.KV_KIND: name}, replace(settings, kind=kind))
-
-
-def _of_policies(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
-    """Those under which a text of this length is not read whole."""
-    for name in _values(switches, keys.PAGE_POLICY):
-        title, tokens = POLICY_TITLES[name]
-        policy = policy_of(switches, name, prompt=0)  # as for the rows of an answer
-        yield Other(f"{title} {switches[tokens].value:,}", {keys.PAGE_POLICY: name}, replace(settings, policy=policy))

@@ -30,16 +30,15 @@ def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
 
     Raises :class:`LabError`, EngineError.
     """
-    switches, prompt = client.state(), length_of(client.model)
-    settings, context = settings_of(client.model, switches, prompt), context_of(prompt)
+    switches, context = client.state(), context_of(length_of(client.model))
+    settings = settings_of(client.model, switches)
     one = settings.decode(context)
     programs = OtherPrograms()
     before = rates or measure_rates(settings, one.bytes)
     passes = measure(client, settings)
     after = rates or measure_rates(settings, one.bytes)
     roof = Roof(Rates(*map(max, before, after)), settings, one.bytes)
-    for each in passes.all:
-        roof.raise_to(each.work, min(each.passes), each.name)
+    roof.raise_to((each.what, each.work, min(each.passes)) for each in passes.all)
     points = [
         *(each.point(roof) for each in passes.all),
         *(each.point(roof) for each in compute(settings, context, switches)),
@@ -62,35 +61,35 @@ def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
         sentences=[],
     )
     return msgspec.structs.replace(
-        made, sentences=[*_sentences(made, passes), *_doubts(roof.ceilings, programs.share())]
+        made, sentences=[*_sentences(made, passes, roof), *_doubts(roof.ceilings, programs.share())]
     )
 
 
-def _sentences(made: LabRoofline, passes: MeasuredPasses) -> list[str]:
+def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof) -> list[str]:
     measured = {each.name: each for each in made.points if each.group == "measured"}
     one, prompt = measured[passes.one.name], measured[passes.prompt.name]
-    ridge = made.arithmetic.value / made.memory.value
-    what = "this memory" if made.memory.name == "memory" else "the processor's cache"
-    bound = f"what {what} allows" if one.intensity < ridge else "what this machine's arithmetic allows"
+    of_one, of_prompt = (roof.binds(each.work).name for each in (passes.one, passes.prompt))
     said = [
-        f"One answer stands at {percent(one.operations, one.roof)} of {bound}, its fastest pass at "
-        f"{percent(one.high, one.roof)}: {figure(one.tokens)} tokens a second of at most {figure(made.limit)}.",
+        f"One answer stands at {percent(one.operations, one.roof)} of its ceiling ({of_one}), "
+        f"its fastest pass at {percent(one.high, one.roof)}: {figure(one.tokens)} tokens a second of at most "
+        f"{figure(made.limit)}.",
         f"Each of its tokens reads {human(int(made.weights + made.kept))}: {human(int(made.weights))} of weights and "
         f"{human(int(made.kept))} of keys and values. Nobody can pass {figure(made.limit)} tokens a second with these "
         "settings and one token a pass.",
     ]
     if passes.together is not None:
         many = measured[passes.together.name]
+        alike = passes.together.context == passes.one.context
+        times = f", {many.tokens / one.tokens:.1f} times one" if alike else ""
+        instead = f" instead of {one.intensity:.1f}" if alike else ""
         said.append(
-            f"{MANY} answers, {passes.together.context}, reach {figure(many.tokens)} tokens a second together, "
-            f"{many.tokens / one.tokens:.1f} times one {passes.one.context}. Weights are read once for all of them, so "
-            f"that a byte serves {many.intensity:.1f} operations instead of {one.intensity:.1f}."
+            f"{MANY} answers, {passes.together.context} each, reach {figure(many.tokens)} tokens a second together"
+            f"{times}. Weights are read once for all of them, so that a byte serves {many.intensity:.1f} operations"
+            f"{instead}."
         )
-    side, limited = ("above", "arithmetic") if prompt.intensity > ridge else ("below", "memory")
     said.append(
         f"A prompt is read at {figure(prompt.tokens)} tokens a second, {percent(prompt.operations, prompt.roof)} of "
-        f"what is possible: its {prompt.intensity:,.0f} operations a byte are {side} the {ridge:,.1f} at which the two "
-        f"ceilings meet, so {limited} is its ceiling."
+        f"its ceiling ({of_prompt}): a byte serves {prompt.intensity:,.0f} operations there."
     )
     return [*said, *_of_switches(made)]
 

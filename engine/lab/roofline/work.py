@@ -18,18 +18,22 @@ from engine.protocol import OptionSpec, keys
 
 
 class Work(NamedTuple):
-    """What one forward does: bytes that it reads of weights and of what is kept, operations, and tokens it gives."""
+    """What one forward does: bytes that it reads of weights and of what is kept, operations with packed weights and
+    without them (attention among these), and tokens it gives."""
 
     weights: float
     kept: float
-    operations: float
+    packed: float
+    dense: float
     tokens: float = 1.0
-    packed: bool = False
-    """Whether it multiplies with packed weights."""
 
     @property
     def bytes(self) -> float:
         return self.weights + self.kept
+
+    @property
+    def operations(self) -> float:
+        return self.packed + self.dense
 
     @property
     def intensity(self) -> float:
@@ -48,25 +52,30 @@ class Settings:
     """Bytes of all experts."""
     kind: KVKind
     policy: PagePolicy = KEEP_ALL
-    packed: bool = False
-    """Whether products are with packed weights."""
+    """For rows of an answer. Those of a prompt read all of it: its first chunk is shorter than any window."""
 
     def decode(self, context: int, answers: int = 1, drafts: int = 0) -> Work:
         """One pass that gives each answer a token after ``context`` of them, and ``drafts`` more where all hold."""
         rows = answers * (1 + drafts)
         stop = context + 1
         seen = keys_read(self.policy, stop, self.model.sparse)
-        kept = answers * (self._kept(min(seen, stop)) + drafts * self._kept(1))
-        attention = rows * _attention(self.lm, seen)
-        products = flops_per_row(self.lm) + _head(self.lm)
-        return Work(self._weights(rows), kept, rows * products + attention, float(rows), self.packed)
+        kept = answers * self._kept(min(seen, stop) + drafts)
+        return self._work(rows, rows, kept, rows * _attention(self.lm, seen))
 
     def prompt(self, rows: int, before: int = 0) -> Work:
         """One pass over ``rows`` of a prompt, of which ``before`` were read already; only its last needs the head."""
-        seen = [keys_read(self.policy, before + row + 1, self.model.sparse) for row in range(rows)]
-        attention = sum(_attention(self.lm, each) for each in seen)
-        operations = rows * flops_per_row(self.lm) + _head(self.lm) + attention
-        return Work(self._weights(rows), self._kept(seen[0] + rows - 1), operations, float(rows), self.packed)
+        attention = sum(_attention(self.lm, before + row + 1) for row in range(rows))
+        return self._work(rows, 1, self._kept(before + rows), attention)
+
+    def _work(self, rows: int, heads: int, kept: float, attention: float) -> Work:
+        """``heads``: how many of the rows need the output head."""
+        head = self.lm.head
+        packed, dense = (
+            rows * flops_per_row(self.lm, kind)
+            + heads * 2.0 * head.in_features * head.out_features * (kind == (head.kind != "dense"))
+            for kind in (True, False)
+        )
+        return Work(self._weights(rows), kept, packed, dense + attention, float(rows))
 
     def _weights(self, rows: int) -> float:
         """More rows ask more experts: as many as there are if each asks at random."""
@@ -77,7 +86,7 @@ class Settings:
         return self.weights + self.experts * ((1 - (1 - one) ** rows) - one)
 
     def _kept(self, tokens: float) -> float:
-        """Bytes of keys and values of so many tokens that one row reads, and of its answer's state."""
+        """Bytes of so many tokens' keys and values, and of the state that an answer has once."""
         config, dtype = self.lm.config, self.lm.kv_dtype
         recent = min(tokens, self.kind.residual)  # in 16 bits
         found = (tokens - recent) * kv_bytes_per_token(config, dtype, self.kind, in_window=False)
@@ -89,34 +98,28 @@ class Settings:
         return found + (states.page_bytes if states is not None else 0)
 
 
-def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec], prompt: int) -> Settings:
-    """The loaded model as it is set now, for answers to prompts of ``prompt`` tokens.
+def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec]) -> Settings:
+    """The loaded model as it is set now.
 
     Raises :class:`LabError` for a model of another kind of loader's.
     """
     lm = model.model
     if lm is None:
         raise LabError("This model does not say what it reads and computes. Load one from a folder or a file.")
-    experts = sum(linear.storage_size() for name, linear in lm.linears() if ".experts." in name)
-    policy = policy_of(switches, str(switches[keys.PAGE_POLICY].value), prompt)
-    packed = largest_packed(lm) is not None
-    return Settings(model, lm, float(model.weight_bytes), float(experts), model.kind, policy, packed)
-
-
-def policy_of(switches: Mapping[str, OptionSpec], name: str, prompt: int) -> PagePolicy:
-    """The policy of that name with the present window and budget, of an answer to a prompt of ``prompt`` tokens."""
     window, budget = (int(switches[key].value) for key in (keys.WINDOW_TOKENS, keys.QUEST_TOKENS))
-    return POLICIES[name](PolicySettings(window, budget, prompt))
+    policy = POLICIES[str(switches[keys.PAGE_POLICY].value)](PolicySettings(window, budget, prompt_length=0))
+    return Settings(model, lm, float(model.weight_bytes), experts_of(lm), model.kind, policy)
+
+
+def experts_of(lm: CausalLM) -> float:
+    """Bytes of all experts."""
+    return float(sum(linear.storage_size() for name, linear in lm.linears() if ".experts." in name))
 
 
 def largest_packed(lm: CausalLM) -> Linear | None:
     """The largest of the layers with packed weights."""
     found = [linear for _, linear in lm.linears() if linear.kind != "dense"]
     return max(found, key=lambda linear: linear.in_features * linear.out_features, default=None)
-
-
-def _head(lm: CausalLM) -> float:
-    return 2.0 * lm.head.in_features * lm.head.out_features
 
 
 def _attention(lm: CausalLM, keys_seen: float) -> float:

@@ -35,17 +35,20 @@ def reasons(facts: Facts) -> list[Reason]:
 
 def limit(facts: Facts) -> str:
     """What all answers together could reach at most, by memory alone, and what they reached in the last seconds."""
-    frame, read = facts.frame, facts.frame.bytes_per_token or float(facts.weights)
-    if read and not facts.gpu and read < facts.machine.cache:
+    frame, once = facts.frame, facts.frame.bytes_per_pass or facts.weights
+    if once and not facts.gpu and once < facts.machine.cache:
         return (
-            f"The {human(int(read))} that a token reads fit into the processor's cache, so memory sets no limit here: "
+            f"The {human(int(once))} that a pass reads fit into the processor's cache, so memory sets no limit here: "
             "arithmetic and the program's own work do."
         )
+    read = frame.bytes_per_token or float(facts.weights)
+    drafted = frame.bytes_per_token is not None and any(one.proposed for one in frame.acceptance)
+    drafts = "at the present acceptance of drafts" if drafted else "without drafts"
     if not facts.bandwidth or not read:
         return ""
     sentence = (
         f"A token reads {human(int(read))}, and this memory gives {human(int(facts.bandwidth))} a second: with these "
-        f"settings no more than {figure(facts.bandwidth / read)} tokens a second are possible"
+        f"settings, {drafts}, no more than {figure(facts.bandwidth / read)} tokens a second are possible"
     )
     if frame.bandwidth_share is None:
         return f"{sentence}."
@@ -127,11 +130,10 @@ def refused_drafts(facts: Facts) -> Found | None:
     drafted = [one for one in facts.frame.acceptance if one.proposed >= LEAST_DRAFTS and not one.off_reason]
     fixed: dict[str, Value] = {key: 0 for key in (keys.DRAFT_LENGTH, keys.TREE_NODES) if facts.value(key)}
     worst = max(drafted, key=_thrown_away, default=None)
-    if worst is None or not fixed or _thrown_away(worst) < REFUSED:
+    if worst is None or not fixed or (share := _thrown_away(worst)) < REFUSED:
         return None
     titles = facts.switches[keys.SPECULATION]
     names = dict(zip(titles.choices, titles.choice_titles, strict=False))
-    share = _thrown_away(worst)
     times = f"{'three' if share < 0.7 else 'four'} times in five"
     if share > 0.9:
         times = f"more than {times}" if share < 1 else "every time"
@@ -202,23 +204,22 @@ def wide_head(facts: Facts) -> Found | None:
 
 
 def long_text(facts: Facts) -> Found | None:
-    """Keys and values of one long text are most of what a token reads. Each row of a draft counts them, so not then."""
+    """Keys and values of one long text are most of what a pass reads, whether it verifies drafts or not."""
     frame = facts.frame
-    if frame.bytes_per_token is None or frame.queue.running > 1 or not facts.weights:
+    if frame.bytes_per_pass is None or frame.queue.running > 1 or not facts.weights:
         return None
-    if any(one.proposed for one in frame.acceptance):
-        return None
-    kept = frame.bytes_per_token - facts.weights
+    kept = frame.bytes_per_pass - facts.weights
     if kept < facts.weights:
         return None
-    sentence = f"The text is long: its keys and values are {human(int(kept))} of what a token reads."
+    read = human(int(frame.bytes_per_pass))
+    sentence = f"The text is long: its keys and values are {human(int(kept))} of the {read} that a pass reads."
     if facts.value(keys.KV_KIND) == "16bit" and facts.can(keys.KV_KIND, "int8"):
         detail = "In 8 bits they are about half. The text may change a little, and running answers end."
         reason = Reason(sentence=sentence, detail=detail, keys={keys.KV_KIND: "int8"})
     else:
         quest = ", or choose QUEST under Attention" if facts.can(keys.PAGE_POLICY, "quest") else ""
         reason = Reason(sentence=sentence, action=f"Begin a new chat{quest}.")
-    return Found(frame.bytes_per_token / (facts.weights + kept / 2), reason)
+    return Found(frame.bytes_per_pass / (facts.weights + kept / 2), reason)
 
 
 def cache_full(facts: Facts) -> Found | None:

@@ -39,7 +39,7 @@ SLOW_VALUES = (
         "16bit",
         "packed",
         2.0,
-        "The model's weights are held in 16 bits, and all of them are read for each token.",
+        "The model's weights are held unpacked, which makes them several times as much to read for each token.",
         "Packed, as in its file, they are the same numbers. The model is loaded again.",
     ),
     SlowValue(

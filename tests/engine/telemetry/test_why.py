@@ -159,12 +159,14 @@ def test_an_output_head_that_is_half_of_what_is_read() -> None:
 
 
 def test_keys_and_values_that_are_most_of_what_is_read() -> None:
-    long = telemetry(bytes_per_token=10.0 * GB)
+    long = telemetry(bytes_per_pass=10.0 * GB)
     assert only(facts(frame=long)).keys == {keys.KV_KIND: "int8"}
     assert "new chat" in only(facts({keys.KV_KIND: "int8"}, frame=long)).action
-    assert reasons(facts(frame=telemetry(bytes_per_token=5.0 * GB))) == []
-    drafting = telemetry(bytes_per_token=10.0 * GB, acceptance=[REFUSED])
-    assert reasons(facts(frame=drafting)) == [], "the rows of a draft read them, not a long text"
+    assert reasons(facts(frame=telemetry(bytes_per_pass=5.0 * GB))) == []
+    drafting = {"bytes_per_token": 10.0 * GB, "acceptance": [REFUSED]}
+    assert reasons(facts(frame=telemetry(bytes_per_pass=4.1 * GB, **drafting))) == [], "drafters read them"
+    fast = {"bytes_per_token": 3.0 * GB, "acceptance": [REFUSED]}
+    assert "6.0 GB of the 10.0 GB" in only(facts(frame=telemetry(bytes_per_pass=10.0 * GB, **fast))).sentence
 
 
 def test_a_cache_that_is_full() -> None:
@@ -222,12 +224,16 @@ def test_what_gains_most_stands_first() -> None:
 
 
 def test_the_limit() -> None:
-    at_rest = telemetry(bytes_per_token=None, bandwidth_share=None)
+    at_rest = telemetry(bytes_per_token=None, bytes_per_pass=None, bandwidth_share=None)
     assert limit(facts(bandwidth=0.0, frame=at_rest)) == ""
-    assert limit(facts(frame=at_rest)).endswith("no more than 5.0 tokens a second are possible.")
-    reading = limit(facts(frame=telemetry(bytes_per_token=5.0 * GB, bandwidth_share=0.61)))
+    assert limit(facts(frame=at_rest)).endswith("without drafts, no more than 5.0 tokens a second are possible.")
+    reading = limit(facts(frame=telemetry(bytes_per_token=5.0 * GB, bytes_per_pass=5.0 * GB, bandwidth_share=0.61)))
     assert reading.endswith("no more than 4.0 tokens a second are possible, and the last seconds reached 61 % of that.")
+    drafting = limit(facts(frame=telemetry(bytes_per_token=2.0 * GB, bytes_per_pass=5.0 * GB, acceptance=[REFUSED])))
+    assert "at the present acceptance of drafts, no more than 10 tokens" in drafting
     assert "processor's cache" in limit(facts(weights=8 << 20, frame=at_rest))
+    many_accepted = telemetry(bytes_per_token=1e7, bytes_per_pass=5.0 * GB, acceptance=[REFUSED])
+    assert "processor's cache" not in limit(facts(frame=many_accepted)), "that is what a pass reads, not a token"
 
 
 def test_recent_programs_are_an_average_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.protocol import GpuReading, MemoryByOwner, PageCounts, Telemetry
 from engine.telemetry.prometheus import metrics
-from engine.telemetry.records import DraftRecord, StepRecord
+from engine.telemetry.records import DraftRecord, StepRecord, Work
 from engine.telemetry.window import KEPT_SECONDS, TelemetryWindow, acceptance, inter_token_seconds, quantile, rate
 
 MEMORY = MemoryByOwner(
@@ -100,6 +100,14 @@ def test_a_long_step_counts_at_its_own_speed() -> None:
     assert now.ttft_ms == 4000
     assert now.itl_p50_ms is None  # its only token was a first one
     assert now.bytes_per_token is None
+    assert now.bytes_per_pass is None
+
+
+def test_what_a_pass_reads_is_counted_without_drafters() -> None:
+    drafted = step(1.0, generated=4, bytes_read=1500, drafting=Work(seconds=0.01, passes=3, bytes_read=500))
+    now = frame(step(0.9), drafted, now=1.1)
+    assert now.bytes_per_pass == 1000
+    assert now.bytes_per_token == 500
 
 
 def test_old_records_are_forgotten() -> None:
