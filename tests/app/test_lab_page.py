@@ -388,6 +388,7 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
     assert QApplication.focusWidget() is lab.topics, "there are no sides yet"
     run(qtbot, lab)
     lab._scroll.verticalScrollBar().setValue(0)
+    lab._teaching = True  # as within a second after the result
     one, other = lab.view.boxes
     qtbot.waitUntil(other.isVisible)
     lab.topics.setFocus()
@@ -397,6 +398,9 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
         assert QApplication.focusWidget() is to, key
         qtbot.waitUntil(lambda to=to: not to.visibleRegion().isEmpty())
         at = to
+        stands = lab._scroll.verticalScrollBar().value()
+        lab._end_teaching()
+        assert lab._scroll.verticalScrollBar().value() == stands, "the lesson does not come into view any more"
     change(state, steps=-1)
     qtbot.keyClick(other, Qt.Key.Key_Return)  # the sides of the result go, and the keyboard stays here
     assert QApplication.focusWidget() is lab.view.cancel
