@@ -13,7 +13,7 @@ from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from engine.protocol.lab import LabPage, LabResult, Picture
+from engine.protocol.lab import LabPage, LabResult
 
 _CARD_PX = 330
 _SIDES = {"window": 1}
@@ -47,9 +47,16 @@ class Card(QFrame):
         column.addLayout(head)
         self.picture = Miniature(theme, self)
         self.picture.hide()
+        self.drawing = label("drawing", "tiny")
+        self.drawing.hide()
+        shown = QVBoxLayout()
+        shown.setSpacing(0)
+        shown.addWidget(self.picture)
+        shown.addWidget(self.drawing)
+        shown.addStretch(1)
         about = QHBoxLayout()
         about.setSpacing(12)
-        about.addWidget(self.picture, 0, Qt.AlignmentFlag.AlignTop)
+        about.addLayout(shown)
         about.addWidget(label(page.question, "caption"), 1, Qt.AlignmentFlag.AlignTop)
         column.addLayout(about)
         column.addStretch(1)
@@ -59,15 +66,16 @@ class Card(QFrame):
             words_of_it.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
 
     def show_picture(self, result: LabResult | None) -> None:
-        """The last run's picture of the technique, else a drawing; nothing where there is neither."""
-        found: list[Picture] = []
-        if result is not None:
+        """The last run's picture of the technique; before the first one a drawing, where there is one."""
+        if result is None:
+            picture = EXAMPLES.get(self.page.name)
+        else:
             side = _SIDES.get(self.page.name, result.told_of + 1 or -1)
-            found = result.pictures[side:][:1]
-        picture = found[0] if found else EXAMPLES.get(self.page.name)
+            picture = next(iter(result.pictures[side:]), None)
         self.picture.setVisible(picture is not None)
+        self.drawing.setVisible(result is None and picture is not None)
         if picture is not None:
-            self.picture.show_picture(picture, drawing=not found)
+            self.picture.show_picture(picture, drawing=result is None)
 
     def show_state(self, found: str, running: bool, note: str) -> None:
         """What was found last, "" for nothing; whether it runs now, and how its last run ended."""

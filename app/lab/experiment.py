@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
@@ -13,7 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab import words
-from app.lab.layout import Columns, Part, label
+from app.lab.layout import Columns, Part, label, take_out
 from app.lab.pictures import PictureView
 from app.lab.result import ResultView
 from app.lab.sliders import Sliders
@@ -27,9 +29,8 @@ _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
 class ExperimentView(Part):
     """``choice``: what is predicted, -1 for nothing."""
 
-    run_asked = Signal()
-    try_asked = Signal(dict)
-    """Run it with these settings."""
+    run_asked = Signal(dict)
+    """Run it with these settings; empty: as it usually is."""
     cancel_asked = Signal()
     use_asked = Signal()
     predicted = Signal(int)
@@ -90,7 +91,7 @@ class ExperimentView(Part):
         self.run.setEnabled(not blocked)
         self.run.setToolTip(blocked or words.ENTER)
         self.again.setEnabled(not blocked and not running)
-        self.again.setToolTip(blocked)
+        self.again.setToolTip(words.RUNNING if running else blocked)
         self.cancel.setVisible(running)
         self.bar.setVisible(running)
         if running:
@@ -131,17 +132,15 @@ class ExperimentView(Part):
         self.result = result
         self._show_found()
         if self.found is not None:
-            self.column.removeWidget(self.found)
-            self.found.setParent(None)  # it lives until the event loop has its turn
-            self.found.deleteLater()
+            take_out(self.found)
             self.found = None
         self.run.setText(words.run(self.page, result is not None, self._brought))
         self._after.setVisible(result is not None and bool(self.page.use))
         self._try.setVisible(result is not None and bool(self.page.adjustable))
         if result is not None:
             self.found = ResultView(self.page, result, predicted, self._theme)
+            self.found.rest.ended.connect(self._order)
             self.column.insertWidget(self.column.indexOf(self._try), self.found)
-            self.sliders.show_values(result.chosen)
 
     def show_used(self, sentence: str) -> None:
         """What came of using it in chats."""
@@ -154,6 +153,7 @@ class ExperimentView(Part):
         for side, picture in pictures.items():
             if 0 <= side < len(self.pictures):
                 self.pictures[side].show_picture(picture)
+                self.boxes[side].setAccessibleDescription(self.pictures[side].accessibleDescription())
 
     def _show_found(self) -> None:
         """The pictures of the result, none where there is none."""
@@ -172,8 +172,17 @@ class ExperimentView(Part):
         self.sides, self.pictures = sides, []
         self.boxes = [self._side(at, name) for at, name in enumerate(sides)]
         self.columns.show_widgets(self.boxes, min(2, len(sides)))
+        self._order()
         if at is not None:
             (self.boxes[at] if at < len(sides) else self.run).setFocus()
+
+    def _order(self) -> None:
+        """The keyboard goes down the page, whenever what is on it was made."""
+        found = self.found.findChildren(QWidget) if self.found is not None else []
+        reached = [each for each in found if each.focusPolicy() & Qt.FocusPolicy.TabFocus]
+        widgets = [self.run, self.cancel, *self.boxes, *reached, *self.sliders.each, self.again, self.use]
+        for before, after in pairwise(widgets):
+            QWidget.setTabOrder(before, after)
 
     def _prediction(self) -> QWidget:
         part = Part("Predict").add(label(self.page.question, name="lab.question"))
@@ -196,7 +205,7 @@ class ExperimentView(Part):
     def _run_row(self) -> QWidget:
         self.run = self._button(words.run(self.page, False, ""), "lab.run")
         self.run.setProperty("kind", "primary")
-        self.run.clicked.connect(self.run_asked)
+        self.run.clicked.connect(lambda: self.run_asked.emit({}))
         self.cancel = self._button("Cancel", "lab.cancel")
         self.cancel.setToolTip(words.ESCAPE)
         self.cancel.clicked.connect(self.cancel_asked)
@@ -219,29 +228,29 @@ class ExperimentView(Part):
     def _side(self, at: int, name: str) -> Part:
         view = PictureView(self._theme)
         view.setMinimumHeight(self._theme.px(_PICTURE_PX))
-        view.setAccessibleName(f"What happens: {name}")
         self.pictures.append(view)
         title = name if name == words.EVERY_SIDE else words.lettered(at, name)
         box = Part(box=True).add(label(title, "figure"), view)
+        box.setObjectName(f"lab.side.{at}")
         box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         box.setAccessibleName(title)
-        box.setToolTip(words.TURN)
+        box.setToolTip(words.TURN if len(self.sides) > 1 else "")
         return box
 
     def _try_part(self) -> QWidget:
         self.again = self._button("Run with these", "lab.try")
-        self.again.clicked.connect(lambda: self.try_asked.emit(self.sliders.values))
+        self.again.clicked.connect(lambda: self.run_asked.emit(self.sliders.values))
         part = Part("Try other sizes").add(label(words.TRY, "caption"), self.sliders)
         part.column.addWidget(self.again, 0, Qt.AlignmentFlag.AlignLeft)
         return part
 
     def _use_row(self) -> QWidget:
-        use = self._button("Use in my chats", "lab.use")
-        use.clicked.connect(self.use_asked)
+        self.use = self._button("Use in my chats", "lab.use")
+        self.use.clicked.connect(self.use_asked)
         self.used = label("", "caption", "lab.used")
         row = QHBoxLayout()
         row.setSpacing(12)
-        row.addWidget(use)
+        row.addWidget(self.use)
         row.addWidget(self.used, 1)
         part = Part()
         part.column.addLayout(row)

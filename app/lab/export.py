@@ -90,8 +90,8 @@ def _texts(text: LabText, sides: list[str]) -> str:
     if text.same:
         written = "".join(f"<pre>{escape(each)}</pre>" for each in text.texts[:1])
     else:
-        each_side = zip(sides, text.texts, strict=False)
-        written = "".join(f"<h3>{escape(side)}</h3><pre>{escape(each)}</pre>" for side, each in each_side)
+        of_sides = words.written(text, sides)
+        written = "".join(f"<h3>{escape(side)}</h3><pre>{escape(each)}</pre>" for side, each in of_sides)
     return f"<h2>The text</h2><p>{escape(words.text_verdict(text, sides).text)}</p>{written}"
 
 

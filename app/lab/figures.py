@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
@@ -25,7 +25,7 @@ class Dots(QWidget):
     """The single runs of each side on one axis, a row a side, with a stroke at the median.
 
     ``ends`` of the axis are those given, and are then not written below it, nor the sides' letters before it; ``first``
-    is the place of the first side, which gives it its colour.
+    is the place of the first side, which gives it its colour. ``told`` writes a value with its unit.
     """
 
     def __init__(
@@ -36,16 +36,17 @@ class Dots(QWidget):
         theme: Theme,
         ends: tuple[float, float] | None = None,
         first: int = 0,
+        told: Callable[[float, Metric], str] = words.value,
     ) -> None:
         super().__init__()
         self.runs, self._medians, self._metric, self._theme, self._first = runs, medians, metric, theme, first
-        self._named = ends is None
+        self._named, self._told = ends is None, told
         self._low, self._high = ends or _ends([value for side in runs for value in side] or [0.0])
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        told = "; ".join(", ".join(words.value(value, metric) for value in side) for side in runs)
+        every = "; ".join(", ".join(told(value, metric) for value in side) for side in runs)
         self.setAccessibleName(f"{words.title(metric)}: single runs")
-        self.setAccessibleDescription(told)
-        self.setToolTip(tip(f"Single runs: {told}"))
+        self.setAccessibleDescription(every)
+        self.setToolTip(tip(f"Single runs: {every}"))
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:
@@ -90,7 +91,7 @@ class Dots(QWidget):
             painter.setPen(theme.color("mute"))
             below = QRectF(left - dot, axis, right - left + 2 * dot, self.height() - axis)
             for align, end in ((Qt.AlignmentFlag.AlignLeft, self._low), (Qt.AlignmentFlag.AlignRight, self._high)):
-                painter.drawText(below, align | Qt.AlignmentFlag.AlignBottom, words.value(end, self._metric))
+                painter.drawText(below, align | Qt.AlignmentFlag.AlignBottom, self._told(end, self._metric))
 
     def _across(self) -> tuple[float, float]:
         """From where to where the axis goes, in pixels."""

@@ -29,9 +29,7 @@ class Columns(QWidget):
         """These instead of the ones before, of which those that are not among them are deleted."""
         while (item := self._grid.takeAt(0)) is not None:
             if (before := item.widget()) is not None and before not in widgets:
-                before.hide()
-                before.setParent(None)
-                before.deleteLater()
+                take_out(before)
         self._widgets, self._most = list(widgets), most
         self._place(anew=True)
 
@@ -44,7 +42,8 @@ class Columns(QWidget):
         self._place()
 
     def _place(self, *, anew: bool = False) -> None:
-        columns = max(1, min(self._most, self.width() // self._theme.px(self._least)))
+        gap, least = self._grid.spacing(), self._theme.px(self._least)
+        columns = max(1, min(self._most, (self.width() + gap) // (least + gap)))
         if columns == self.columns and not anew:
             return
         for column in range(max(columns, self._grid.columnCount())):
@@ -72,6 +71,12 @@ class Part(QFrame):
         for widget in widgets:
             self.column.addWidget(widget)
         return self
+
+
+def take_out(widget: QWidget) -> None:
+    """Of its layout and its parent at once; it lives until the event loop has its turn."""
+    widget.setParent(None)
+    widget.deleteLater()
 
 
 def label(text: str, role: str = "", name: str = "") -> QLabel:

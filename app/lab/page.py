@@ -42,7 +42,7 @@ _SETTLE_MS = 1000
 _BUNDLED, _OWN = "bundled", "own"
 _TURNS = {int(Qt.Key.Key_Left): -1, int(Qt.Key.Key_Right): 1}
 """From side to side."""
-_AS_USUAL: Mapping[str, int] = {}
+_KEYPAD = Qt.KeyboardModifier.KeypadModifier
 
 
 class LabView(QWidget):
@@ -61,6 +61,8 @@ class LabView(QWidget):
         self._blocked = ""
         self._choices: dict[str, int] = {}
         """What is predicted, by experiment."""
+        self._settings: dict[str, dict[str, int]] = {}
+        """Where the sliders are, by experiment."""
         self._run_with: dict[str, int] = {}
         """What was when what runs now was begun."""
         self._predicted: dict[str, int] = {}
@@ -106,15 +108,16 @@ class LabView(QWidget):
                 at.click()
             elif runs is not None and runs.isEnabled() and not self._runs.running:
                 runs.click()
-        elif event.key() in _TURNS and self.view is not None:
-            if (side := self.view.turn(_TURNS[event.key()])) is not None:
+        elif (by := _turn(event)) and self.view is not None:
+            self._teaching = False
+            if (side := self.view.turn(by)) is not None:
                 self._scroll.ensureWidgetVisible(side)
         else:
             super().keyPressEvent(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The list and the scroll area would keep Left and Right to themselves, which they have no use for."""
-        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress and event.key() in _TURNS:
+        """The list and the scroll area would keep Left and Right to themselves, buttons go on to a slider with them."""
+        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress and _turn(event):
             self.keyPressEvent(event)
             return True
         return super().eventFilter(watched, event)
@@ -253,12 +256,15 @@ class LabView(QWidget):
             self.title.setText(words.heading(page))
             self.view = view = ExperimentView(page, self._choices.get(page.name, -1), self._theme)
             view.run_asked.connect(self._run)
-            view.try_asked.connect(self._run)
             view.cancel_asked.connect(self._runs.cancel)
             view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
             view.predicted.connect(lambda at: self._choices.update({page.name: at}))
             runs, name = self._runs, page.name
             found = before or runs.tried.pop(name, None) or runs.results.get(name)
+            view.sliders.show_values(self._settings.get(name, found.chosen if found is not None else {}))
+            view.sliders.changed.connect(lambda values: self._settings.update({page.name: values}))
+            for button in (view.run, view.cancel, view.again, view.use):
+                button.installEventFilter(self)
             view.show_result(found, self._predicted.get(name, -1))
             if name == runs.running and runs.pictures:
                 view.show_pictures(runs.sides, runs.pictures)
@@ -377,7 +383,7 @@ class LabView(QWidget):
             return Subject()
         return Subject(name=page.brings, path=page.brings) if page.brings else None
 
-    def _run(self, chosen: Mapping[str, int] = _AS_USUAL) -> None:
+    def _run(self, chosen: Mapping[str, int]) -> None:
         assert self.view is not None
         page = self.view.page
         if (subject := self._subject(page)) is not None:
@@ -420,3 +426,8 @@ class LabView(QWidget):
         self.saved.setText(sentence)
         self.saved.setVisible(bool(sentence))
         set_role(self.saved, role)
+
+
+def _turn(event: QKeyEvent) -> int:
+    """Which way it goes from side to side, 0 for another key; the keypad is no other key."""
+    return 0 if event.modifiers() & ~_KEYPAD else _TURNS.get(event.key(), 0)

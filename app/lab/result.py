@@ -88,8 +88,9 @@ class ResultView(Part):
         part = Part("The text").add(label(said.text, said.tone, "lab.text"))
         if text.same and text.texts:
             part.add(label(text.texts[0].strip(), "mute"))
-        elif len(text.texts) == len(sides):
-            one, other = (Side(sides[at], "", text.texts[at]) for at in (0, words.differing(text)))
+        elif of_sides := words.written(text, sides):
+            (name, first), (other_name, second) = of_sides[0], of_sides[words.differing(text)]
+            one, other = Side(name, "", first), Side(other_name, "", second)
             both = BothTexts(one, other, "", self._theme)
             both.sentence.hide()  # the verdict says it, in tokens
             for view in both.views:

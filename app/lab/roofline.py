@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QWidget
 
 from app.lab import words
-from app.lab.layout import Part, label
+from app.lab.layout import Part, label, take_out
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.theme.theme import Theme
@@ -17,7 +19,9 @@ NAME = "roofline"
 """Of it, where experiments have theirs."""
 PURPOSE = (
     "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
-    "longer is the limit, and nothing passes it. This measures both ceilings and shows where the model stands."
+    "longer is the limit, the roof, and nothing passes it. This measures both ceilings and shows where the model "
+    "stands. A pass is one run through the model: prefill reads a prompt, decode writes a token for each answer of a "
+    "batch, and verify checks draft tokens."
 )
 MEASURING = "Measuring the ceilings, then one answer, eight together, and a prompt…"
 GROUPS: dict[PointGroup, str] = {
@@ -62,9 +66,7 @@ class RooflineView(QWidget):
     def show_result(self, found: LabRoofline) -> None:
         """In the place of the one before; the button keeps the keyboard."""
         if self._shown is not None:
-            self._inside.column.removeWidget(self._shown)
-            self._shown.setParent(None)
-            self._shown.deleteLater()
+            take_out(self._shown)
         self._shown = shown = Part().add(
             RoofView(found, self._theme),
             Part("What it says").add(*(label(sentence) for sentence in found.sentences)),
@@ -94,25 +96,25 @@ def points_table(found: LabRoofline) -> QWidget:
     grid.setHorizontalSpacing(16)
     for column, stretch in enumerate((4, 2, 2, 6)):
         grid.setColumnStretch(column, stretch)
+    rows = itertools.count()
     for group, heading in GROUPS.items():
         points = [point for point in found.points if point.group == group]
         settings = {point.setting for point in points}
         common = settings.pop() if len(settings) == 1 else ""
         if points:
-            first = grid.rowCount() == 1  # a new grid has one row, which is empty
+            first = grid.count() == 0
             titles = [label(title, "caption") for title in (*(COLUMNS if first else ("", "")), common)]
             for title in (head := label(heading, "section"), *titles):
                 title.setContentsMargins(0, 0 if first else GAP_PX, 0, 0)
-            _add(grid, head, *titles)
+            _add(grid, next(rows), head, *titles)
         for point in points:
             about = held_against(point, found) + ("" if common else f"; {point.setting}")
             figures = (figure(point.tokens), f"{point.intensity:,.1f}")
-            _add(grid, label(point.name), *map(label, figures), label(about, "caption"))
+            _add(grid, next(rows), label(point.name), *map(label, figures), label(about, "caption"))
     return card
 
 
-def _add(grid: QGridLayout, *cells: QWidget) -> None:
-    row = grid.rowCount()
+def _add(grid: QGridLayout, row: int, *cells: QWidget) -> None:
     for column, cell in enumerate(cells):
         grid.addWidget(cell, row, column, Qt.AlignmentFlag.AlignTop)
 

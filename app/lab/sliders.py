@@ -4,48 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
 from engine.protocol.lab import LabSetting
 
 
+class SettingSlider(QSlider):
+    """Goes from step to step of a setting, and leaves the wheel to the page that it is on."""
+
+    def __init__(self, setting: LabSetting) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self._setting = setting
+        self.setObjectName(f"lab.set.{setting.key}")
+        self.setAccessibleName(setting.title)
+        steps = (setting.most - setting.least) // setting.step
+        self.setRange(setting.least, setting.least + steps * setting.step)
+        self.setSingleStep(setting.step)
+        self.setPageStep(max(1, steps // 8) * setting.step)
+        self.valueChanged.connect(self._snap)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+    def _snap(self, value: int) -> None:
+        """The mouse may leave it between two steps."""
+        least, step = self._setting.least, self._setting.step
+        self.setValue(least + round((value - least) / step) * step)
+
+
 class Sliders(QWidget):
+    """``changed`` carries all values."""
+
+    changed = Signal(dict)
+
     def __init__(self, settings: Sequence[LabSetting]) -> None:
         super().__init__()
         self._settings = list(settings)
-        self._sliders: list[QSlider] = []
+        self.each: list[SettingSlider] = []
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(12)
         grid.setColumnStretch(1, 1)
         for row, setting in enumerate(self._settings):
-            slider, value = QSlider(Qt.Orientation.Horizontal), QLabel()
-            slider.setObjectName(f"lab.set.{setting.key}")
-            slider.setAccessibleName(setting.title)
-            slider.setRange(0, (setting.most - setting.least) // setting.step)
-            slider.setPageStep(max(1, slider.maximum() // 8))
+            slider, value = SettingSlider(setting), QLabel()
             title = QLabel(setting.title)
             title.setBuddy(slider)
             value.setProperty("role", "small-figure")
             value.setAlignment(Qt.AlignmentFlag.AlignRight)
             value.setMinimumWidth(value.fontMetrics().horizontalAdvance(f"{setting.most:,}0"))
-            slider.valueChanged.connect(
-                lambda at, to=setting, label=value: label.setText(f"{to.least + at * to.step:,}")
-            )
+            slider.valueChanged.connect(lambda _, of=slider, label=value: label.setText(f"{of.value():,}"))
+            slider.valueChanged.connect(lambda: self.changed.emit(self.values))
             for column, widget in enumerate((title, slider, value)):
                 grid.addWidget(widget, row, column)
-            self._sliders.append(slider)
+            self.each.append(slider)
 
     def show_values(self, chosen: Mapping[str, int]) -> None:
         """Put each where it was ``chosen``, or where it usually is."""
-        for setting, slider in zip(self._settings, self._sliders, strict=True):
-            slider.setValue((chosen.get(setting.key, setting.usual) - setting.least) // setting.step)
+        for setting, slider in zip(self._settings, self.each, strict=True):
+            slider.setValue(chosen.get(setting.key, setting.usual))
             slider.valueChanged.emit(slider.value())
 
     @property
     def values(self) -> dict[str, int]:
-        return {
-            setting.key: setting.least + slider.value() * setting.step
-            for setting, slider in zip(self._settings, self._sliders, strict=True)
-        }
+        return {setting.key: slider.value() for setting, slider in zip(self._settings, self.each, strict=True)}

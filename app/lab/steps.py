@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 
 class Steps(QObject):
     """Runs ``work`` to its end: each step ends at a ``yield``, and what waits has its turn before the next one."""
+
+    ended = Signal()
 
     def __init__(self, work: Iterator[None], parent: QObject) -> None:
         super().__init__(parent)
@@ -25,3 +27,4 @@ class Steps(QObject):
         for _ in self._work:
             return
         self._next.stop()
+        self.ended.emit()

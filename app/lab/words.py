@@ -23,14 +23,15 @@ LOADING = "A model is being loaded. Run this when it is there."
 TAKEN = "The Lab is measuring. Wait until it has finished."
 COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
+RUNNING = "It is running now."
 PREPARING, STARTING = "Making room for the model…", "Loading the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
-EVERY_SIDE = "All sides in one picture"
+EVERY_SIDE = "The same picture for all sides"
 LETTERS = "ABCDEFGH"
 """Of the sides, in their order."""
-AGAINST, AGAINST_A = "B against A", "baseline"
-TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Enter", "Esc"
+AGAINST, AGAINST_A = "B against A", "the others are compared with A"
+TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Run (Enter)", "Stop (Esc)"
 TRY = "The same experiment with other numbers. What is found then is no answer to the question above."
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
 USED_ALREADY = "Your chats use it already."
@@ -136,8 +137,10 @@ def chosen(page: LabPage, result: LabResult) -> str:
 
 def otherwise(chosen: str) -> str:
     """Below the headline of a run with other settings than usual."""
-    answer = "It is no answer to the question above, and no other result is like it."
-    return f"With other settings than usual: {chosen}. {answer}"
+    return (
+        f"With other sizes than usual ({chosen}), so it does not answer the question above and cannot be compared with "
+        "other results."
+    )
 
 
 def text_verdict(text: LabText, sides: list[str]) -> Line:
@@ -147,6 +150,11 @@ def text_verdict(text: LabText, sides: list[str]) -> Line:
     at = differing(text)
     which = f" The first side that differs is {LETTERS[at]}, {sides[at]}." if len(sides) == len(text.texts) > 2 else ""
     return Line(f"{text.sentence}{tie}{which}", "warn")
+
+
+def written(text: LabText, sides: list[str]) -> list[tuple[str, str]]:
+    """Each side with its text; empty for an older result, which does not tell whose its texts are."""
+    return list(zip(sides, text.texts, strict=True)) if len(sides) == len(text.texts) else []
 
 
 def differing(text: LabText) -> int:

@@ -71,7 +71,8 @@ def amount(value: float, metric: Metric) -> str:
     """A value with its unit."""
     if metric.unit == "bytes":  # in three digits, or what a cache saves next to the weights would not show
         return f"{value / 1e9:,.3g} GB" if value >= 0.9995e9 else f"{value / 1e6:,.3g} MB"
-    return f"{value:,.4g}" + (f" {metric.unit}" if metric.unit else "")
+    digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return digits + (f" {metric.unit}" if metric.unit else "")
 
 
 def is_fault(comparison: LabCompared, place: int, text: LabText) -> bool:

@@ -170,9 +170,11 @@ def tree(side: int) -> Tree:
 
 
 def roofline() -> LabRoofline:
-    """Invented ceilings, and a point of each group; the switches' are close together."""
+    """Invented ceilings, two of each kind close together, and a point of each group; the switches' are close too."""
     memory = Ceiling(name="memory", value=5e9, unit="bytes", taken="The fastest of several sums.")
     products = Ceiling(name="products", value=46e9, unit="operations", taken="The fastest of several products.")
+    cache = Ceiling(name="cache", value=5.5e9, unit="bytes", taken="The fastest of several sums in the cache.")
+    packed = Ceiling(name="packed products", value=49e9, unit="operations", taken="The fastest of several, packed.")
     limit = 500.0
 
     def computed(name: str, group: PointGroup, intensity: float, tokens: float) -> RoofPoint:
@@ -193,7 +195,7 @@ def roofline() -> LabRoofline:
         limit=limit,
         memory=memory,
         arithmetic=products,
-        ceilings=[memory, products],
+        ceilings=[memory, cache, products, packed],
         points=[
             RoofPoint("decode, batch 1", "measured", 2.0, 6.1e9, 5e9, 7e9, 305.0, "measured: 90 passes", 10e9),
             RoofPoint("prefill", "measured", 700.0, 30e9, 25e9, 40e9, 900.0, "measured: 3 passes", 46e9),

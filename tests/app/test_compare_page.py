@@ -19,8 +19,8 @@ from app.lab.compare.result import SHOWN
 from app.lab.figures import Dots
 from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
-from engine.protocol import KnownModel
-from engine.protocol.compared import FAULT, ROUNDING
+from engine.protocol import KnownModel, Metric
+from engine.protocol.compared import FAULT, ROUNDING, amount
 from tests.app.pressing import button_of, press
 from tests.app.specs import choice, number, switch
 from tests.app.test_window import nameless
@@ -149,10 +149,18 @@ def test_of_many_prompts_the_texts_are_shown_when_they_are_asked_for(qtbot, page
     assert button_of(page.result, "compare.texts.prose").isHidden()
 
 
+@pytest.mark.parametrize(
+    ("value", "told"), [(0.034, "0.034 tokens/s"), (151.23, "151.2 tokens/s"), (12_345.6, "12,346 tokens/s")]
+)
+def test_figures_are_told_without_powers_of_ten(value, told):
+    assert amount(value, Metric(unit="tokens/s")) == told
+
+
 def test_the_dots_of_a_row_share_a_scale(qtbot, page):
     add(page, 1, "kv_kind")
     compare(qtbot, page)
     one, other = page.result.findChildren(Dots)[:2]
+    assert "151.2" in one.accessibleDescription(), "as finely as their median"
     assert one.runs == [[151.2, 148.0, 155.1]]
     assert other.runs == [[212.0, 208.4, 219.3]]
     assert one.at(148.0) < one.at(151.2) < one.at(155.1) < one.at(208.4) < one.at(219.3) <= one.width()

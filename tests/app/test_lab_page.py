@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QImage
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
@@ -178,12 +178,18 @@ def test_a_card_has_the_picture_of_its_last_run_else_a_drawing(qtbot, lab):
         "cache": "Prefix tree, in the last run",
         "prefixes": "Prefix tree, a drawing: this was not run yet",
     }
+    drawn = [card.page.name for card in lab.overview.cards if card.drawing.isVisibleTo(lab)]
+    assert drawn == ["prefixes"]
     card = next(each for each in lab.overview.cards if each.page.name == "prefixes")
     qtbot.mouseClick(card.picture, Qt.MouseButton.LeftButton)
     assert lab.open_page == "prefixes"
     run(qtbot, lab)
     lab.show_experiment("")
     assert told()["prefixes"] == "Prefix tree, in the last run"
+    card = next(each for each in lab.overview.cards if each.page.name == "prefixes")
+    card.show_picture(msgspec.structs.replace(result("prefixes"), pictures=[]))
+    assert card.picture.isHidden(), "a drawing would say that it was not run yet"
+    assert card.drawing.isHidden()
 
 
 def test_predict_run_and_see(qtbot, lab, state):
@@ -383,7 +389,7 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
     assert QApplication.focusWidget() is lab.topics, "there are no sides yet"
     run(qtbot, lab)
     lab._scroll.verticalScrollBar().setValue(0)
-    lab._teaching = False
+    lab._teaching = True  # as within a second after the result
     one, other = lab.view.boxes
     qtbot.waitUntil(other.isVisible)
     lab.topics.setFocus()
@@ -393,6 +399,9 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
         assert QApplication.focusWidget() is to, key
         qtbot.waitUntil(lambda to=to: not to.visibleRegion().isEmpty())
         at = to
+        stands = lab._scroll.verticalScrollBar().value()
+        lab._end_teaching()
+        assert lab._scroll.verticalScrollBar().value() == stands, "the lesson does not come into view any more"
     change(state, steps=-1)
     qtbot.keyClick(other, Qt.Key.Key_Return)  # the sides of the result go, and the keyboard stays here
     assert QApplication.focusWidget() is lab.view.cancel
@@ -402,6 +411,70 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
     qtbot.keyClick(lab.view.boxes[1], Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert said(lab, "lab.note") == words.STOPPED
+
+
+def test_left_and_right_on_a_button_do_not_change_a_slider(qtbot, lab):
+    lab.activateWindow()
+    run(qtbot, lab)
+    before = lab.view.sliders.values
+    one, other = lab.view.boxes
+    for button in (lab.view.run, lab.view.again, lab.view.use):
+        button.setFocus()
+        qtbot.keyClick(button, Qt.Key.Key_Right)
+        assert QApplication.focusWidget() is one
+        qtbot.keyClick(one, Qt.Key.Key_Right)
+        assert QApplication.focusWidget() is other
+        qtbot.keyClick(other, Qt.Key.Key_Right)
+    assert lab.view.sliders.values == before
+    lab.view.run.setFocus()
+    qtbot.keyClick(lab.view.run, Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
+    assert not other.hasFocus(), "with a modifier it is another key"
+
+
+def test_tab_goes_down_the_page(qtbot, lab):
+    lab.activateWindow()
+    run(qtbot, lab)
+    lab.view.run.setFocus()
+    seen = []
+    while lab.view.again not in seen and len(seen) < 30:
+        seen.append(QApplication.focusWidget())
+        qtbot.keyClick(seen[-1], Qt.Key.Key_Tab)
+    heights = [each.mapTo(lab.view, QPoint(0, 0)).y() for each in seen]
+    assert heights == sorted(heights)
+    assert seen[1:3] == lab.view.boxes
+    assert seen[-3:] == [*lab.view.sliders.each, lab.view.again]
+
+
+def test_a_slider_goes_in_steps_and_leaves_the_wheel_to_the_page(qtbot, lab):
+    run(qtbot, lab)
+    text = lab.view.findChild(QSlider, "lab.set.text")
+    setting = next(each for each in PREFIXES.adjustable if each.key == "text")
+    assert (text.minimum(), text.singleStep()) == (setting.least, setting.step), "as screen readers tell it"
+    text.setValue(setting.least + setting.step + 1)
+    assert text.value() == lab.view.sliders.values["text"] == setting.least + setting.step
+    assert f"{text.value():,}" in {label.text() for label in lab.view.sliders.findChildren(QLabel)}
+    at = QPointF(text.rect().center())
+    turn = QWheelEvent(
+        at, QPointF(text.mapToGlobal(at)), QPoint(), QPoint(0, 120), Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
+    )  # fmt: skip
+    text.event(turn)
+    assert not turn.isAccepted()
+    assert text.value() == setting.least + setting.step
+
+
+def test_sliders_stay_as_they_were_set(qtbot, lab, theme, state):
+    run(qtbot, lab)
+    lab.view.findChild(QSlider, "lab.set.users").setValue(6)
+    set_to = {"text": 3000, "users": 6}
+    theme.changed.emit()
+    assert lab.view.sliders.values == set_to
+    lab.show_experiment("cache")
+    lab.show_experiment("prefixes")
+    assert lab.view.sliders.values == set_to
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert lab.view.sliders.values == set_to
 
 
 def test_enter_measures_the_roofline(qtbot, lab, state):
@@ -626,6 +699,12 @@ def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
     theme.changed.emit()
     assert lab.roof.run is not before
     assert QApplication.focusWidget() is lab.roof.run
+    run(qtbot, lab)
+    side = lab.view.boxes[1]
+    assert side.accessibleDescription() == lab.view.pictures[1].accessibleDescription() != ""
+    side.setFocus()
+    theme.changed.emit()
+    assert QApplication.focusWidget() is lab.view.boxes[1] is not side
 
 
 def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
@@ -679,6 +758,7 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     assert said(lab, "lab.chosen") == ""
     lab.set_blocked(words.BUSY)
     assert not lab.view.again.isEnabled()
+    assert lab.view.again.toolTip() == words.BUSY
     lab.show_experiment("cache")
     assert not lab.view.again.isVisibleTo(lab), "it has no settings"
 
@@ -688,6 +768,7 @@ def test_a_picture_that_all_sides_share_is_shown_once(qtbot, theme):
     qtbot.addWidget(view)
     view.show_result(msgspec.structs.replace(result("prefixes"), pictures=[tree(1)] * 2), -1)
     assert [each.accessibleName() for each in view.boxes] == [words.EVERY_SIDE]
+    assert view.boxes[0].toolTip() == "", "there is no other side"
 
 
 def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, theme):
@@ -703,6 +784,8 @@ def test_of_three_texts_the_first_that_differs_is_shown_with_its_side(qtbot, the
     assert [each.accessibleName() for each in view.found.findChild(BothTexts).views] == ["plain", "heads"]
     assert view.found.findChild(QLabel, "lab.text").text().endswith(" The first side that differs is C, heads.")
     assert "<h3>heads</h3><pre>The tree keeps what is new" in page_of(PREFIXES, told, [], [])
+    older = msgspec.structs.replace(told, text=msgspec.structs.replace(text, texts=[one, other]))
+    assert "<h3>" not in page_of(PREFIXES, older, [], []), "it does not tell which side wrote the other one"
 
 
 def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QRectF
+from PySide6.QtGui import QPolygonF, QTransform
 
-from app.lab.pictures.roof import Label, RoofAxes, RoofView, point_words, spread
+from app.lab.pictures.roof import Label, Name, RoofAxes, RoofView, point_words, spread, stacked
 from app.plots.chart import LegendLabel
 from tests.app.fake_lab import roofline
 
@@ -24,33 +25,63 @@ def view(qtbot, theme) -> RoofView:
     return made
 
 
-def area(axes: RoofAxes, label: Label) -> QRectF:
+def area(axes: RoofAxes, label: Label) -> QPolygonF:
     metrics = axes.fontMetrics()
     wide, high = metrics.horizontalAdvance(label.text), metrics.height()
-    return QRectF(label.at.x() - wide * label.left, label.at.y() - high / 2, wide, high - 1)
+    return QPolygonF(QRectF(label.at.x() - wide * label.left, label.at.y() - high / 2 + 0.5, wide, high - 1))
 
 
+def named(axes: RoofAxes, name: Name) -> QPolygonF:
+    """What the words of a ceiling cover."""
+    metrics = axes.fontMetrics()
+    words = QRectF(0, -metrics.ascent() + 0.5, metrics.horizontalAdvance(name.text), metrics.height() - 1)
+    turned = QTransform().translate(name.at.x(), name.at.y()).rotate(name.turned)
+    return turned.map(QPolygonF(words))
+
+
+@pytest.mark.parametrize("width", [490, 900])
 @pytest.mark.parametrize("scale", [1.0, 1.5])
-def test_every_point_is_named_and_no_two_names_overlap(view, theme, scale):
+def test_every_point_and_ceiling_is_named_and_no_two_names_overlap(view, theme, scale, width):
     axes = view.axes
     usual = axes.fontMetrics().height()
     theme.set_scale(scale)
+    view.resize(width, 420)
     assert (axes.fontMetrics().height() > usual) == (scale > 1)
     assert not view.grab().isNull()
+    found = roofline()
     labels = axes.labels_of(axes.room())
-    assert sorted(label.text.partition(":")[0] for label in labels) == sorted(p.name for p in roofline().points)
-    areas = [area(axes, label) for label in labels]
-    for at, one in enumerate(areas):
-        assert one.left() >= 0
-        assert one.right() <= axes.width()
-        assert not any(one.intersects(other) for other in areas[at + 1 :]), labels[at].text
+    names = axes.names_of(axes.room(), labels)
+    assert len(labels) == len(found.points)
+    assert {name.text.partition(":")[0] for name in names} == {each.name for each in found.ceilings}
+    areas = {label.text: area(axes, label) for label in labels} | {name.text: named(axes, name) for name in names}
+    assert len(areas) == len(labels) + len(names)
+    for text, one in areas.items():
+        assert QRectF(axes.rect()).contains(one.boundingRect()), text
+    for (text, one), (other_text, other) in itertools.combinations(areas.items(), 2):
+        assert not one.intersects(other), (text, other_text)
 
 
-def test_names_stand_above_the_roof_and_those_of_what_was_measured_below(view):
-    for label in view.axes.labels_of(view.axes.room()):
-        if "of its roof" not in label.text:
+@pytest.mark.parametrize("width", [490, 900])
+def test_names_stand_above_the_roof_and_those_of_what_was_measured_below(view, width):
+    """In the steepest ceiling's terms: left of its slope, and right of it or under the flat."""
+    view.resize(width, 420)
+    axes = view.axes
+    room = axes.room()
+    slope = axes._slope(room, axes._reads[-1])
+    measured = 0
+    for label in axes.labels_of(room):
+        box = area(axes, label).boundingRect()
+        near = box.bottomRight() if label.left else box.topLeft()
+        across = min(max((slope.y1() - near.y()) / (slope.y1() - slope.y2()), 0.0), 1.0)
+        edge = slope.x1() + across * (slope.x2() - slope.x1())
+        if "of its roof" in label.text:
+            measured += 1
+            assert box.left() > edge, label.text
+            assert box.top() > slope.y2(), label.text
+        else:
             assert label.left
-            assert label.at.x() < label.dot.x()
+            assert box.right() < edge, label.text
+    assert measured == 2
 
 
 def test_the_mouse_and_screen_readers_are_told_how_a_point_was_taken(view):
@@ -94,3 +125,8 @@ def test_what_has_room_stays_where_it_is_and_the_ends_hold():
     assert spread([0.0, 20.0, 50.0], 10.0, 0.0, 100.0) == [0.0, 20.0, 50.0]
     assert spread([0.0, 0.0], 10.0, 0.0, 100.0) == [0.0, 10.0]
     assert spread([100.0, 100.0], 10.0, 0.0, 100.0) == [90.0, 100.0]
+
+
+def test_words_of_lines_that_are_near_stand_one_after_another():
+    assert stacked([0.0, 30.0, 35.0], 10.0) == [0.0, 35.0, 45.0]
+    assert stacked([0.0, 5.0, 20.0], 10.0) == [20.0, 30.0, 40.0]

@@ -28,6 +28,7 @@ from app.lab.compare import words
 from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ResultView
 from app.lab.compare.run import FILES, Comparison, Work
+from app.lab.layout import take_out
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption, tip
@@ -283,10 +284,7 @@ class ComparePage(QWidget):
 
     def _on_found(self, told: LabCompared) -> None:
         if self.result is not None:
-            self._column.removeWidget(self.result)
-            self.result.hide()
-            self.result.setParent(None)
-            self.result.deleteLater()
+            take_out(self.result)
         self.result = ResultView(told, self.columns.specs, self._theme)
         self._column.insertWidget(self._column.count() - 1, self.result)
         self._saves.setVisible(self.comparison.can_save)

@@ -12,6 +12,7 @@ from app.lab.compare import words
 from app.lab.figures import Dots
 from app.lab.layout import label
 from app.lab.steps import Steps
+from app.lab.words import title as titled
 from app.panel.effects import TONES
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
@@ -89,12 +90,12 @@ class ResultView(QWidget):
         line.setFixedHeight(1)
         grid.addWidget(line, row, 0, 1, grid.columnCount())
         scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
-        title = metric.title[:1].upper() + metric.title[1:]
+        title = titled(metric)
         grid.addWidget(_stack(label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
         medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
-            dots = Dots([runs], [median], metric, self._theme, (low, high), place)
+            dots = Dots([runs], [median], metric, self._theme, (low, high), place, amount)
             dots.setAccessibleName(f"{title} of {self._names[place]}")
             said = label(verdict(effect), TONES[effect.verdict], "compare.verdict") if effect else caption()
             value = label(amount(median, metric), "figure", "compare.median")

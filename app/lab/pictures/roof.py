@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF, QTransform
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.lab.pictures import words
@@ -69,8 +70,21 @@ class Label(NamedTuple):
     """The text ends there."""
 
 
+class Name(NamedTuple):
+    """A ceiling's words beside its line: where their baseline begins, and how it is turned, degrees clockwise."""
+
+    text: str
+    at: QPointF
+    turned: float
+
+    def area(self, metrics: QFontMetrics) -> QPolygonF:
+        """What they cover."""
+        words = QRectF(0, -metrics.ascent(), metrics.horizontalAdvance(self.text), metrics.height())
+        return QTransform().translate(self.at.x(), self.at.y()).rotate(self.turned).map(QPolygonF(words))
+
+
 class RoofAxes(LabAxes):
-    """Dots on the roof are labelled above it, measured ones below it; no two labels overlap."""
+    """Dots on the roof are labelled above it, measured ones below it; no two labels or names of ceilings overlap."""
 
     _found: LabRoofline | None = None
 
@@ -108,26 +122,26 @@ class RoofAxes(LabAxes):
         self._draw_roofs(painter, room, self._found)
         for point in self._points:
             self._draw_point(painter, room, point)
-        for label in self.labels_of(room):
+        labels = self.labels_of(room)
+        for name in self.names_of(room, labels):
+            self._draw_name(painter, name)
+        for label in labels:
             self._draw_label(painter, label)
 
     # --- roofs -----------------------------------------------------------------------------------------------------
 
     def _draw_roofs(self, painter: QPainter, room: QRectF, found: LabRoofline) -> None:
         """Each bandwidth's slope up to the highest product, each product's flat from the steepest slope on."""
-        top, fastest = self._products[-1], self._reads[-1]
         for read in self._reads:
-            line = self._slope(room, read, top.value)
-            self._draw_roof(painter, line, held=read == found.memory)
-            self._write_along(painter, line, f"{read.name}: {read.value / 1e9:,.3g} GB/s")
+            self._draw_roof(painter, self._slope(room, read), held=read == found.memory)
         for product in self._products:
-            start = self._place(room, product.value / fastest.value, product.value)
+            start = self._place(room, product.value / self._reads[-1].value, product.value)
             line = QLineF(start, QPointF(room.right(), start.y()))
             self._draw_roof(painter, line, held=product == found.arithmetic)
-            self._write_above(painter, room, line, f"{product.name}: {words.with_unit(Y, product.value)}")
 
-    def _slope(self, room: QRectF, read: Ceiling, top: float) -> QLineF:
-        """From the left or lower end of the axes to the height ``top``."""
+    def _slope(self, room: QRectF, read: Ceiling) -> QLineF:
+        """From the left or lower end of the axes to the height of the highest product."""
+        top = self._products[-1].value
         left = max(self._across.low, self._up.low / read.value)
         return QLineF(self._place(room, left, left * read.value), self._place(room, top / read.value, top))
 
@@ -137,23 +151,54 @@ class RoofAxes(LabAxes):
         painter.setPen(QPen(self.theme.color("text" if held else "mute"), ROOF_PX if held else 1, style))
         painter.drawLine(line)
 
-    def _write_above(self, painter: QPainter, room: QRectF, line: QLineF, text: str) -> None:
-        """As far right as no measured point's line crosses the words; at the right end where that is nowhere."""
-        wide = self.fontMetrics().horizontalAdvance(text)
-        lines = [self.place_x(room, point.intensity) for point in self._measured]
-        ends = [line.x2(), *sorted((x - LABEL_GAP for x in lines), reverse=True)]
-        free = (end for end in ends if end - wide > line.x1() and not any(end - wide < x < end for x in lines))
-        painter.setPen(self.theme.color("text"))
-        left = next(free, line.x2()) - wide
-        painter.drawText(QPointF(left, line.y1() - self.fontMetrics().descent() - SMALL_DOT_PX), text)
+    def names_of(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
+        """Where the ceilings' names stand: below the start of a slope in its direction, above the end of a flat."""
+        return [*self._slope_names(room), *self._flat_names(room, labels)]
 
-    def _write_along(self, painter: QPainter, line: QLineF, text: str) -> None:
-        """Below the start of a slope, in its direction."""
+    def _slope_names(self, room: QRectF) -> list[Name]:
+        metrics, reads = self.fontMetrics(), self._reads[::-1]
+        lines = [self._slope(room, read) for read in reads]
+        angle = lines[0].angle()  # of all: on these axes they are parallel
+        sine, cosine = math.sin(math.radians(angle)), math.cos(math.radians(angle))
+        away = [(line.y2() - lines[0].y2()) * cosine + (line.x2() - lines[0].x2()) * sine for line in lines]
+        found = []
+        for read, line, place, start in zip(reads, lines, away, stacked(away, metrics.height()), strict=True):
+            down = start - place + metrics.ascent() + 1
+            above = room.bottom() - line.y1()
+            along = max(LABEL_GAP, ((down + metrics.descent()) * cosine - above) / sine)  # not below the axis
+            at = line.p1() + QPointF(along * cosine + down * sine, down * cosine - along * sine)
+            found.append(Name(f"{read.name}: {read.value / 1e9:,.3g} GB/s", at, -angle))
+        return found
+
+    def _flat_names(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
+        """As far right as no measured point's line and no label crosses them; at the right end where they always do."""
+        metrics, ridge = self.fontMetrics(), self._slope(room, self._reads[-1]).x2()
+        lines = [self.place_x(room, point.intensity) for point in self._measured]
+        up = [-self.place_y(room, product.value) for product in self._products]
+        found = []
+        for product, start in zip(self._products, stacked(up, metrics.height()), strict=True):
+            text = self._fit(f"{product.name}: {words.with_unit(Y, product.value)}", room.right() - ridge)
+            wide = metrics.horizontalAdvance(text)
+            y = -start - metrics.descent() - SMALL_DOT_PX
+            middle = y - (metrics.ascent() - metrics.descent()) / 2
+            taken = [(x, x) for x in lines]
+            taken += [self._ends(each) for each in labels if abs(each.at.y() - middle) < metrics.height()]
+            ends = [room.right(), *sorted((left - LABEL_GAP for left, _ in taken), reverse=True)]
+            free = (e for e in ends if e - wide > ridge and not any(e - wide < r and left < e for left, r in taken))
+            found.append(Name(text, QPointF(next(free, room.right()) - wide, y), 0.0))
+        return found
+
+    def _ends(self, label: Label) -> tuple[float, float]:
+        """The left and the right end of its words."""
+        wide, x = self.fontMetrics().horizontalAdvance(label.text), label.at.x()
+        return (x - wide, x) if label.left else (x, x + wide)
+
+    def _draw_name(self, painter: QPainter, name: Name) -> None:
         painter.save()
-        painter.translate(line.p1())
-        painter.rotate(-line.angle())
+        painter.translate(name.at)
+        painter.rotate(name.turned)
         painter.setPen(self.theme.color("text"))
-        painter.drawText(QPointF(LABEL_GAP, self.fontMetrics().ascent() + 1), text)
+        painter.drawText(QPointF(), name.text)
         painter.restore()
 
     # --- points ----------------------------------------------------------------------------------------------------
@@ -174,41 +219,39 @@ class RoofAxes(LabAxes):
         self._dots.append((at, point))
 
     def labels_of(self, room: QRectF) -> list[Label]:
-        """Where the labels stand, none over another."""
-        computed = [point for point in self._points if point.group != "measured"]
-        return [*self._on_roof(room, computed), *self._below(room, self._measured)]
-
-    def _on_roof(self, room: QRectF, points: Sequence[RoofPoint]) -> list[Label]:
-        """Left of the steepest slope, in the order of their heights."""
-        line, slope = self.fontMetrics().height(), self._slope(room, self._reads[-1], self._products[-1].value)
-        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in points), key=_height)
+        """Where the labels stand, in the order of their dots' heights, each in a row of its own."""
+        line = self.fontMetrics().height()
+        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in self._points), key=_height)
         heights = spread([dot.y() for dot, _ in dots], line, room.top() + line / 2, room.bottom() - line / 2)
+        return [
+            self._below(room, dot, point, y) if point.group == "measured" else self._on_roof(room, dot, point, y)
+            for (dot, point), y in zip(dots, heights, strict=True)
+        ]
+
+    def _on_roof(self, room: QRectF, dot: QPointF, point: RoofPoint, y: float) -> Label:
+        """Left of the steepest slope."""
+        slope = self._slope(room, self._reads[-1])
         rise = (slope.y2() - slope.y1()) / (slope.x2() - slope.x1())
-        found = []
-        for (dot, point), y in zip(dots, heights, strict=True):
-            edge = min(slope.x1() + (y + line / 2 - slope.y1()) / rise, slope.x2(), dot.x()) - LABEL_GAP
-            text = self._fit(point.name, edge - room.left())
-            found.append(Label(dot, text, QPointF(edge, y), left=True))
-        return found
+        foot = y + self.fontMetrics().height() / 2
+        edge = min(slope.x1() + (foot - slope.y1()) / rise, slope.x2(), dot.x()) - LABEL_GAP
+        return Label(dot, self._fit(point.name, edge - room.left()), QPointF(edge, y), left=True)
 
-    def _below(self, room: QRectF, points: Sequence[RoofPoint]) -> list[Label]:
-        """Right of their dots; left of those that have no room there, or another's line."""
+    def _below(self, room: QRectF, dot: QPointF, point: RoofPoint, y: float) -> Label:
+        """Right of its dot and of slopes' names; left of it where there is no room, or another's line."""
         metrics = self.fontMetrics()
-        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in points), key=_height)
-        heights = spread([dot.y() for dot, _ in dots], metrics.height(), room.top(), room.bottom())
-        feet = [self._place(room, point.intensity, point.low) for point in points if point.low > 0]
+        feet = [self._place(room, each.intensity, each.low) for each in self._measured if each.low > 0]
 
-        def free(left: float, right: float, y: float) -> bool:
+        def free(left: float, right: float) -> bool:
             crossed = any(left < foot.x() < right and foot.y() > y - metrics.height() for foot in feet)
             return room.left() < left and right < room.right() and not crossed
 
-        found = []
-        for (dot, point), y in zip(dots, heights, strict=True):
-            text = f"{point.name}: {words.percent(point.operations / point.roof)} of its roof"
-            reach = LABEL_GAP + metrics.horizontalAdvance(text)
-            on_left = free(dot.x() - reach, dot.x() - 1, y) and not free(dot.x() + 1, dot.x() + reach, y)
-            found.append(Label(dot, text, QPointF(dot.x() + (-LABEL_GAP if on_left else LABEL_GAP), y), on_left))
-        return found
+        text = f"{point.name}: {words.percent(point.operations / point.roof)} of its roof"
+        wide, high = metrics.horizontalAdvance(text), metrics.height()
+        row = QPolygonF(QRectF(room.left(), y - high / 2, room.width(), high))
+        passed = [name.area(metrics).intersected(row).boundingRect().right() for name in self._slope_names(room)]
+        right, left = max(dot.x(), *passed) + LABEL_GAP, dot.x() - LABEL_GAP
+        on_left = free(left - wide, dot.x() - 1) and not free(dot.x() + 1, right + wide)
+        return Label(dot, text, QPointF(left if on_left else right, y), on_left)
 
     def _draw_label(self, painter: QPainter, label: Label) -> None:
         metrics = self.fontMetrics()
@@ -254,6 +297,18 @@ def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> li
     for at in range(1, len(found) + 1):
         found[-at] = min(found[-at], high - (at - 1) * apart)
     return found
+
+
+def stacked(lines: Sequence[float], apart: float) -> list[float]:
+    """Where the words of each of the rising ``lines`` begin: at its line; those of lines that are too near for words
+    ``apart`` high between them, one after another at the last of these."""
+    groups: list[list[float]] = []
+    for line in lines:
+        if groups and line - groups[-1][-1] < len(groups[-1]) * apart:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return [group[-1] + at * apart for group in groups for at in range(len(group))]
 
 
 def _start(block: Sequence[float]) -> float:
