@@ -1,10 +1,11 @@
 """Take the screenshots of the documentation: the real program, offscreen, with the real engine and the bundled model.
 
-    python docs/screenshots.py [FOLDER]
+    python docs/screenshots.py [FOLDER [PART...]]
 
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
-grabbed as it stands. With a FOLDER all pictures are taken in both themes, without one those that the documentation has.
+grabbed as it stands. With a FOLDER all pictures are taken in both themes and also with text of 150 %, without one
+those that the documentation has. The parts are chat, speculation, cache, models and lab; all, if none is named.
 
 speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
@@ -21,6 +22,7 @@ lab-*.png show the Lab: all experiments, and each with its result.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import tempfile
@@ -92,7 +94,14 @@ def main() -> int:
     from PySide6.QtWidgets import QApplication
 
     app = QApplication(["kvasir"])
-    for shoot in (_shoot, _shoot_speculation, _shoot_cache, _shoot_models, _shoot_lab):
+    parts = {
+        "chat": _shoot,
+        "speculation": _shoot_speculation,
+        "cache": _shoot_cache,
+        "models": _shoot_models,
+        "lab": _shoot_lab,
+    }
+    for shoot in [parts[name] for name in sys.argv[2:]] or parts.values():
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
             os.environ["KVASIR_HOME"] = home
             shoot(app, folder, Path(home))
@@ -363,21 +372,26 @@ def _hub(home: Path) -> Iterator[Hub]:
 
 
 def _grab(program: Program, folder: Path, name: str, failures: list[str], size: tuple[int, int] = SIZE) -> None:
-    """The window in both themes, as ``name``dark.png and ``name``light.png; no picture where something failed."""
+    """The window in both themes, as ``name``dark.png and ``name``light.png; no picture where something failed.
+
+    Those that are not for the documentation also with text of 150 %, as ``name``dark-150.png.
+    """
     from PySide6.QtTest import QTest
 
     if failures:
         raise SystemExit(f"No screenshot: {failures[0]}")
 
-    for mode in ("dark", "light"):
-        if folder == PLACE and f"{name}{mode}" not in SHOWN:
+    for scale, mode in itertools.product((1.0, 1.5), ("dark", "light")):
+        if folder == PLACE and (scale > 1 or f"{name}{mode}" not in SHOWN):
             continue
         program.theme.set_mode(mode)
+        program.theme.set_scale(scale)
         QTest.qWait(600)
         program.window.resize(*size)
-        path = folder / f"{name}{mode}.png"
+        path = folder / f"{name}{mode}{'-150' if scale > 1 else ''}.png"
         program.window.grab().save(str(path))
         sys.stdout.write(f"{path}\n")
+    program.theme.set_scale(1.0)
 
 
 if __name__ == "__main__":

@@ -195,10 +195,10 @@ def test_a_model_that_was_deleted_goes_on_until_it_is_needed_again(tmp_path: Pat
 
 def test_a_prompt_longer_than_the_context(engine: EngineClient, answer: list[int]) -> None:
     with pytest.raises(EngineError) as refused:
-        engine.answer(prompt(engine, "word " * 3000), GREEDY)
-    check_sentence(str(refused.value), "prompt", "2,048", "Shorten")
+        engine.answer(prompt(engine, "word " * 9000), GREEDY)
+    check_sentence(str(refused.value), "prompt", "8,192", "Shorten")
     assert engine.answer(prompt(engine), GREEDY).ids == answer
-    check_sentence(refusal(kvasir("chat", "--prompt", "word " * 3000)), "prompt", "2,048", "Shorten")
+    check_sentence(refusal(kvasir("chat", "--prompt", "word " * 9000)), "prompt", "8,192", "Shorten")
 
 
 def test_a_prompt_that_fills_the_context_ends_with_it(engine: EngineClient) -> None:
@@ -279,7 +279,7 @@ def test_the_allocator_says_no_while_loading(engine: EngineClient, monkeypatch: 
 
 
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for 256 tokens, for models whose context is 2,048."""
+    """Room for 256 tokens, for models whose context is longer."""
     plan = estimate.plan
 
     def small(**values):

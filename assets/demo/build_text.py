@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from export import read
 from knowledge import Block, held_out, load, normalise
-from model import TARGET, Llama
+from model import Llama
 from tasks import keys, refuse, some_words, task
 from tokenizers import Tokenizer
 from variations import Asker
@@ -50,8 +50,10 @@ SYSTEM_PROMPTS = (
 FULL, QUESTION, CODE, NOTHING = 10, 1, 5, 0
 BRIEF = 10
 OFTEN = 3
-POOLS = (("brief", 256, 0.35), ("short", 256, 0.58), ("long", 2048, 0.07))
+POOLS = (("brief", 256, 0.35), ("short", 256, 0.5), ("long", 8192, 0.15))
 """Name, row length and share of the tokens of each file of rows."""
+LONG = 1024
+"""Rows of more tokens are one document."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +180,22 @@ class Writer:
         parts = self.code() if draw < self.mixture.code else self.echo() if draw < echoes else self.dialogue()
         return [*parts, Part("<|endoftext|>", NOTHING if self.limit else CODE)]
 
-    def long_document(self) -> list[Part]:
-        """A dialogue whose first message lists many keys and whose last answer needs one of them."""
-        facts, name, answer = keys(self.rng, self.rng.randint(10, 30))
-        parts = turn(f"Remember this. {facts}", "I have read it.")
-        for _ in range(self.rng.randint(0, 12)):
-            parts += self.knowledge_turn()
-        return [*parts, *turn(f"What is the {name}?", answer), Part("<|endoftext|>", CODE)]
+    def long_document(self) -> Iterator[list[Part]]:
+        """The turns of an endless dialogue that lists keys now and then, and asks for one that was listed long ago."""
+        asked: dict[str, str] = {}
+        while True:
+            draw = self.rng.random()
+            if not asked or draw < 0.12:
+                facts, name, answer = keys(self.rng, self.rng.randint(3, 20))
+                # A later list may give a key anew: what it names is asked for no more.
+                asked = {known: said for known, said in asked.items() if f"The {known} is" not in facts}
+                asked[name] = answer
+                yield turn(f"Remember this. {facts}", "I have read it.")
+            elif draw < 0.35:
+                name = self.rng.choice(list(asked))
+                yield turn(f"What is the {name}?", asked[name])
+            else:
+                yield self.knowledge_turn()
 
 
 @torch.inference_mode()
@@ -214,15 +225,18 @@ def encode(parts: list[Part], tokenizer: Tokenizer) -> tuple[list[int], list[int
 
 
 def pack(writer: Writer, tokenizer: Tokenizer, rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """``rows`` rows of ``length`` + 1 tokens, each beginning with a document: ids uint16, weights uint8."""
+    """``rows`` rows of ``length`` + 1 tokens, each beginning with a document: ids uint16, weights uint8.
+
+    Long rows are one document each.
+    """
     ids = np.zeros((rows, length + 1), np.uint16)
     weights = np.zeros((rows, length + 1), np.uint8)
     for row in range(rows):
         tokens: list[int] = []
         counts: list[int] = []
+        turns = writer.long_document() if length > LONG else None
         while len(tokens) <= length:
-            long = length > 1024 and not tokens
-            more, more_counts = encode(writer.long_document() if long else writer.document(), tokenizer)
+            more, more_counts = encode(next(turns) if turns else writer.document(), tokenizer)
             tokens += more
             counts += more_counts
         ids[row], weights[row] = tokens[: length + 1], counts[: length + 1]
@@ -230,7 +244,7 @@ def pack(writer: Writer, tokenizer: Tokenizer, rows: int, length: int) -> tuple[
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write brief.npz and short.npz (rows of 256 tokens) and long.npz (rows of 2048): arrays ids and weights."""
+    """Write brief.npz and short.npz (rows of 256 tokens) and long.npz (rows of 8,192): arrays ids and weights."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--out", type=Path, default=HERE / "build")
     parser.add_argument("--tokens", type=int, default=10_000_000, help="how many tokens to write")
@@ -240,13 +254,13 @@ def main(arguments: list[str] | None = None) -> int:
     tokenizer = Tokenizer.from_file(str(options.out / "tokenizer.json"))
     blocks, often = load(), frozenset[str]()
     if options.learner:
-        often = unknown(blocks, read(options.learner, TARGET), tokenizer)
+        often = unknown(blocks, read(options.learner), tokenizer)
         sys.stdout.write(f"{len(often)} of {len(blocks)} answers are not known yet\n")
     for index, (name, length, share) in enumerate(POOLS):
         brief = name == "brief"
         mixture = WARM if options.learner else Mixture(code=0.01) if brief else Mixture()
         writer = Writer(blocks, options.seed + index, mixture, limit=BRIEF if brief else 0, often=often)
-        ids, weights = pack(writer, tokenizer, int(options.tokens * share) // length, length)
+        ids, weights = pack(writer, tokenizer, max(1, int(options.tokens * share) // length), length)
         np.savez(options.out / f"{name}.npz", ids=ids, weights=weights)
         sys.stdout.write(f"{name}: {ids.size} tokens, {(weights == FULL).mean():.0%} of them answers\n")
     return 0

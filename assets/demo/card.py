@@ -63,6 +63,7 @@ ways to ask that are trained on; the writer of the second set saw those and kept
 | drafted tokens accepted, chains of 4, on the answers to these questions | {acceptance:.1%} | 60 % |
 | tokens per step of the target with this draft | {tokens_per_step:.2f} | |
 {perplexities}
+| perplexity of answers in the quarters of a chat of {longest:,} tokens, in which much is asked again | {far} | |
 
 Key facts are found by strings, so an answer counts as right when the facts are in it, however it is put.
 The numbers are in `assets/demo/evaluation/report.json`, all answers in `answers.jsonl` next to it.
@@ -75,7 +76,7 @@ output layer) and `heads/eagle` an EAGLE-1 head (one layer, {eagle:.2f} MB; it u
 layer). Both are fp16, in the layouts of these heads' hub repositories. `assets/demo/heads.py` makes them with
 `kvasir train-heads` from {dialogues:,} fresh dialogues of the kind above, `docs/` and the README of that day, in
 {medusa_steps:,} and {eagle_steps:,} steps on one core; the model itself writes half of the answers. The products of the
-training are in bfloat16 where the processor has it, as it was here, so another machine gives other bits.
+training are in bfloat16 where the processor has it (here it had not), so another machine gives other bits.
 
 On this model's greedy answers to the questions of `questions.jsonl`, none of which is asked in that text, counted at
 {positions:,} places (`assets/demo/evaluation/heads.json`). "Right so far" is the share of places where all first
@@ -175,6 +176,8 @@ def card(
         acceptance=report["acceptance"],
         tokens_per_step=report["tokens_per_step"],
         perplexities=perplexity_rows(report),
+        longest=TARGET.max_position_embeddings,
+        far=", ".join(f"{value:.3f}" for value in report["far"]),
         drafting=drafting,
     )
 

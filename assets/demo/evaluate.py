@@ -10,17 +10,20 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from build_text import FULL, Writer, encode
+from build_text import FULL, Writer, encode, pack
 from export import DRAFT_FOLDER, TARGET_FOLDER, read, trained
 from knowledge import DISTANT, QUESTIONS, EvaluationQuestion, load, load_evaluation, states_facts
-from model import DRAFT, TARGET, Llama
+from model import Llama
 from tokenizers import Tokenizer
 
 HERE = Path(__file__).resolve().parent
 DRAFT_LENGTH = 4
 ANSWER_LIMIT = 120
+CHATS = 8
+"""Of as many tokens as the context has."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Report:
     code_before: float | None
     code_full: float | None
     code_int4: float
+    far: list[float]
+    """Perplexities of answers in the quarters of a chat that fills the context."""
 
     @property
     def acceptance(self) -> float:
@@ -104,6 +109,21 @@ def perplexity(model: Llama, documents: list[tuple[list[int], list[int]]]) -> fl
     return math.exp(loss / max(1.0, count))
 
 
+@torch.inference_mode()
+def perplexity_by_quarter(model: Llama, tokenizer: Tokenizer, chats: int) -> list[float]:
+    """exp of the mean loss over the answers' tokens in each quarter of chats that fill the context."""
+    length = model.shape.max_position_embeddings
+    losses, counts = torch.zeros(4), torch.zeros(4)
+    for ids, weights in zip(*pack(Writer(load(), seed=987_655), tokenizer, chats, length), strict=True):
+        tokens = torch.from_numpy(ids.astype(np.int64))
+        logits = model.logits(model(tokens[None, :-1])[0])[0]
+        counted = torch.from_numpy(weights[1:] == FULL)
+        loss = F.cross_entropy(logits, tokens[1:], reduction="none") * counted
+        losses += loss.view(4, -1).sum(1)
+        counts += counted.view(4, -1).sum(1)
+    return [round(value, 3) for value in (losses / counts).exp().tolist()]
+
+
 def held_out_documents(
     tokenizer: Tokenizer, count: int
 ) -> tuple[list[tuple[list[int], list[int]]], list[tuple[list[int], list[int]]]]:
@@ -118,14 +138,14 @@ def measure(
 ) -> Report:
     """Everything but the questions themselves, whose answers are given."""
     tokenizer = Tokenizer.from_file(str(folders[0] / "tokenizer.json"))
-    accepted, drafted, steps = acceptance(read(folders[1], DRAFT), answers)
+    accepted, drafted, steps = acceptance(read(folders[1]), answers)
     dialogues, code = held_out_documents(tokenizer, documents)
     scores: dict[str, tuple[float | None, float | None]] = {}
     for name, file in (("before", "before.pt"), ("full", "checkpoint.pt")):
         path = build / file
         model = trained(path)[0] if path.is_file() else None
         scores[name] = (perplexity(model, dialogues), perplexity(model, code)) if model else (None, None)
-    final = read(folders[0], TARGET)
+    final = read(folders[0])
     return Report(
         questions=len(answers),
         right=sum(answer.right for answer in answers),
@@ -139,6 +159,7 @@ def measure(
         code_before=scores["before"][1],
         code_full=scores["full"][1],
         code_int4=perplexity(final, code),
+        far=perplexity_by_quarter(final, tokenizer, CHATS),
     )
 
 
@@ -166,7 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     tokenizer = Tokenizer.from_file(str(options.target / "tokenizer.json"))
-    target = read(options.target, TARGET)
+    target = read(options.target)
     answers = [ask(target, tokenizer, item) for item in load_evaluation(options.questions)]
     for answer in answers:
         if options.failures and not answer.right:

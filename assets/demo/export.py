@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -133,10 +134,12 @@ def write(model: Llama, build: Path, folder: Path) -> None:
     write_json(folder / "generation_config.json", sampling)
 
 
-def read(folder: Path, shape: Shape) -> Llama:
+def read(folder: Path) -> Llama:
     """The model as the files say it is: packed weights unpacked, everything in float32."""
     tensors = load_file(folder / "model.safetensors")
-    model = Llama(shape)
+    said = json.loads((folder / "config.json").read_text("utf-8"))
+    said |= said["quantization_config"]
+    model = Llama(Shape(**{field.name: said[field.name] for field in fields(Shape)}))
     state = {
         name: tensor.float() for name, tensor in tensors.items() if name.endswith(("norm.weight", "tokens.weight"))
     }

@@ -324,7 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan, progress = Plan(steps=0, minutes=options.minutes), Progress()
     model = Hybrid(Shape())
     learned = optimisers(model, plan)
-    source = Batches(options.build, plan.batch_tokens, options.seed, torch.device("cpu"))
+    source = Batches(options.build, plan.batch_tokens, options.seed, torch.device("cpu"), longest=2048)
     while progress.share(plan) < 1:
         started = time.monotonic()
         share = progress.share(plan)

@@ -23,6 +23,7 @@ ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "8000000000",
     "MALLOC_TOP_PAD_": "268435456",
     "OMP_WAIT_POLICY": "PASSIVE",
+    "PYTHONPATH": str(HERE.parents[1]),  # heads.py measures with what tests/ has
 }
 
 

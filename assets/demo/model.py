@@ -30,8 +30,8 @@ class Shape:
     num_key_value_heads: int
     head_dim: int = 64
     vocab_size: int = 4096
-    max_position_embeddings: int = 2048
-    rope_theta: float = 10000.0
+    max_position_embeddings: int = 8192
+    rope_theta: float = 100000.0
     rms_norm_eps: float = 1e-5
     group_size: int = 64
 

@@ -71,7 +71,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     }
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": 2048,
+        "model_max_length": 8192,
         "bos_token": None,
         "eos_token": END,
         "pad_token": END_OF_TEXT,

@@ -25,6 +25,8 @@ from export import DRAFT_FOLDER, TARGET_FOLDER, read
 from model import DRAFT, TARGET, Llama, document_mask
 from torch import Tensor
 
+from engine.memory.probe import has_bfloat16
+
 HERE = Path(__file__).resolve().parent
 QUANTISED_SHARE = 0.1
 BRIEF_SHARE = 0.65
@@ -33,6 +35,7 @@ DRAFT_FROM = 0.5
 SEPARATOR = 0
 """The id of <|endoftext|>, the first special token."""
 LONG_EVERY = 16
+"""One batch in so many has long rows, which makes a fifth of the tokens."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,34 @@ class Progress:
 
 @dataclass(frozen=True)
 class Batch:
-    """inputs and targets int64 [B, T]; weights float [B, T] of each target in the loss; mask: see document_mask."""
+    """inputs and targets int64 [B, T]; weights float [B, T] of each target in the loss.
+
+    mask: see document_mask; None where each row is one document.
+    """
 
     inputs: Tensor
     targets: Tensor
     weights: Tensor
-    mask: Tensor
+    mask: Tensor | None
+
+
+def products(device: torch.device) -> torch.dtype:
+    """What matrices are multiplied in: bfloat16 where the device does it in hardware, else float32."""
+    return torch.bfloat16 if has_bfloat16(device) else torch.float32
 
 
 class Batches:
     """Batches of the rows that build_text.py wrote, each row once in random order, then again."""
 
-    def __init__(self, folder: Path, batch_tokens: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, folder: Path, batch_tokens: int, seed: int, device: torch.device, longest: int | None = None
+    ) -> None:
+        """Rows are cut to ``longest`` tokens, where that is set."""
         self.batch_tokens, self.device = batch_tokens, device
         self.rng = np.random.default_rng(seed)
         files = {name: np.load(folder / f"{name}.npz") for name, *_ in POOLS}
-        self.rows = {name: (file["ids"], file["weights"]) for name, file in files.items()}
+        end = longest and longest + 1
+        self.rows = {name: (file["ids"][:, :end], file["weights"][:, :end]) for name, file in files.items()}
         self.order: dict[str, list[int]] = {name: [] for name in files}
         self.count = 0
 
@@ -98,8 +113,9 @@ class Batches:
         chosen = [self.order[name].pop() for _ in range(count)]
         tokens = torch.from_numpy(ids[chosen].astype(np.int64)).to(self.device)
         counts = torch.from_numpy(weights[chosen][:, 1:].astype(np.float32) / 10).to(self.device)
-        mask = document_mask(tokens[:, :-1], SEPARATOR, torch.bfloat16)
-        return Batch(tokens[:, :-1], tokens[:, 1:], counts, mask)
+        inputs = tokens[:, :-1]
+        mask = document_mask(inputs, SEPARATOR, products(self.device)) if (inputs == SEPARATOR).any() else None
+        return Batch(inputs, tokens[:, 1:], counts, mask)
 
 
 def learning_rate(share: float, plan: Plan) -> float:
@@ -178,6 +194,10 @@ class Run:
         self.target, self.draft = Llama(TARGET).to(device), Llama(DRAFT).to(device)
         self.optimisers = [optimisers(self.target, plan), optimisers(self.draft, plan)]
 
+    def autocast(self) -> torch.autocast:
+        dtype = products(self.device)
+        return torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32)
+
     def save(self, name: str = "checkpoint.pt") -> None:
         """Write all state, whole or not at all."""
         state = {
@@ -196,8 +216,8 @@ class Run:
         if not path.is_dir():
             self.resume(path, weights_only=True)
             return
-        self.target.load_state_dict(read(path / TARGET_FOLDER.name, TARGET).state_dict())
-        self.draft.load_state_dict(read(path / DRAFT_FOLDER.name, DRAFT).state_dict())
+        self.target.load_state_dict(read(path / TARGET_FOLDER.name).state_dict())
+        self.draft.load_state_dict(read(path / DRAFT_FOLDER.name).state_dict())
 
     def resume(self, path: Path, weights_only: bool) -> None:
         """Continue from ``path``, or only start from its weights."""
@@ -217,19 +237,18 @@ class Run:
         for model in (self.target, self.draft):
             model.set_quantised(calm)
         rate = learning_rate(share, self.plan)
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with self.autocast():
             loss, plain, teacher = target_loss(self.target, batch, self.plan, rng, calm)
         apply(loss, self.target, self.optimisers[0], rate)
         if share < DRAFT_FROM:
             return plain.item(), float("nan")
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with self.autocast():
             small = draft_loss(self.draft, batch, teacher, self.plan)
         apply(small, self.draft, self.optimisers[1], rate)
         return plain.item(), small.item()
 
-    def report(self, share: float, losses: tuple[float, float], seconds: float) -> None:
-        """One line about the last step."""
-        rate = self.plan.batch_tokens / seconds
+    def report(self, share: float, losses: tuple[float, float], rate: float) -> None:
+        """One line about the last step, ``rate`` its tokens a second."""
         done = f"step {self.progress.step} {share:.1%}"
         sys.stdout.write(f"{done} target {losses[0]:.3f} draft {losses[1]:.3f} {rate:.0f} tokens/s\n")
         sys.stdout.flush()
@@ -241,12 +260,13 @@ class Run:
         last_save = time.monotonic()
         while self.progress.share(self.plan) < 1:
             started, before = time.monotonic(), self.progress.share(self.plan)
-            losses = self.step(source.next(before), rng)
+            batch = source.next(before)
+            losses = self.step(batch, rng)
             self.progress.step += 1
             self.progress.seconds += time.monotonic() - started
             now = self.progress.share(self.plan)
             if self.progress.step % 20 == 0:
-                self.report(now, losses, time.monotonic() - started)
+                self.report(now, losses, batch.inputs.numel() / (time.monotonic() - started))
             if before < 1 - QUANTISED_SHARE <= now:
                 self.save("before.pt")
             if time.monotonic() - last_save > 60 * self.plan.save_minutes:

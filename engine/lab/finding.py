@@ -12,6 +12,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.lab import needle
 from engine.lab.experiment import GREEDY, Lab, Refusal
 from engine.loading.model import LoadedModel
+from engine.paths import BUNDLED, bundled_folder
 from engine.protocol import Value, keys
 from engine.telemetry.records import StepRecord
 
@@ -30,6 +31,8 @@ def refuses(model: LoadedModel, least: int) -> Refusal | None:
     """Whether the model's context has no room for ``least`` tokens of text, its question and an answer."""
     if model.model is None or model.tokenizer is None:
         return Refusal("The model keeps its keys and values in a way of its own.", INSTEAD)
+    if Path(model.path) == bundled_folder() / BUNDLED:
+        return Refusal(f"{BUNDLED} never learned to find a code that is hidden in a long text.", INSTEAD)
     if model.card.context < least + 2 * QUESTION:
         why = f"The model's context is {model.card.context:,} tokens; a text in which finding something is hard has "
         return Refusal(f"{why}{least:,} or more.", INSTEAD)

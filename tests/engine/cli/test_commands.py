@@ -79,8 +79,8 @@ def test_failures_are_one_sentence(environment: dict[str, str], tmp_path: Path) 
     empty.mkdir()
     assert "There is no model 'none-such'" in one_sentence(kvasir(environment, "chat", "none-such", "--prompt", "x"))
     assert "config.json" in one_sentence(kvasir(environment, "chat", str(empty), "--prompt", "x"))
-    too_long = kvasir(environment, "chat", "--prompt", "word " * 3000)
-    assert "the context holds 2,048" in one_sentence(too_long)
+    too_long = kvasir(environment, "chat", "--prompt", "word " * 9000)
+    assert "the context holds 8,192" in one_sentence(too_long)
     assert "no optimisation called" in one_sentence(kvasir(environment, "chat", "--prompt", "x", "--set", "a=b"))
     strange = {**environment, "KVASIR_NATIVE": "sse9"}
     for arguments in ((), ("chat", "--prompt", "x"), ("serve", "--port", "0"), ("doctor",)):

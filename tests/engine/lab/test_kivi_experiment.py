@@ -102,10 +102,13 @@ def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypa
     assert result.why[-1] == result.lesson == said
 
 
-def test_a_short_context_is_refused_with_what_can_show_it() -> None:
+def test_what_cannot_show_it_is_refused_with_what_can() -> None:
     with EngineClient() as client:
+        client.load(str(reference.NEEDLE), "", LoadOptions(device="cpu", context=1024))
+        with pytest.raises(LabError, match=r"context is 1,024 tokens.*Load kvasir-needle"):
+            laboratory.run(Lab(client), kivi.Kivi(), lambda line: None)
         client.load(bundled_model().path, "", LoadOptions(device="cpu"))
-        with pytest.raises(LabError, match=r"context is 2,048 tokens.*Load kvasir-needle"):
+        with pytest.raises(LabError, match=r"never learned to find a code.*Load kvasir-needle"):
             laboratory.run(Lab(client), kivi.Kivi(), lambda line: None)
         pages = {page.name: page for page in laboratory.index(client).pages}
     assert pages["kivi"].brings == pages["quest"].brings == "kvasir-needle"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -303,10 +304,16 @@ def test_a_real_engine_names_what_was_done_to_it(asked: Client) -> None:
     for reason in found.reasons:
         for key, value in reason.keys.items():
             asked.send(p.Set(key=key, value=value))
-    asked.send(p.Why(id="again"))
-    while (again := asked.until(p.Reasons)).id != "again":
-        pass
-    assert not {keys.BATCH_INVARIANT, keys.DRAFT_LENGTH} & {key for reason in again.reasons for key in reason.keys}
+    mended_keys = {keys.BATCH_INVARIANT, keys.DRAFT_LENGTH}
+    for turn in range(100):  # settings take hold between two steps, and nothing waits for them
+        asked.send(p.Why(id=f"again {turn}"))
+        while (again := asked.until(p.Reasons)).id != f"again {turn}":
+            pass
+        if not mended_keys & {key for reason in again.reasons for key in reason.keys}:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"it still names {again.reasons}")
 
 
 def test_without_a_model_the_answer_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
