@@ -100,9 +100,14 @@ def run(qtbot, lab: LabView, name: str = "prefixes") -> None:
     """Through the page, to its end."""
     lab.show_experiment(name)
     press(lab, "lab.run")
+    ended(qtbot, lab)
+
+
+def ended(qtbot, lab: LabView) -> None:
+    """Nothing runs, and what was found is on the page with all its parts."""
     qtbot.waitUntil(lambda: not lab._runs.running)
-    if (found := lab.view.found) is not None:
-        qtbot.waitUntil(lambda: found.rest.over and bool(said(lab, "lab.taken")))
+    if lab.view is not None and lab.view.found is not None:
+        qtbot.waitUntil(lambda: lab.view.found.rest.over and bool(said(lab, "lab.taken")))
 
 
 def begin(qtbot, lab: LabView, state: Path, name: str = "prefixes") -> None:
@@ -331,7 +336,7 @@ def test_while_it_runs_it_shows_both_sides_and_is_cancelled_with_escape(qtbot, l
     lab.show_experiment("prefixes")
     qtbot.waitUntil(lambda: lab.view.pictures[0].isVisibleTo(lab))  # what is known of the run
     qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert said(lab, "lab.note") == words.STOPPED
     assert said(lab, "lab.headline") == ""
 
@@ -354,7 +359,7 @@ def test_a_run_that_was_stopped_leaves_what_was_known(qtbot, lab, state):
     kill = lab._runs._run._patience.remainingTime()
     press(lab, "lab.cancel")
     assert lab._runs._run._patience.remainingTime() <= kill, "it is not given more time"
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert [view._picture for view in lab.view.pictures] == before
     assert said(lab, "lab.prediction") == wrong, "the result was known before the other prediction"
     lab.show_experiment("")
@@ -366,7 +371,7 @@ def test_a_run_that_is_stopped_after_its_result_keeps_it(qtbot, lab, state):
     begin(qtbot, lab, state)
     lab._runs._take(result("prefixes"))  # before its process has ended
     press(lab, "lab.cancel")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert said(lab, "lab.note") == ""
     assert said(lab, "lab.headline").startswith("4.00 times")
 
@@ -377,7 +382,8 @@ def test_enter_runs_it(qtbot, lab, state):
     qtbot.waitUntil(lambda: "prefixes" in lab._runs.results and not lab._runs.running)
     assert asked(state) == [["prefixes", "--json"]]
     qtbot.keyClick(lab.topics, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: len(asked(state)) == 2 and not lab._runs.running)
+    qtbot.waitUntil(lambda: len(asked(state)) == 2)
+    ended(qtbot, lab)
 
 
 def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab, state):
@@ -409,7 +415,7 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
     qtbot.keyClick(lab._scroll, Qt.Key.Key_Left)
     assert QApplication.focusWidget() is lab.view.boxes[1]
     qtbot.keyClick(lab.view.boxes[1], Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert said(lab, "lab.note") == words.STOPPED
 
 
@@ -473,7 +479,7 @@ def test_sliders_stay_as_they_were_set(qtbot, lab, theme, state):
     lab.show_experiment("prefixes")
     assert lab.view.sliders.values == set_to
     press(lab, "lab.run")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert lab.view.sliders.values == set_to
 
 
@@ -495,7 +501,7 @@ def test_what_goes_wrong_is_said_and_what_was_found_stays(qtbot, lab, state, fac
     run(qtbot, lab)
     change(state, **fact)
     press(lab, "lab.run")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert said(lab, "lab.note").lower() == sentence.lower()
     assert said(lab, "lab.headline").startswith("4.00 times")
     assert lab.view.run.isEnabled()
@@ -522,7 +528,7 @@ def test_what_the_model_cannot_show_says_what_can(qtbot, lab, state):
 
 def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
     press(lab, "lab.all")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert [each[0] for each in asked(state)] == ["cache", "needle", "prefixes"]
     change(state, steps=-1)
     press(lab, "lab.all")
@@ -530,7 +536,7 @@ def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
     assert lab.everything.text() == "Cancel"
     assert said(lab, "lab.card.cache.found") == "Running now…"
     press(lab, "lab.all")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert len(asked(state)) == 4
     assert said(lab, "lab.card.cache.found") == "No clear difference here.", "what is kept stays"
 
@@ -553,7 +559,7 @@ def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab,
     assert said(lab, "lab.status") == words.PREPARING
     assert not asked(state)
     waiting.pop()("")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert asked(state) == [
         [
             "prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--quantise", "int8",
@@ -653,7 +659,7 @@ def test_a_run_tells_sides_other_than_the_pages(qtbot, lab, state):
     lab.show_experiment("prefixes")
     assert lab.view.sides == sides
     press(lab, "lab.cancel")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert lab.view.sides == PREFIXES.sides, "those of the result before"
 
 
@@ -694,7 +700,7 @@ def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
     lab.roof.run.setFocus()
     before = lab.roof.run
     press(lab, "lab.roofline.run")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert QApplication.focusWidget() is lab.roof.run is before
     theme.changed.emit()
     assert lab.roof.run is not before
@@ -718,7 +724,7 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     assert said(lab, "lab.prediction") == "Your prediction: 5 times, right."
     assert lab.view.sliders.values == {"text": 3000, "users": 12}
     press(lab, "lab.try")  # as they usually are
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert said(lab, "lab.prediction") != ""
     lab.activateWindow()
     users = lab.view.findChild(QSlider, "lab.set.users")
@@ -726,7 +732,8 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     for _ in range(6):
         qtbot.keyClick(users, Qt.Key.Key_Left)  # which is not from side to side here
     qtbot.keyClick(users, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: len(asked(state)) == 3 and not lab._runs.running)
+    qtbot.waitUntil(lambda: len(asked(state)) == 3)
+    ended(qtbot, lab)
     assert asked(state)[1:] == [
         ["prefixes", "--json", "--set", "text=3000", "--set", f"users={users}"] for users in (12, 6)
     ]
@@ -750,7 +757,7 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     lab.view.findChild(QSlider, "lab.set.users").setValue(0)
     press(lab, "lab.try")
     lab.show_experiment("cache")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     lab.show_experiment("prefixes")
     assert said(lab, "lab.chosen") == words.otherwise("Users 3"), "it was not seen yet"
     run(qtbot, lab)
@@ -794,7 +801,7 @@ def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):
     press(lab, "lab.roofline.run")
     qtbot.waitUntil(lambda: button_of(lab, "lab.roofline.run").text() == "Cancel")
     press(lab, "lab.roofline.run")
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     assert said(lab, "lab.roofline.state") == words.STOPPED
     lab.set_blocked(words.BUSY)
     assert said(lab, "lab.roofline.state") == words.BUSY
@@ -810,7 +817,7 @@ def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state
     lab.show_experiment("compare")
     assert not lab.compare.go.isEnabled()
     lab._runs.cancel()
-    qtbot.waitUntil(lambda: not lab._runs.running)
+    ended(qtbot, lab)
     lab.show_experiment("prefixes")
     assert not lab.compare.isVisibleTo(lab)
     lab.compare.comparison.running = True
