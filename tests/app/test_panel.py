@@ -188,7 +188,7 @@ def test_progress_blocks_the_other_rows_and_a_result_frees_them(panel):
     assert text(panel, "speculation.bought") == "2/6"
     assert not panel.findChild(QToolButton, "kv_cache.measure").isEnabled()
     panel.show_result(result(effect()))
-    assert text(panel, "speculation.bought") == "2.1×\n1.9–2.3"
+    assert text(panel, "speculation.bought") == "2.1×\n1.94–2.3"
     assert text(panel, "speculation.outcome") == "off → n-gram."
     assert panel.findChild(QToolButton, "kv_cache.measure").isEnabled()
     panel.clear_results()

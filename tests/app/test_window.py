@@ -132,7 +132,7 @@ def test_measuring_replays_the_last_prompt(qtbot, program):
     qtbot.waitUntil(button.isEnabled)
     with qtbot.waitSignal(program.link.compared, timeout=10_000):
         button.click()
-    assert panel.findChild(QLabel, "kv_cache.bought").text() == "2.1×\n1.9–2.3"
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "2.1×\n1.90–2.3"
     asked = program.chat.last_prompt()[0][-1].content
     assert panel.findChild(QLabel, "kv_cache.outcome").text() == f"On: “{asked}” (off → on)."
 
