@@ -5,7 +5,7 @@
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
 grabbed as it stands. With a FOLDER all pictures are taken in both themes and also with text of 150 %, without one
-those that the documentation has. The parts are chat, speculation, cache, models and lab; all, if none is named.
+those that the documentation has. The parts are chat, tinted, cache, models and lab; all, if none is named.
 
 speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
@@ -96,7 +96,7 @@ def main() -> int:
     app = QApplication(["kvasir"])
     parts = {
         "chat": _shoot,
-        "speculation": _shoot_speculation,
+        "tinted": _shoot_speculation,
         "cache": _shoot_cache,
         "models": _shoot_models,
         "lab": _shoot_lab,

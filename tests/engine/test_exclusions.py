@@ -17,6 +17,7 @@ from engine.protocol import keys
 
 ROOT = Path(__file__).parents[2]
 OTHER_WORDS = {
+    "app/lab/pictures/examples.py": {"kv_cache", "weights", "speculation"},  # experiments
     "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model
     "app/plots/charts.py": {"weights"},  # an owner of memory
     "engine/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
