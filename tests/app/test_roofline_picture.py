@@ -106,7 +106,8 @@ def test_any_size_and_a_roofline_without_points_are_painted(qtbot, theme, size):
         made = RoofView(found, theme)
         qtbot.addWidget(made)
         made.resize(*size)
-        made.grab()
+        assert not made.grab().isNull()
+        assert bool(made.axes._dots) == bool(found.points), "every point has its dot, and nothing else has"
 
 
 def nothing():
