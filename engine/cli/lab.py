@@ -181,7 +181,7 @@ def _tell(result: LabResult) -> None:
 
 
 def _tell_roofline(roof: LabRoofline) -> None:
-    from engine.sizes import figure
+    from engine.protocol.sizes import figure
 
     print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
     for ceiling in roof.ceilings:

@@ -1,4 +1,4 @@
-"""Sizes for people. Light: commands that load no model use it too."""
+"""Sizes for people."""
 
 from __future__ import annotations
 
