@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QObject, QSize, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.theme.theme import Theme
 from app.theme.widgets import caption
+
+SETTLE_MS = 1000
+"""How long a page with a new result may grow."""
 
 
 class Columns(QWidget):
@@ -71,6 +74,36 @@ class Part(QFrame):
         for widget in widgets:
             self.column.addWidget(widget)
         return self
+
+
+class IntoView(QObject):
+    """Keeps a widget of a scroll area on screen while the page around it grows, for :data:`SETTLE_MS`."""
+
+    def __init__(self, area: QScrollArea) -> None:
+        super().__init__(area)
+        self._area = area
+        self._widget: QWidget | None = None
+        self._settled = QTimer(self, singleShot=True, interval=SETTLE_MS)
+        self._settled.timeout.connect(self.end)
+        area.verticalScrollBar().rangeChanged.connect(self._bring)
+
+    def begin(self, widget: QWidget) -> None:
+        self._widget = widget
+        self._settled.start()
+
+    def end(self) -> None:
+        """It is where it should be, and stays there."""
+        self._bring()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """The person goes elsewhere."""
+        self._widget = None
+        self._settled.stop()
+
+    def _bring(self) -> None:
+        if self._widget is not None:
+            self._area.ensureWidgetVisible(self._widget)
 
 
 def take_out(widget: QWidget) -> None:

@@ -48,7 +48,7 @@ class Sliders(QWidget):
         grid.setHorizontalSpacing(12)
         grid.setColumnStretch(1, 1)
         for row, setting in enumerate(self._settings):
-            slider, value = SettingSlider(setting), QLabel()
+            slider, value = SettingSlider(setting), QLabel(f"{setting.least:,}")
             title = QLabel(setting.title)
             title.setBuddy(slider)
             value.setProperty("role", "small-figure")
@@ -64,7 +64,6 @@ class Sliders(QWidget):
         """Put each where it was ``chosen``, or where it usually is."""
         for setting, slider in zip(self._settings, self.each, strict=True):
             slider.setValue(chosen.get(setting.key, setting.usual))
-            slider.valueChanged.emit(slider.value())
 
     @property
     def values(self) -> dict[str, int]:
