@@ -19,6 +19,8 @@ SIDES = ("mute", "accent", "teal", "violet")
 """The colours of the sides, the one without the technique first."""
 _ROW, _DOT, _WIDTH, _NARROW, _LETTER_PX = 13, 6, 190, 96, 10
 _COLUMN_PX, _TABLE_PX = 148, 360
+NARROWEST = 0.05
+"""The least width of an axis, as a share of the highest value on it."""
 
 
 class Dots(QWidget):
@@ -100,10 +102,13 @@ class Dots(QWidget):
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Of an axis for these: from zero, where that is not far from them."""
+    """Of an axis for these: from zero, where that is not far from them; else so wide that what is nearly the same
+    stands close together."""
     low, high = min(values), max(values)
-    low = 0.0 if low <= high / 2 else low - 0.1 * (high - low)
-    return low, high if high > low else low + 1.0
+    if low > high / 2:
+        wide, middle = max(1.1 * (high - low), NARROWEST * high), (low + high) / 2
+        return middle - wide / 2, middle + wide / 2
+    return 0.0, high or 1.0
 
 
 def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
 import threading
@@ -12,12 +13,13 @@ from typing import NamedTuple
 
 from engine.cache.offload.saved import SavedChats
 from engine.catalogue.replay import replayed
-from engine.core.commands import AddRequest, Shutdown
+from engine.core.commands import AddRequest, Inspect, Shutdown
 from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadedModel, LoadModel
 from engine.protocol import (
     FAILED,
+    Cancel,
     Delta,
     Error,
     Finished,
@@ -125,7 +127,7 @@ class EngineClient:
     ) -> Answer:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
         request = _request("bench", prompt_ids, sampling, optimisations)
-        return self._collect([request._replace(chat=chat)])[0]
+        return self._run([request._replace(chat=chat)])[0]
 
     def together(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
@@ -144,16 +146,16 @@ class EngineClient:
             _request(f"bench {number}", prompt, sampling, optimisations)
             for number, (_, prompt, sampling) in enumerate(arrivals)
         ]
-        return self._collect(requests, at=[arrival.seconds for arrival in arrivals], slots=slots)
+        return self._run(requests, at=[arrival.seconds for arrival in arrivals], slots=slots)
 
     def interrupted(
         self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
     ) -> Answer:
         """The answer to ``running`` while a second prompt arrives once ``after_tokens`` tokens of it are there."""
         first, second = _request("running", running, sampling), _request("arriving", arriving, sampling)
-        return self._collect([first], [second], after_tokens)[0]
+        return self._run([first], [second], after_tokens)[0]
 
-    def _collect(
+    def _run(
         self,
         requests: Sequence[AddRequest],
         later: Sequence[AddRequest] = (),
@@ -165,6 +167,32 @@ class EngineClient:
 
         ``at``: how many seconds from now each of ``requests`` is submitted, in order; all now if left out.
         """
+        try:
+            return self._collect(requests, later, after_tokens, at, slots)
+        except EngineError:
+            self._abandon([request.id for request in (*requests, *later)])
+            raise
+
+    def _abandon(self, names: Sequence[str]) -> None:
+        """Where one answer failed, the others end too; what the engine still tells of them is not of the next call."""
+        seen = threading.Event()
+        for name in names:
+            self.engine.submit(Cancel(id=name))
+        self.engine.submit(Inspect("tree", lambda _: seen.set()))  # answered after all that they still bring about
+        while self._thread.is_alive() and not seen.wait(ALIVE_SECONDS):
+            pass
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._events.get_nowait()
+
+    def _collect(
+        self,
+        requests: Sequence[AddRequest],
+        later: Sequence[AddRequest],
+        after_tokens: int,
+        at: Sequence[float],
+        slots: int,
+    ) -> list[Answer]:
         names = [request.id for request in (*requests, *later)]
         ids: dict[str, list[int]] = {name: [] for name in names}
         arrivals: dict[str, list[float]] = {name: [] for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,7 @@ from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import Json, lines
 
 if TYPE_CHECKING:
+    from engine.lab.experiment import Lab
     from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
 
 EVERY, ROOFLINE = "all", "roofline"
@@ -61,71 +63,68 @@ def lab(
     """Experiments that show what each technique buys on this machine. Results are kept."""
     options = load_options_of(device, quantise, context, dtype, memory)
     values = switches_of(set_ or [], "users=4")
-    named = {*(names or [])}
-    if values and (results or len(named) != 1 or named <= {EVERY, ROOFLINE}):
+    if values and (results or len({*(names or [])}) != 1 or {*(names or [])} <= {EVERY, ROOFLINE}):
         told = "A setting is of one experiment, as in kvasir lab prefixes --set users=4."
         raise typer.BadParameter(told, param_hint="--set")
     with report_errors():
         if results:
-            from engine.lab.kept import kept
-
-            found = kept()
-            newest = {each.name: each for each in found if not each.chosen}  # which is what the window shows
-            _show_all([*newest.values()] if json else found, json)
+            _show_kept(json)
             return
         with importing():
-            import msgspec
-
             from engine.bench.client import EngineClient, EngineError
             from engine.lab import run as laboratory
             from engine.lab.experiment import Lab, LabError
             from engine.lab.experiments import BY_NAME
-            from engine.lab.roofline.report import roofline
             from engine.paths import ModelNotFound, find_model
 
         every = EVERY in (names or [])
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
         asked = list(dict.fromkeys(name for some in listed for name in some))
-        known = find_model(path_or_name_of(model))
-        with_draft = known.draft if draft is None else draft_of(draft) or ""
         try:
-            wanted = {name: laboratory.find(name) for name in asked if name != ROOFLINE}
-            chosen = {name: laboratory.chosen(experiment, values) for name, experiment in wanted.items()}
+            chosen = {n: laboratory.chosen(laboratory.find(n), values) for n in asked if n != ROOFLINE}
         except LabError as error:
             raise CommandFailed(str(error)) from None
+        known = find_model(path_or_name_of(model))
+        ran = 0
         with EngineClient() as client:
-
-            def one(name: str) -> None:
-                """Run and show it. Raises LabError, EngineError, ModelNotFound."""
-                if name == ROOFLINE:
-                    _show_all([roofline(client)], json)
-                    return
-                experiment = wanted[name]
-                refused = every and experiment.refuses(client.model, client.state()) is not None
-                brought = find_model(experiment.page.brings) if refused and experiment.page.brings else None
-                if brought is not None:
-                    as_it_comes = msgspec.structs.replace(options, context=None, quantise="none")
-                    client.load(brought.path, brought.draft, as_it_comes)
-                try:
-                    result = laboratory.run(Lab(client, seed, pairs, seconds, chosen[name]), experiment, _show(json))
-                    _show_all([result], json)
-                    _keep(result)
-                finally:
-                    if brought is not None:
-                        client.load(known.path, with_draft, options)
-
-            client.load(known.path, with_draft, options)
+            client.load(known.path, known.draft if draft is None else draft_of(draft) or "", options)
             if not asked:
                 _show_all([laboratory.index(client)], json)
-            ran = 0
             for name in asked:
                 try:
-                    one(name)
+                    _run(name, Lab(client, seed, pairs, seconds, chosen.get(name, {})), every, json)
                     ran += 1
                 except (LabError, EngineError, ModelNotFound) as error:
                     print(f"kvasir: {f'{name}: ' * (len(asked) > 1)}{error}", file=sys.stderr)
-            if asked and not ran:
-                raise typer.Exit(1)
+        if asked and not ran:
+            raise typer.Exit(1)
+
+
+def _run(name: str, lab: Lab, every: bool, json: bool) -> None:
+    """Run it and show what it found; one of ``every`` with the model that Kvasir brings, where it takes that.
+
+    Raises LabError, EngineError, ModelNotFound.
+    """
+    from engine.lab import run as laboratory
+    from engine.lab.roofline.report import roofline
+
+    if name == ROOFLINE:
+        _show_all([roofline(lab.client)], json)
+        return
+    experiment = laboratory.find(name)
+    brought = laboratory.brought(experiment, lab.client) if every else None
+    with brought or contextlib.nullcontext():
+        result = laboratory.run(lab, experiment, _show(json))
+        _show_all([result], json)
+        _keep(result)
+
+
+def _show_kept(json: bool) -> None:
+    from engine.lab.kept import kept
+
+    found = kept()
+    newest = {each.name: each for each in found if not each.chosen}  # which is what the window shows
+    _show_all([*newest.values()] if json else found, json)
 
 
 def _keep(result: LabResult) -> None:

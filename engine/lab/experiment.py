@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from engine.bench.client import Answer, EngineClient
 from engine.cache.policies import KEEP_ALL
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, LoadOptions, Metric, OptionSpec, Sampling, Value
+from engine.protocol import Effect, KnownModel, LoadOptions, Metric, OptionSpec, Sampling, Value
 from engine.protocol.compared import gain_of
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.runner.perplexity import chunks
@@ -115,15 +115,19 @@ class Switched:
 
 
 class Reloaded:
-    """A context in which the model is loaded with other options; how it was loaded before comes back."""
+    """A context in which the model is loaded with other options, or another one is; what was loaded before comes back.
 
-    def __init__(self, client: EngineClient, options: LoadOptions) -> None:
-        """``options`` is what is loaded with on entry, which raises EngineError where it is refused."""
-        self._client, self._options = client, options
+    Entering it raises EngineError where the engine refuses.
+    """
+
+    def __init__(self, client: EngineClient, options: LoadOptions, other: KnownModel | None = None) -> None:
+        self._client, self._options, self._other = client, options, other
         self._before = client.model
 
     def __enter__(self) -> None:
-        self._client.load(self._before.path, self._before.draft_path, self._options)
+        other, before = self._other, self._before
+        path, draft = (other.path, other.draft) if other is not None else (before.path, before.draft_path)
+        self._client.load(path, draft, self._options)
 
     def __exit__(self, *_: object) -> None:
         self._client.load(self._before.path, self._before.draft_path, self._before.options)
@@ -151,6 +155,7 @@ class Pairs:
     def __init__(self, lab: Lab, name: str, measured: Sequence[Measured]) -> None:
         self._lab, self._name, self._measured = lab, name, measured
         self.runs: list[list[Side]] = []
+        """Of each side; filled by :meth:`run`, or by an experiment that times nothing."""
 
     def run(
         self, sides: Sequence[Callable[[], Side]], picture: Callable[[int], Picture] | None = None

@@ -12,10 +12,10 @@ import torch
 from engine.bench.client import EngineClient, EngineError
 from engine.bench.measure import native_code
 from engine.lab import papers
-from engine.lab.experiment import Experiment, Found, Lab, LabError
+from engine.lab.experiment import Experiment, Found, Lab, LabError, Reloaded
 from engine.lab.experiments import ALL, BY_NAME
 from engine.memory.probe import probe
-from engine.paths import version
+from engine.paths import find_model, version
 from engine.protocol import OptionSpec
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabResult
 
@@ -45,6 +45,17 @@ def _page(experiment: Experiment, client: EngineClient, state: dict[str, OptionS
     why, instead = refusal if refusal is not None else ("", "")
     page = experiment.page
     return msgspec.structs.replace(page, papers=papers.figures(page.name), refused=why, instead=instead)
+
+
+def brought(experiment: Experiment, client: EngineClient) -> Reloaded | None:
+    """The model that Kvasir brings for an experiment, as a context, where the loaded one cannot show it; else None.
+
+    Raises ModelNotFound.
+    """
+    if not experiment.page.brings or experiment.refuses(client.model, client.state()) is None:
+        return None
+    as_it_comes = msgspec.structs.replace(client.model.options, context=None, quantise="none")
+    return Reloaded(client, as_it_comes, find_model(experiment.page.brings))
 
 
 def run(lab: Lab, experiment: Experiment, show: Callable[[LabLine], object]) -> LabResult:
