@@ -87,6 +87,10 @@ class IntoView(QObject):
         self._settled.timeout.connect(self.end)
         area.verticalScrollBar().rangeChanged.connect(self._bring)
 
+    @property
+    def active(self) -> bool:
+        return self._widget is not None
+
     def begin(self, widget: QWidget) -> None:
         self._widget = widget
         self._settled.start()

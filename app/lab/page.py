@@ -106,7 +106,7 @@ class LabView(QWidget):
             elif runs is not None and runs.isEnabled() and not self._runs.running:
                 runs.click()
         elif (by := _turn(event)) and self.view is not None:
-            self._lesson.let_go()
+            self.lesson.let_go()
             if (side := self.view.turn(by)) is not None:
                 self._scroll.ensureWidgetVisible(side)
         else:
@@ -177,7 +177,7 @@ class LabView(QWidget):
         self._scroll.setAccessibleName("Experiment")
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
-        self._lesson = IntoView(self._scroll)
+        self.lesson = IntoView(self._scroll)
         """What a new result teaches."""
         column.addWidget(self._scroll, 1)
         row = QHBoxLayout(self)
@@ -227,7 +227,7 @@ class LabView(QWidget):
         page = self._runs.pages.get(self.open_page)
         before = self.view.result if self.view is not None and self.view.page is page else None
         self.view = self.roof = self.overview = None
-        self._lesson.let_go()
+        self.lesson.let_go()
         self._say("")
         self._right.setCurrentIndex(int(self.open_page == COMPARE))
         if self.open_page == ROOFLINE:
@@ -350,10 +350,10 @@ class LabView(QWidget):
         if name == runs.running and name not in runs.tried:
             left.answered = left.begun_with
         if view is not None and view.page.name == name:
-            self._lesson.let_go()
+            self.lesson.let_go()
             view.show_result(runs.tried.pop(name, None) or runs.results[name], left.answered)
             if name == runs.running and view.found is not None:  # what it taught comes into view
-                self._lesson.begin(view.found.lesson)
+                self.lesson.begin(view.found.lesson)
         self._refresh()
 
     def _run(self, chosen: Mapping[str, int]) -> None:

@@ -395,7 +395,7 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
     assert QApplication.focusWidget() is lab.topics, "there are no sides yet"
     run(qtbot, lab)
     lab._scroll.verticalScrollBar().setValue(0)
-    lab._lesson.begin(lab.view.found.lesson)  # as within a second after the result
+    lab.lesson.begin(lab.view.found.lesson)  # as within a second after the result
     one, other = lab.view.boxes
     qtbot.waitUntil(other.isVisible)
     lab.topics.setFocus()
@@ -406,7 +406,7 @@ def test_left_and_right_go_from_side_to_side_and_bring_them_into_view(qtbot, lab
         qtbot.waitUntil(lambda to=to: not to.visibleRegion().isEmpty())
         at = to
         stands = lab._scroll.verticalScrollBar().value()
-        lab._lesson.end()
+        lab.lesson.end()
         assert lab._scroll.verticalScrollBar().value() == stands, "the lesson does not come into view any more"
     change(state, steps=-1)
     qtbot.keyClick(other, Qt.Key.Key_Return)  # the sides of the result go, and the keyboard stays here

@@ -241,6 +241,8 @@ def test_through_the_page(qtbot, theme: Theme, name: str) -> None:
         assert said(view, "lab.headline") == result.headline
         assert COUNTS[name](result, numbers) in result.headline
         assert said(view, "lab.lesson") == page.lesson
+        qtbot.waitUntil(lambda: not view.lesson.active)
+        assert not found.lesson.visibleRegion().isEmpty(), "what it was meant to teach stands on the screen"
         if result.text is None:
             assert view.findChild(QLabel, "lab.text") is None
         else:
