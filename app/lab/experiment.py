@@ -17,6 +17,8 @@ from PySide6.QtWidgets import (
 from app.lab import words
 from app.lab.layout import Columns, Part, label, take_out
 from app.lab.pictures import PictureView
+from app.lab.pictures.words import moment
+from app.lab.player import Player
 from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
@@ -24,6 +26,7 @@ from app.theme.theme import Theme
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
+_FITTING_PX = (56, 320)
 
 
 class ExperimentView(Part):
@@ -59,7 +62,9 @@ class ExperimentView(Part):
         self._live = False
         """Whether the pictures are those of a run, not of the result."""
         self.columns = Columns([], theme, _SIDE_PX, 2)
-        self.add(self.columns)
+        self.player = Player(theme)
+        self.player.moved.connect(self._show_moment)
+        self.add(self.columns, self.player)
         self.sliders = Sliders(page.adjustable)
         self._try, self._after = self._try_part(), self._use_row()
         for part in (self._try, self._after):
@@ -165,11 +170,21 @@ class ExperimentView(Part):
             alike = others and all(other == first for other in others)
             sides, pictures = ([words.EVERY_SIDE], [first]) if alike else (self.result.sides, self.result.pictures)
             self._paint(sides, dict(enumerate(pictures)))
+            for view in self.pictures:
+                view.fit(*map(self._theme.px, _FITTING_PX))
+            longest = max(self.pictures, key=lambda view: view.moments)
+            self.player.show_moments(longest.moments, lambda at: moment(longest.picture, at))
+            self._show_moment(longest.moments)
+
+    def _show_moment(self, at: int) -> None:
+        for view in self.pictures:
+            view.show_moment(at)
 
     def _make_sides(self, sides: list[str]) -> None:
         """A place for a picture of each; the keyboard does not go with one that is no more."""
         at = self._with_keyboard
         self.sides, self.pictures = sides, []
+        self.player.show_moments(0, lambda _: "")
         self.boxes = [self._side(at, name) for at, name in enumerate(sides)]
         self.columns.show_widgets(self.boxes, min(2, len(sides)))
         self._order()
@@ -180,7 +195,8 @@ class ExperimentView(Part):
         """The keyboard goes down the page, whenever what is on it was made."""
         found = self.found.findChildren(QWidget) if self.found is not None else []
         reached = [each for each in found if each.focusPolicy() & Qt.FocusPolicy.TabFocus]
-        widgets = [self.run, self.cancel, *self.boxes, *reached, *self.sliders.each, self.again, self.use]
+        player = [self.player.button, self.player.slider]
+        widgets = [self.run, self.cancel, *self.boxes, *player, *reached, *self.sliders.each, self.again, self.use]
         for before, after in pairwise(widgets):
             QWidget.setTabOrder(before, after)
 

@@ -264,7 +264,7 @@ class LabView(QWidget):
         found = before or runs.tried.pop(page.name, None) or runs.results.get(page.name)
         view.sliders.show_values(left.settings or (found.chosen if found is not None else {}))
         view.sliders.changed.connect(left.settings.update)
-        for button in (view.run, view.cancel, view.again, view.use):
+        for button in (view.run, view.cancel, view.player.button, view.again, view.use):
             button.installEventFilter(self)
         view.show_result(found, left.answered)
         if page.name == runs.running and runs.pictures:

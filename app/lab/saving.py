@@ -36,6 +36,7 @@ class SaveButton(MenuButton):
         path, _ = QFileDialog.getSaveFileName(self, "Save the result", start, kinds)
         if not path:
             return
+        view.player.finish()
         try:
             write(view, Path(path))
         except OSError as error:

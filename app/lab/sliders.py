@@ -11,11 +11,21 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 from engine.protocol.lab import LabSetting
 
 
-class SettingSlider(QSlider):
-    """Goes from step to step of a setting, and leaves the wheel to the page that it is on."""
+class PageSlider(QSlider):
+    """From left to right; it leaves the wheel to the page that it is on."""
+
+    def __init__(self) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class SettingSlider(PageSlider):
+    """Goes from step to step of a setting."""
 
     def __init__(self, setting: LabSetting) -> None:
-        super().__init__(Qt.Orientation.Horizontal)
+        super().__init__()
         self._setting = setting
         self.setObjectName(f"lab.set.{setting.key}")
         self.setAccessibleName(setting.title)
@@ -24,9 +34,6 @@ class SettingSlider(QSlider):
         self.setSingleStep(setting.step)
         self.setPageStep(max(1, steps // 8) * setting.step)
         self.valueChanged.connect(self._snap)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
 
     def _snap(self, value: int) -> None:
         """The mouse may leave it between two steps."""

@@ -100,6 +100,10 @@ def experiment(phases: Phases, view: LabView, runs: LabRuns, name: str) -> None:
     press(view, "lab.run")
     phases.watch(lambda: f"{'result' if name in runs.results else 'running'}: {name}", lambda: bool(runs.running))
     phases.watch(lambda: f"result: {name}", for_a_while(SETTLED))
+    assert view.view is not None
+    if view.view.player.isVisible():
+        press(view, "lab.play")
+        phases.watch(lambda: f"playing: {name}", for_a_while(2.0))
     view.show_experiment("")
     phases.watch(lambda: "all experiments", for_a_while(0.5))
     view.show_experiment(name)

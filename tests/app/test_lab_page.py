@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.lab import words
+from app.lab import player, words
 from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
 from app.lab.export import page_of
@@ -711,6 +711,63 @@ def test_the_keyboard_keeps_its_place(qtbot, lab, theme):
     side.setFocus()
     theme.changed.emit()
     assert QApplication.focusWidget() is lab.view.boxes[1] is not side
+
+
+def test_how_the_pictures_came_about_is_played(qtbot, lab, state, monkeypatch):
+    monkeypatch.setattr(player, "_SLOWEST_MS", 40)
+    lab.show_experiment("prefixes")
+    assert not lab.view.player.isVisibleTo(lab), "nothing was run"
+    run(qtbot, lab)
+    shown, (off, on) = lab.view.player, lab.view.pictures
+    chats = shown.slider.maximum()
+    assert shown.isVisibleTo(lab)
+    assert (said(lab, "lab.moment.said"), shown.slider.value()) == (f"{chats} of {chats} chats", chats)
+    whole = on.grab().toImage()
+    press(lab, "lab.play")
+    assert (shown.playing, shown.button.text(), said(lab, "lab.moment.said")) == (True, "Pause", f"0 of {chats} chats")
+    assert on.grab().toImage() != whole
+    press(lab, "lab.play")
+    assert not shown.playing
+    qtbot.keyClick(shown.slider, Qt.Key.Key_Right)  # a moment a press
+    assert shown.slider.value() == 1
+    assert on.grab().toImage() != whole
+    press(lab, "lab.play")
+    qtbot.waitUntil(lambda: not shown.playing)
+    assert shown.button.text() == "Play"
+    assert on.grab().toImage() == whole
+    assert off.moments == chats
+    wheel = QWheelEvent(
+        QPointF(5, 5), QPointF(5, 5), QPoint(), QPoint(0, 120), Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
+    )  # fmt: skip
+    QApplication.sendEvent(shown.slider, wheel)
+    assert shown.slider.value() == chats, "the wheel is the page's"
+    shown.slider.setValue(1)
+    change(state, steps=-1)
+    press(lab, "lab.run")
+    assert not shown.isVisibleTo(lab), "while it runs the pictures are those of the run"
+    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
+    assert not shown.isVisibleTo(lab)
+    change(state, steps=0)
+    press(lab, "lab.cancel")
+    ended(qtbot, lab)
+    assert shown.isVisibleTo(lab)
+    assert lab.view.pictures[1].grab().toImage() == whole, "all of it"
+    lab.show_experiment("cache")
+    lab.show_experiment("prefixes")
+    assert lab.view.player.isVisibleTo(lab)
+
+
+def test_a_file_has_the_whole_pictures(qtbot, lab, tmp_path, monkeypatch):
+    run(qtbot, lab)
+    file = tmp_path / "result.html"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
+    press(lab, "lab.save.html")
+    whole = file.read_text()
+    press(lab, "lab.play")
+    press(lab, "lab.save.html")
+    assert file.read_text() == whole
+    assert not lab.view.player.playing
 
 
 def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(

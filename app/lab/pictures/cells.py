@@ -26,6 +26,7 @@ class CellsPainter(Painter):
     def __init__(self, theme: Theme, picture: Cells) -> None:
         super().__init__(theme)
         self._steps = list(zip(picture.computed, picture.present, strict=False))
+        self.moments = len(self._steps)
         self._columns = max((present for _, present in self._steps), default=0)
         self._codes = _matrix(self._steps, self._columns)
         self._room = QRectF()
@@ -34,7 +35,9 @@ class CellsPainter(Painter):
         largest, rows = self.theme.px(LARGEST_PX), len(self._steps)
         height = min(room.height() - self.foot, largest * rows)
         self._room = QRectF(room.left(), room.top(), min(room.width(), largest * self._columns), height)
-        draw_cells(painter, self._room, self._codes, [self._kept, self.theme.tokens.accent])
+        codes = self._codes.copy()
+        codes[-(-len(codes) * self.at // rows) :] = 0
+        draw_cells(painter, self._room, codes, [self._kept, self.theme.tokens.accent])
         self.write_foot(painter, room, self._room, words.cells_foot(self._columns, rows))
 
     def under(self, at: QPointF) -> str:

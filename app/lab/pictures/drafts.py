@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -58,45 +58,64 @@ def lines_of(step: Sequence[DraftToken]) -> list[Spot]:
     return spots
 
 
+def _lines(step: Sequence[DraftToken]) -> int:
+    return max((spot.line for spot in lines_of(step)), default=0) + 1
+
+
 class DraftsPainter(Painter):
-    """The last steps that fit, the newest at the bottom."""
+    """The last steps that fit, the newest at the bottom. Two moments a step: it is drafted, and it is checked."""
 
     def __init__(self, theme: Theme, picture: Drafts) -> None:
         super().__init__(theme)
         self._steps = picture.steps
+        self.moments = 2 * len(picture.steps)
         self._chips: list[tuple[QRectF, str]] = []
+
+    @property
+    def height(self) -> float:
+        return sum(self._row * _lines(step) + SPACE_PX for step in self._steps)
+
+    @property
+    def _row(self) -> int:
+        return self.theme.px(BARE_PX if self.wordless else CHIP_PX) + 4
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
         self._chips = []
-        row = self.theme.px(BARE_PX if self.wordless else CHIP_PX) + 4
-        left_out = self._left_out(room, row)
+        row = self._row
+        shown = self._steps[: -(-self.at // 2)]
+        left_out = self._left_out(shown, room, row)
         top = room.top()
         if left_out:
             line = QRectF(room.left(), top, room.width(), self.metrics.height())
             self.write(painter, line, words.earlier_steps(left_out), Qt.AlignmentFlag.AlignLeft)
             top += line.height() + 4
         gutter = self.gutter([f"{len(self._steps):,}"], room)
-        for number, step in enumerate(self._steps[left_out:], left_out + 1):
+        for number, step in enumerate(shown[left_out:], left_out + 1):
             area = QRectF(room.left(), top, gutter, row - 4)
             self.write(painter, area, f"{number:,}", Qt.AlignmentFlag.AlignLeft)
             top += row * self._draw_step(
-                painter, number, step, QRectF(area.right(), top, room.right() - area.right(), row)
+                painter,
+                number,
+                step,
+                QRectF(area.right(), top, room.right() - area.right(), row),
+                checked=2 * number <= self.at,
             )
             top += SPACE_PX
 
-    def _left_out(self, room: QRectF, row: int) -> int:
+    def _left_out(self, steps: Sequence[Sequence[DraftToken]], room: QRectF, row: int) -> int:
         """How many of the first steps find no room; the last is always shown."""
         heights: list[int] = []
-        for step in reversed(self._steps):
-            lines = max((spot.line for spot in lines_of(step)), default=0) + 1
-            heights.append(row * lines + SPACE_PX)
-            head = self.metrics.height() + 4 if len(heights) < len(self._steps) else 0
+        for step in reversed(steps):
+            heights.append(row * _lines(step) + SPACE_PX)
+            head = self.metrics.height() + 4 if len(heights) < len(steps) else 0
             if sum(heights) - SPACE_PX + head > room.height():
-                return len(self._steps) - max(1, len(heights) - 1)
+                return len(steps) - max(1, len(heights) - 1)
         return 0
 
-    def _draw_step(self, painter: QPainter, number: int, step: Sequence[DraftToken], room: QRectF) -> int:
-        """Returns how many lines it took."""
+    def _draw_step(
+        self, painter: QPainter, number: int, step: Sequence[DraftToken], room: QRectF, *, checked: bool
+    ) -> int:
+        """Returns how many lines it took. Before it is ``checked`` nobody knows what becomes of its tokens."""
         spots = lines_of(step)
         texts = [words.token(token.text) for token in step]
         for fit in FITS:
@@ -105,15 +124,16 @@ class DraftsPainter(Painter):
             areas = self._areas(spots, widths, fit, room)
             if all(area.right() <= room.right() for area in areas):
                 break
-        for token, spot, area in zip(step, spots, areas, strict=True):
+        there = [checked or token.fate != "own" for token in step]
+        for token, spot, area in compress(zip(step, spots, areas, strict=True), there):
             if spot.parent >= 0:
-                kept = token.fate != "refused"
+                kept = checked and token.fate != "refused"
                 painter.setPen(QPen(self.theme.color("text" if kept else "mute"), 2 if kept else 1))
                 self._link(painter, areas[spot.parent], area, fit.link / 2)
-        for token, text, area, width in zip(step, texts, areas, widths, strict=True):
-            self._draw_chip(painter, token.fate, text, area, width, fit.pad)
-            self._chips.append((area, words.drafted(number, token)))
-        return max((spot.line for spot in spots), default=0) + 1
+        for token, text, area, width in compress(zip(step, texts, areas, widths, strict=True), there):
+            self._draw_chip(painter, token.fate if checked else None, text, area, width, fit.pad)
+            self._chips.append((area, words.drafted(number, token) if checked else words.unchecked(number, token)))
+        return _lines(step)
 
     def _areas(self, spots: list[Spot], widths: list[int], fit: Fit, room: QRectF) -> list[QRectF]:
         extra = self.theme.px(SIGN_PX) + 2 * fit.pad
@@ -135,11 +155,12 @@ class DraftsPainter(Painter):
         )
         painter.drawLine(corner, QPointF(after.left(), after.center().y()))
 
-    def _draw_chip(self, painter: QPainter, fate: Fate, text: str, area: QRectF, width: int, pad: int) -> None:
-        token = TOKENS[fate]
+    def _draw_chip(self, painter: QPainter, fate: Fate | None, text: str, area: QRectF, width: int, pad: int) -> None:
+        token = TOKENS[fate] if fate is not None else "mute"
         solid(painter, area, self.theme.tint(token, 0.3, "panel"), 4)
         side = self.theme.px(SIGN_PX)
-        self._draw_sign(painter, fate, QRectF(area.left() + pad, area.center().y() - side / 2, side, side))
+        if fate is not None:
+            self._draw_sign(painter, fate, QRectF(area.left() + pad, area.center().y() - side / 2, side, side))
         if width:
             line = QRectF(area.left() + 2 * pad + side, area.top(), width, area.height())
             self.write(painter, line, text, Qt.AlignmentFlag.AlignLeft, "mute" if fate == "refused" else "text")

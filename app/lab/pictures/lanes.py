@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 
@@ -13,6 +15,8 @@ from app.theme.theme import Theme
 from engine.protocol.lab import Doing, Lanes
 
 ROW_PX = 24
+MOST_SECONDS = 3600
+"""Of a run, whose moments are told apart."""
 _MARKS: dict[Doing, str] = {"waiting": "■", "reading": "■", "writing": "■", "idle": "▨"}
 
 
@@ -23,6 +27,7 @@ class LanesPainter(Painter):
         ends = [span.end for lane in picture.lanes for span in lane.spans]
         longest = max([end for end in (picture.seconds, *ends) if 0 < end < float("inf")], default=0.0)
         self._axis = Scale(0.0, longest or 1.0)
+        self.moments = math.ceil(min(longest, MOST_SECONDS) * words.MOMENTS_A_SECOND)
         self._bars: list[tuple[QRectF, str]] = []
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
@@ -34,17 +39,23 @@ class LanesPainter(Painter):
         area = QRectF(room.left() + gutter, room.top(), room.width() - gutter - 1, high * len(lanes))
         self._draw_axis(painter, area)
         inset = min(4.0, 0.15 * high)
+        now = math.inf if self.at == self.moments else self.at / words.MOMENTS_A_SECOND
         self._bars = []
         for row, lane in enumerate(lanes):
             top = area.top() + row * high
             if names:
                 left = QRectF(room.left(), top, gutter, high)
                 self.write(painter, left, lane.name, Qt.AlignmentFlag.AlignLeft, "text")
-            for span in lane.spans:
-                start, end = (area.left() + self._share(at) * area.width() for at in (span.start, span.end))
+            for span in (each for each in lane.spans if each.start < now):
+                ends = (span.start, min(span.end, now))
+                start, end = (area.left() + self._share(at) * area.width() for at in ends)
                 bar = QRectF(start, top + inset, max(1.0, end - start), high - 2 * inset)
                 self._bars.append((bar, words.span(lane.name, span)))
                 self._draw_span(painter, bar, span.doing)
+        if now < math.inf:
+            x = area.left() + self._share(now) * area.width()
+            painter.setPen(QPen(self.theme.color("text"), 1))
+            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom() + 2))
 
     def _share(self, at: float) -> float:
         return min(1.0, max(0.0, self._axis.place(at)))

@@ -18,6 +18,12 @@ class Painter:
     metrics: QFontMetrics
     """Of the small font, once something was drawn."""
 
+    moments = 0
+    """How many the picture went through until it was whole; 0: it shows none of them."""
+
+    moment: int | None = None
+    """The one that is painted; None, and whatever is past the last: the whole."""
+
     wordless = False
     """Whether nothing is written, and no room is kept for it."""
 
@@ -33,6 +39,16 @@ class Painter:
         painter.setFont(font)
         self.metrics = painter.fontMetrics()
         self.paint(painter, room)
+
+    @property
+    def height(self) -> float | None:
+        """Pixels in which all of it has room, at the theme's text size; None where it takes whatever there is."""
+        return None
+
+    @property
+    def at(self) -> int:
+        """Moments that are past in what is painted."""
+        return self.moments if self.moment is None else min(self.moment, self.moments)
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
         raise NotImplementedError

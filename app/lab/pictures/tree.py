@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
@@ -9,17 +11,21 @@ from app.lab.pictures import words
 from app.lab.pictures.painter import GAP, Painter, solid
 from app.plots.chart import Legend
 from app.theme.theme import Theme
-from engine.protocol.lab import Tree
+from engine.protocol.lab import Tree, TreeNode
 
 ROW_PX, BAR_PX, LINK_PX = 22, 12, 12
 
 
 class TreePainter(Painter):
-    """Every node is drawn once, however many read it, so that the ink is what the cache holds."""
+    """Every node is drawn once, however many read it, so that the ink is what the cache holds. A moment a reader."""
 
     def __init__(self, theme: Theme, picture: Tree) -> None:
         super().__init__(theme)
         self._nodes = picture.nodes
+        self._readers = sorted({reader for node in picture.nodes for reader in node.readers})
+        self.moments = len(self._readers)
+        self._part: TreePainter | None = None
+        """What is painted in the place of the whole."""
         parents = [node.parent if 0 <= node.parent < place else -1 for place, node in enumerate(self._nodes)]
         self._children: list[list[int]] = [[] for _ in self._nodes]
         self._starts, self._depths = [0] * len(self._nodes), [0] * len(self._nodes)
@@ -28,6 +34,8 @@ class TreePainter(Painter):
                 self._children[parent].append(place)
                 self._starts[place] = self._starts[parent] + max(0, self._nodes[parent].tokens)
                 self._depths[place] = self._depths[parent] + 1
+        ends = (start + node.tokens for start, node in zip(self._starts, self._nodes, strict=True))
+        self._longest = max(ends, default=1)
         self._leaves: list[tuple[int, int]] = []
         """The node where it ends and the reader, from the top."""
         self._rows = [0.0] * len(self._nodes)
@@ -56,13 +64,18 @@ class TreePainter(Painter):
             waiting += [(child, False) for child in reversed(self._children[place])]
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
+        self._part = None
+        if self.at < self.moments:
+            self._part = part = TreePainter(self.theme, read_by(self._nodes, self._readers[: self.at]))
+            part._longest, part.metrics = self._longest, self.metrics
+            part.paint(painter, room)
+            return
         high = min(self.theme.px(ROW_PX), room.height() / max(1, len(self._leaves)))
         thick = max(1.0, min(self.theme.px(BAR_PX), 0.6 * high))
         link = min(self.theme.px(LINK_PX), room.width() / 4 / (1 + max(self._depths, default=0)))
         names = high >= self.metrics.height()
         leaf = self.metrics.horizontalAdvance("00") + thick + 2 * GAP if names else thick + GAP
-        longest = max((start + node.tokens for start, node in zip(self._starts, self._nodes, strict=True)), default=1)
-        wide = (room.width() - leaf - link * max(self._depths, default=0)) / max(1, longest)
+        wide = (room.width() - leaf - link * max(self._depths, default=0)) / max(1, self._longest)
         self._bars = [
             QRectF(
                 room.left() + self._starts[place] * wide + self._depths[place] * link,
@@ -107,6 +120,8 @@ class TreePainter(Painter):
                 self.write(painter, area, str(reader + 1), Qt.AlignmentFlag.AlignLeft)
 
     def under(self, at: QPointF) -> str:
+        if self._part is not None:
+            return self._part.under(at)
         for node, bar in zip(self._nodes, self._bars, strict=True):
             if bar.adjusted(-2, -4, 2, 4).contains(at):
                 return words.node(node)
@@ -122,3 +137,14 @@ class TreePainter(Painter):
         if len(readers) == 1:
             return self.hue(readers[0])
         return self.theme.tokens.violet if readers else self.theme.tint("mute", 0.45, "panel")
+
+
+def read_by(nodes: Sequence[TreeNode], readers: Collection[int]) -> Tree:
+    """The part of a tree that these have read."""
+    places: dict[int, int] = {}
+    part: list[TreeNode] = []
+    for place, node in enumerate(nodes):
+        if theirs := [reader for reader in node.readers if reader in readers]:
+            places[place] = len(part)
+            part.append(TreeNode(parent=places.get(node.parent, -1), tokens=node.tokens, readers=theirs))
+    return Tree(nodes=part)

@@ -68,6 +68,27 @@ class PictureView(QWidget):
         self.setAccessibleName(words.name(picture))
         self.setAccessibleDescription(words.sentence(picture))
 
+    @property
+    def picture(self) -> lab.Picture | None:
+        return self._picture
+
+    @property
+    def moments(self) -> int:
+        """How many it went through until it was whole; 0 where it shows none of them."""
+        return self._painter.moments if self._painter is not None else 0
+
+    def fit(self, least: int, most: int) -> None:
+        """Take the height that the picture wants, within these pixels; where it wants none, as before."""
+        if self._painter is not None and (height := self._painter.height) is not None:
+            self.setMinimumHeight(0)
+            self._face.take(round(min(max(height, least), most)))
+
+    def show_moment(self, moment: int) -> None:
+        """Show it as it was then; past the last of its moments it stays whole."""
+        if self._painter is not None and self._painter.at != min(moment, self.moments):
+            self._painter.moment = moment
+            self._face.show_painter(self._painter, "")
+
     def clear(self) -> None:
         self._picture = self._painter = None
         self._face.show_painter(None, "")
@@ -88,15 +109,21 @@ class Face(QWidget):
         self._painter: Painter | None = None
         self._words = ""
         self._opacity = 1.0
+        self._high = 0
         self._image: QPixmap | None = None
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         theme.changed.connect(self._repaint)
 
     def sizeHint(self) -> QSize:
-        return QSize(self.theme.px(320), self.theme.px(200))
+        return QSize(self.theme.px(320), self._high or self.theme.px(200))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(self.theme.px(160), self.theme.px(80))
+
+    def take(self, height: int) -> None:
+        """So many pixels, and no more than a layout has to give."""
+        self._high = height
+        self.setMinimumHeight(height)
 
     def show_painter(self, painter: Painter | None, words: str) -> None:
         """``words`` stand in the middle where there is nothing to paint."""

@@ -30,6 +30,8 @@ from engine.protocol.lab import (
     TreeNode,
 )
 
+MOMENTS_A_SECOND = 100
+"""Of requests over time."""
 NO_PICTURE = "Picture"
 COMPUTED, KEPT = "computed in this step", "kept in the KV cache"
 FREE, RESERVED = "free", "reserved, empty"
@@ -116,6 +118,26 @@ def earlier_steps(steps: int) -> str:
 
 def drafted(step: int, drafted: DraftToken) -> str:
     return f'Step {step:,}: "{token(drafted.text)}", {FATES[drafted.fate]}'
+
+
+def unchecked(step: int, drafted: DraftToken) -> str:
+    return f'Step {step:,}: "{token(drafted.text)}", drafted and not checked yet'
+
+
+def moment(picture: Picture | None, at: int) -> str:
+    """How far a picture of the Lab is that was whole later."""
+    match picture:
+        case Drafts():
+            steps = len(picture.steps)
+            doing = "nothing drafted yet" if at == 0 else "drafted" if at % 2 else "checked"
+            return f"Step {min(-(-at // 2), steps):,} of {steps:,}: {doing}"
+        case Tree():
+            return f"{at:,} of {some(len({reader for node in picture.nodes for reader in node.readers}), 'chat')}"
+        case Lanes():
+            return f"{at / MOMENTS_A_SECOND:.2f} of {picture.seconds:.2f} s"
+        case Cells():
+            return f"Step {at:,} of {len(picture.computed):,}"
+    return ""
 
 
 def across(picture: Heat) -> str:
@@ -226,7 +248,8 @@ def _tree(picture: Tree) -> str:
 def _lanes(picture: Lanes) -> str:
     last = Counter(max(lane.spans, key=lambda span: span.end).doing for lane in picture.lanes if lane.spans)
     waits = f"; {last['waiting']:,} queued" if last["waiting"] else ""
-    return f"{some(len(picture.lanes), 'request')} in {seconds(max(0.0, picture.seconds))}{waits}."
+    end = max((span.end for lane in picture.lanes for span in lane.spans), default=picture.seconds)
+    return f"{some(len(picture.lanes), 'request')} in {seconds(max(0.0, end))}{waits}."
 
 
 def _drafts(picture: Drafts) -> str:

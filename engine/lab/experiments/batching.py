@@ -17,7 +17,7 @@ from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, 
 from engine.lab.workload import too_short, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import Doing, LabPage, Lane, Lanes, Span
+from engine.protocol.lab import Doing, LabPage, Lane, Lanes, Picture, Span
 from engine.telemetry.pairs import LEAST, estimate
 from engine.telemetry.records import StepRecord
 
@@ -109,7 +109,7 @@ class Batching:
                 "lengths": _lengths(asked),
                 "arrivals": ", ".join(f"{arrival.seconds:.2f}" for arrival in asked),
             },
-            pictures=[side.picture() for side in sides],
+            pictures=_on_one_axis([side.picture() for side in sides]),
         )
 
 
@@ -168,6 +168,11 @@ class _Served:
             for place, (arrival, times) in enumerate(zip(self._asked, self.times, strict=True))
         ]
         return Lanes(lanes=lanes, seconds=max(times.freed for times in self.times))
+
+
+def _on_one_axis(pictures: list[Lanes]) -> list[Picture]:
+    longest = max(picture.seconds for picture in pictures)
+    return [msgspec.structs.replace(picture, seconds=longest) for picture in pictures]
 
 
 def _spans(times: _Times) -> list[Span]:

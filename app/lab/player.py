@@ -1,0 +1,107 @@
+"""How the pictures of a result came about, moment by moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from app.lab.sliders import PageSlider
+from app.theme.theme import Theme
+from app.theme.widgets import tip
+
+_FRAME_MS, _SLOWEST_MS, _SECONDS = 40, 400, 12
+"""A moment takes from one to the other, and all of them about so many seconds, however many there are."""
+PLAY, PAUSE = "Play", "Pause"
+
+
+class Player(QWidget):
+    """``moved`` carries the moment that is to be shown, 0 to the last: at the last all is there."""
+
+    moved = Signal(int)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._said: Callable[[int], str] = lambda _: ""
+        self.button = QPushButton()
+        self.button.setObjectName("lab.play")
+        self.button.setToolTip(tip("Show again how these pictures came about, all sides at the same pace."))
+        self.button.clicked.connect(self._toggle)
+        self.slider = PageSlider()
+        self.slider.setObjectName("lab.moment")
+        self.slider.setAccessibleName("Moment of the run")
+        self.slider.valueChanged.connect(self._on_moved)
+        self._where = QLabel()
+        self._where.setObjectName("lab.moment.said")
+        self._where.setProperty("role", "caption")
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._step)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        row.addWidget(self.button)
+        row.addWidget(self.slider, 1)
+        row.addWidget(self._where)
+        theme.changed.connect(self._fit)
+        self.show_moments(0, self._said)
+
+    @property
+    def playing(self) -> bool:
+        return self._timer.isActive()
+
+    def show_moments(self, count: int, said: Callable[[int], str]) -> None:
+        """So many there are, in words ``said``; it stands at the last one."""
+        self.stop()
+        self._said = said
+        self.slider.blockSignals(True)
+        self.slider.setRange(0, count)
+        self.slider.setPageStep(max(1, count // 10))
+        self.slider.setValue(count)
+        self.slider.blockSignals(False)
+        self._fit()
+        self._tell()
+        self.setVisible(count > 0)
+
+    def stop(self) -> None:
+        """Stay where it is."""
+        self._timer.stop()
+        self._name(PLAY)
+
+    def finish(self) -> None:
+        """Stop, with all there."""
+        self.stop()
+        self.slider.setValue(self.slider.maximum())
+
+    def _toggle(self) -> None:
+        if self.playing:
+            self.stop()
+            return
+        count = self.slider.maximum()
+        if self.slider.value() == count:
+            self.slider.setValue(0)
+        self._timer.start(min(_SLOWEST_MS, max(_FRAME_MS, 1000 * _SECONDS // max(1, count))))
+        self._name(PAUSE)
+
+    def _step(self) -> None:
+        by = max(1, round(self.slider.maximum() * _FRAME_MS / (1000 * _SECONDS)))
+        self.slider.setValue(self.slider.value() + by)
+        if self.slider.value() == self.slider.maximum():
+            self.stop()
+
+    def _on_moved(self, moment: int) -> None:
+        self._tell()
+        self.moved.emit(moment)
+
+    def _tell(self) -> None:
+        self._where.setText(self._said(self.slider.value()))
+
+    def _fit(self) -> None:
+        """What is said has the room of the longest, so that the slider keeps its length."""
+        metrics = self._where.fontMetrics()
+        most = max((metrics.horizontalAdvance(self._said(at)) for at in (0, 1, 2, self.slider.maximum())), default=0)
+        self._where.setMinimumWidth(most + metrics.averageCharWidth())
+
+    def _name(self, text: str) -> None:
+        self.button.setText(text)
+        self.button.setAccessibleName(f"{text}: how these pictures came about")
