@@ -1,22 +1,55 @@
-"""A result as a file of its own: HTML with its pictures inside, or the page as a picture."""
+"""A result as a file of its own: HTML with its pictures inside, or the page as a picture; and the button for it."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QIODevice
+from PySide6.QtCore import QBuffer, QIODevice, Signal
 from PySide6.QtGui import QPainter, QPixmap
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.lab import words
 from app.lab.experiment import ExperimentView
 from app.lab.pictures import PlotView
 from app.theme.theme import LIGHT
+from app.theme.widgets import MenuButton
 from engine.protocol.lab import LabFigure, LabPage, LabResult, LabText, PaperFigure
 
 _MARGIN = 24
+
+
+class SaveButton(MenuButton):
+    """Of the result of ``view``. ``said``: what became of it, as a sentence and the role that it has on the page."""
+
+    said = Signal(str, str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view: ExperimentView | None = None
+        self.setObjectName("lab.save")
+        self.setAccessibleName("Save the result as a file")
+        self.offer("HTML, with its pictures…", "lab.save.html", lambda: self._save(".html", "HTML (*.html)", save_html))
+        self.offer("Picture of this page (PNG)…", "lab.save.png", lambda: self._save(".png", "PNG (*.png)", save_png))
+        self.show_title("Save as")
+
+    def _save(self, ending: str, kinds: str, write: Callable[[ExperimentView, Path], None]) -> None:
+        view = self.view
+        if view is None or view.result is None:
+            return
+        start = str(Path.home() / (words.file_name(view.result) + ending))
+        path, _ = QFileDialog.getSaveFileName(self, "Save the result", start, kinds)
+        if not path:
+            return
+        view.player.finish()
+        try:
+            write(view, Path(path))
+        except OSError as error:
+            self.said.emit(words.unwritten(error), "bad")
+        else:
+            self.said.emit(words.saved(path), "caption")
 
 
 def save_png(view: ExperimentView, path: Path) -> None:

@@ -24,12 +24,12 @@ from app.lab import words
 from app.lab.cards import Overview
 from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
+from app.lab.export import SaveButton
 from app.lab.layout import IntoView, label
 from app.lab.models import ModelChoice
 from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
-from app.lab.saving import SaveButton
 from app.lab.topics import COMPARE, TOOLS, Topics
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
