@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
+    QApplication,
     QButtonGroup,
     QHBoxLayout,
     QProgressBar,
@@ -88,7 +89,7 @@ class ExperimentView(Part):
         """Whether it runs, what it does and how far it is; why it cannot be run, and how its last run ended."""
         if running and not self._running and not self._live:
             self._make_sides([])
-        elif self._live and not running:
+        elif self._running and not running and (self._live or not self.pictures):
             self._show_found()
         self._running = running
         had_focus = self.run.hasFocus() or self.cancel.hasFocus()
@@ -172,9 +173,10 @@ class ExperimentView(Part):
             self._paint(sides, dict(enumerate(pictures)))
             for view in self.pictures:
                 view.fit(*map(self._theme.px, _FITTING_PX))
-            longest = max(self.pictures, key=lambda view: view.moments)
-            self.player.show_moments(longest.moments, lambda at: moment(longest.picture, at))
-            self._show_moment(longest.moments)
+            ordered = sorted(self.pictures, key=lambda view: -view.moments)
+            shown, count = [view.picture for view in ordered if view.picture is not None], ordered[0].moments
+            self.player.show_moments(count, lambda at: moment(shown, at))
+            self._show_moment(count)
 
     def _show_moment(self, at: int) -> None:
         for view in self.pictures:
@@ -182,7 +184,8 @@ class ExperimentView(Part):
 
     def _make_sides(self, sides: list[str]) -> None:
         """A place for a picture of each; the keyboard does not go with one that is no more."""
-        at = self._with_keyboard
+        at, focus = self._with_keyboard, QApplication.focusWidget()
+        playing = focus in (self.player.button, self.player.slider)
         self.sides, self.pictures = sides, []
         self.player.show_moments(0, lambda _: "")
         self.boxes = [self._side(at, name) for at, name in enumerate(sides)]
@@ -190,6 +193,8 @@ class ExperimentView(Part):
         self._order()
         if at is not None:
             (self.boxes[at] if at < len(sides) else self.run).setFocus()
+        elif playing:
+            self.run.setFocus()
 
     def _order(self) -> None:
         """The keyboard goes down the page, whenever what is on it was made."""

@@ -41,7 +41,8 @@ class SaveButton(MenuButton):
             return
         start = str(Path.home() / (words.file_name(view.result) + ending))
         path, _ = QFileDialog.getSaveFileName(self, "Save the result", start, kinds)
-        if not path:
+        view = self.view  # made anew, where the theme changed meanwhile
+        if not path or view is None or view.result is None:
             return
         view.player.finish()
         try:
@@ -75,7 +76,7 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
         for title, sentences in (
             (words.PAPER_ALIKE, result.same),
             (words.PAPER_OTHER, result.other),
-            (words.PAPER_WHY, result.why),
+            (words.PAPER_WHY, result.why[1:]),
         )
         if sentences
     )
@@ -84,7 +85,7 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
         f"<style>{_style()}</style></head><body><h1>{escape(words.heading(page))}</h1><p>{escape(page.problem)}</p>"
         f"<div class=sides>{''.join(pictures)}</div><p class=headline>{escape(result.headline)}</p>"
         f"{_chosen(page, result)}"
-        f"<p><strong>{escape(result.lesson)}</strong></p>"
+        f"<p><strong>{escape(result.lesson)}</strong> {escape(''.join(result.why[:1]))}</p>"
         f"<h2>Figures</h2><table><tr><th></th>{heads}<th></th><th>single runs</th></tr>{rows}</table>"
         f"{text}<div class=sides>{''.join(plots)}</div>{''.join(_paper(each) for each in page.papers)}{lists}"
         f"<h2>When it does not help</h2><p>{escape(page.fails)}</p><h2>How it was taken</h2>"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from app.lab import words
 from app.lab.layout import Columns, Part, label
+from app.lab.pictures.plot import colors
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import tip
 from engine.protocol import Metric
 from engine.protocol.lab import LabFigure
 
-SIDES = ("mute", "accent", "teal", "violet")
-"""The colours of the sides, the one without the technique first."""
 _ROW, _DOT, _WIDTH, _NARROW, _LETTER_PX = 13, 6, 190, 96, 10
 _COLUMN_PX, _TABLE_PX = 148, 360
+MUCH = 0.8
 NARROWEST = 0.05
 """The least width of an axis, as a share of the highest value on it."""
 
@@ -43,7 +43,7 @@ class Dots(QWidget):
         super().__init__()
         self.runs, self._medians, self._metric, self._theme, self._first = runs, medians, metric, theme, first
         self._named, self._told = ends is None, told
-        self._low, self._high = ends or _ends([value for side in runs for value in side] or [0.0])
+        self._low, self._high = ends or _ends([value for side in runs for value in side] or [0.0], metric.unit)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         every = "; ".join(", ".join(told(value, metric) for value in side) for side in runs)
         self.setAccessibleName(f"{words.title(metric)}: single runs")
@@ -67,7 +67,7 @@ class Dots(QWidget):
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        theme, painter = self._theme, QPainter(self)
+        theme, painter, of_sides = self._theme, QPainter(self), colors(self._theme)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         row, dot = theme.px(_ROW), theme.px(_DOT)
         left, right = self._across()
@@ -76,9 +76,9 @@ class Dots(QWidget):
         painter.setPen(QPen(theme.color("line"), 1))
         painter.drawLine(QPointF(left, axis), QPointF(right, axis))
         for side, (runs, median) in enumerate(zip(self.runs, self._medians, strict=True)):
-            token = SIDES[(self._first + side) % len(SIDES)]
+            color = QColor(of_sides[(self._first + side) % len(of_sides)])
             middle = row * (side + 0.5)
-            painter.setPen(QPen(theme.color(token), 2))
+            painter.setPen(QPen(color, 2))
             if self._named:
                 letter = QRectF(0, row * side, left, row)
                 where = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
@@ -86,7 +86,8 @@ class Dots(QWidget):
             x = self.at(median)
             painter.drawLine(QPointF(x, middle - row / 2 + 1), QPointF(x, middle + row / 2 - 1))
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.color(token, 0.6))
+            color.setAlphaF(0.6)
+            painter.setBrush(color)
             for value in runs:
                 painter.drawEllipse(QPointF(self.at(value), middle), dot / 2, dot / 2)
         if self._named:
@@ -101,14 +102,16 @@ class Dots(QWidget):
         return dot + (self._theme.px(_LETTER_PX) if self._named else 0), self.width() - dot
 
 
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Of an axis for these: from zero, where that is not far from them; else so wide that what is nearly the same
-    stands close together."""
+def _ends(values: Sequence[float], unit: str) -> tuple[float, float]:
+    """Of an axis for these: from zero, so that lengths are to one another as the values, unless all are nearly as
+    large; then so wide that what is nearly the same stands close together. Shares are of a hundred."""
     low, high = min(values), max(values)
-    if low > high / 2:
+    if unit == "%":
+        return 0.0, max(100.0, high)
+    if low > MUCH * high:
         wide, middle = max(1.1 * (high - low), NARROWEST * high), (low + high) / 2
         return middle - wide / 2, middle + wide / 2
-    return 0.0, high or 1.0
+    return 0.0, max(high, 0.0) or 1.0
 
 
 def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
@@ -119,7 +122,7 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
     values = [label(words.value(median, metric), "figure") for median in medians]
     gains = [label(said.text, said.tone) for said in map(words.verdict, figure.effects)]
     dots = Dots(figure.runs, medians, metric, theme)
-    row = Part().add(label(words.title(metric), "small-figure"))
+    row = Part().add(label(words.title(metric) + words.LOWER * metric.lower_is_better, "small-figure"))
     row.column.setSpacing(4)
     if len(sides) == 2:
         each = [Part().add(*of_side) for of_side in zip(names, values, strict=False)]

@@ -30,6 +30,7 @@ from app.lab.models import ModelChoice
 from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
+from app.lab.sliders import SettingSlider
 from app.lab.topics import COMPARE, TOOLS, Topics
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
@@ -99,8 +100,8 @@ class LabView(QWidget):
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             at = self.focusWidget()
             runs = self.view.run if self.view is not None else self.roof.run if self.roof is not None else None
-            if self.view is not None and isinstance(at, QSlider):
-                runs = self.view.again
+            if self.view is not None and isinstance(at, QSlider):  # that of the moments runs nothing
+                runs = self.view.again if isinstance(at, SettingSlider) else None
             if isinstance(at, QPushButton) and at.isEnabled():
                 at.click()
             elif runs is not None and runs.isEnabled() and not self._runs.running:

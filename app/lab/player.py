@@ -32,6 +32,7 @@ class Player(QWidget):
         self.slider.setObjectName("lab.moment")
         self.slider.setAccessibleName("Moment of the run")
         self.slider.valueChanged.connect(self._on_moved)
+        self.slider.sliderPressed.connect(self.stop)
         self._where = QLabel()
         self._where.setObjectName("lab.moment.said")
         self._where.setProperty("role", "caption")
@@ -94,7 +95,8 @@ class Player(QWidget):
         self.moved.emit(moment)
 
     def _tell(self) -> None:
-        self._where.setText(self._said(self.slider.value()))
+        self._where.setText(said := self._said(self.slider.value()))
+        self.slider.setAccessibleDescription(said)
 
     def _fit(self) -> None:
         """What is said has the room of the longest, so that the slider keeps its length."""

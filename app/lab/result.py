@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from PySide6.QtCore import Qt
@@ -35,6 +35,8 @@ class ResultView(Part):
         self.lesson = lesson = Part(box=True)
         lesson.setProperty("card", "notice")
         lesson.add(label(result.lesson, "figure", "lab.lesson"))
+        if result.why:
+            lesson.add(label(result.why[0], name="lab.here"))
         head = Part().add(self.headline, self.prediction)
         self.prediction.setVisible(bool(predicted.text))  # now that it is within another: else it were a window
         if told := words.chosen(page, result):
@@ -61,7 +63,7 @@ class ResultView(Part):
             self.add(Part("Here, and in the paper").add(columns))
             yield
         for box, plot in zip(ours, result.plots, strict=True):
-            box.column.addWidget(self._drawn(plot), 1)
+            box.column.addWidget(self._drawn(plot, result.sides), 1)
             yield
         for box, paper in zip(theirs, page.papers, strict=True):
             self._tell(box, paper)
@@ -71,7 +73,7 @@ class ResultView(Part):
             for title, sentences in (
                 (words.PAPER_ALIKE, result.same),
                 (words.PAPER_OTHER, result.other),
-                (words.PAPER_WHY, result.why),
+                (words.PAPER_WHY, result.why[1:]),
             )
             if sentences
         ]
@@ -87,7 +89,7 @@ class ResultView(Part):
         said = words.text_verdict(text, sides)
         part = Part("The text").add(label(said.text, said.tone, "lab.text"))
         if text.same and text.texts:
-            part.add(label(text.texts[0].strip(), "mute"))
+            part.add(label(words.SAMPLE, "caption"), label(text.texts[0].strip(), "mute"))
         elif of_sides := words.written(text, sides):
             (name, first), (other_name, second) = of_sides[0], of_sides[words.differing(text)]
             one, other = Side(name, "", first), Side(other_name, "", second)
@@ -114,8 +116,8 @@ class ResultView(Part):
         if paper.plot is None:
             box.column.addStretch(1)
 
-    def _drawn(self, plot: Plot) -> QWidget:
-        view = PlotView(self._theme)
+    def _drawn(self, plot: Plot, sides: Sequence[str] = ()) -> QWidget:
+        view = PlotView(self._theme, sides=sides)
         view.setMinimumHeight(self._theme.px(_PLOT_PX))
         view.show_plot(plot)
         return view

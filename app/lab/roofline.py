@@ -13,7 +13,7 @@ from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.theme.theme import Theme
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
-from engine.protocol.sizes import figure
+from engine.sizes import figure
 
 NAME = "roofline"
 """Of it, where experiments have theirs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 
+from app.lab.pictures.words import LETTERS
 from app.panel.effects import TONES, Line, amount
 from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
@@ -13,7 +14,7 @@ NO_LAB = "This engine has no experiments."
 LOOKING = "Looking at the experiments and at what was found before…"
 INTRODUCTION = (
     "Each experiment shows what one technique buys on this machine: predict, run, and compare with the paper it "
-    "comes from."
+    "comes from. A token is a word or a piece of one; a pair is one run of each side."
 )
 STOPPED = "Stopped: nothing of this run was kept."
 STOPPING = "Stopping…"
@@ -27,9 +28,9 @@ RUNNING = "It is running now."
 PREPARING, STARTING = "Making room for the model…", "Loading the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
+SAMPLE = "The first answer, as the model wrote it: here it only matters whether the sides wrote the same."
+LOWER = " (lower is better)"
 EVERY_SIDE = "The same picture for all sides"
-LETTERS = "ABCDEFGH"
-"""Of the sides, in their order."""
 AGAINST, AGAINST_A = "B against A", "the others are compared with A"
 TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Run (Enter)", "Stop (Esc)"
 TRY = "The same experiment with other numbers. What is found then is no answer to the question above."

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from app.words import size
 from engine.protocol import CuratedModel, Download, DraftKind, DraftOffer, Recommendation, StoredModel
-from engine.protocol.sizes import billions
+from engine.sizes import billions
 
 VERDICTS = {
     "fits": ("runs well here", "good"),

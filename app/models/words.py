@@ -8,7 +8,7 @@ from app.gpu.words import Button, duration
 from app.words import size
 from engine.protocol import Download, FitReport, HubModel, HubVariant, ModelDetails, ModelFolder, StoredModel
 from engine.protocol.library import Verdict
-from engine.protocol.sizes import billions, figure
+from engine.sizes import billions, figure
 
 
 def stored(model: StoredModel) -> str:

@@ -40,6 +40,8 @@ from engine.telemetry.records import StepRecord
 
 ALIVE_SECONDS = 1.0
 """How often a wait looks whether the engine is still there."""
+SETTLED_SECONDS = 60.0
+"""How long a step may go on whose answers were cancelled."""
 
 
 class EngineError(RuntimeError):
@@ -178,8 +180,9 @@ class EngineClient:
         seen = threading.Event()
         for name in names:
             self.engine.submit(Cancel(id=name))
-        self.engine.submit(Inspect("tree", lambda _: seen.set()))  # answered after all that they still bring about
-        while self._thread.is_alive() and not seen.wait(ALIVE_SECONDS):
+        self.engine.submit(Inspect("page", lambda _: seen.set()))  # answered after all that they still bring about
+        until = time.monotonic() + SETTLED_SECONDS
+        while self._thread.is_alive() and not seen.wait(ALIVE_SECONDS) and time.monotonic() < until:
             pass
         with contextlib.suppress(queue.Empty):
             while True:

@@ -10,7 +10,7 @@ import typer
 from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, told
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 if TYPE_CHECKING:
     from engine.protocol.recommended import DraftOffer

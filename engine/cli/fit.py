@@ -12,7 +12,7 @@ import typer
 from engine.cli.arguments import ContextOption, DeviceOption, QuantiseOption, load_options_of, path_or_name_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, chosen, lines, table
-from engine.protocol.sizes import figure, human
+from engine.sizes import figure, human
 
 if TYPE_CHECKING:
     from engine.protocol.library import FitReport, HubVariant

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import handled, report_errors, sentence_of
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 if TYPE_CHECKING:
     from engine.protocol.gpu import PackProgress, PackReport, PackStatus

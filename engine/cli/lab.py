@@ -175,12 +175,12 @@ def _tell(result: LabResult) -> None:
         print(f"  {metric.title}{f' ({metric.unit})' if metric.unit else ''}: {each}")
     if result.text is not None:
         print(f"  {result.text.sentence}")
-    for sentence in (result.taken, *result.why, result.lesson):
+    for sentence in (result.lesson, *result.why, result.taken):
         print(f"  {sentence}")
 
 
 def _tell_roofline(roof: LabRoofline) -> None:
-    from engine.protocol.sizes import figure
+    from engine.sizes import figure
 
     print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
     for ceiling in roof.ceilings:

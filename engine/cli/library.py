@@ -24,7 +24,7 @@ from engine.cli.arguments import (
     path_or_name_of,
 )
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
-from engine.protocol.sizes import billions, human
+from engine.sizes import billions, human
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

@@ -14,7 +14,7 @@ import typer
 from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
 from engine.cli.library import lines
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 if TYPE_CHECKING:
     from engine.protocol.making import MakeProgress, MakeReport

@@ -18,7 +18,7 @@ import typer
 from engine.cli.arguments import path_or_name_of
 from engine.cli.errors import handled, importing, report_errors
 from engine.cli.library import Json, lines, table
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 if TYPE_CHECKING:
     from engine.protocol.library import Leftover, StoredModel

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.fetching.errors import FetchFailed
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 MARGIN = 256 * 10**6
 """Bytes that are left free on the disk."""

@@ -140,9 +140,15 @@ class Writing:
             found += [step._replace(cost=step.cost / unit, draft_cost=step.draft_cost / unit) for step in mine]
         return found
 
-    def drafts(self, key: str) -> Drafts:
-        """Step by step, what was drafted of the first answer to a text."""
-        return Drafts(steps=steps_of(self.answers[key][0], self._lab.model))
+    def typical(self, key: str) -> int:
+        """The answer to a text whose tokens a step are the middle of all: its place."""
+        answers = self.answers[key]
+        ranked = sorted(range(len(answers)), key=lambda place: len(answers[place].ids) / answers[place].timings.steps)
+        return ranked[len(ranked) // 2]
+
+    def drafts(self, key: str, place: int = 0) -> Drafts:
+        """Step by step, what was drafted of one answer to a text."""
+        return Drafts(steps=steps_of(self.answers[key][place], self._lab.model))
 
 
 def steps_of(answer: Answer, model: LoadedModel) -> list[list[DraftToken]]:

@@ -29,6 +29,8 @@ Side = Mapping[str, float]
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
 """Between two log-probabilities, in nats: below it, rounding decides which token comes first."""
+NEAR = 0.05
+CLOSE = ": so little that rounding, which depends on what is computed together, may decide between them."
 PATIENCE = 2.0
 """Budgets after which no further round begins, whatever is known by then."""
 
@@ -121,16 +123,16 @@ class Reloaded:
     """
 
     def __init__(self, client: EngineClient, options: LoadOptions, other: KnownModel | None = None) -> None:
-        self._client, self._options, self._other = client, options, other
-        self._before = client.model
+        model = client.model  # which is not held, so that its memory is free meanwhile
+        self._client = client
+        self._before = (model.path, model.draft_path, model.options)
+        self._meanwhile = (*((other.path, other.draft) if other is not None else self._before[:2]), options)
 
     def __enter__(self) -> None:
-        other, before = self._other, self._before
-        path, draft = (other.path, other.draft) if other is not None else (before.path, before.draft_path)
-        self._client.load(path, draft, self._options)
+        self._client.load(*self._meanwhile)
 
     def __exit__(self, *_: object) -> None:
-        self._client.load(self._before.path, self._before.draft_path, self._before.options)
+        self._client.load(*self._before)
 
 
 class Experiment(Protocol):
@@ -273,4 +275,4 @@ def apart(gap: float) -> str:
         return ""
     if gap < NEAR_TIE:
         return f" A near-tie: the two tokens' log-probabilities were {gap:.1e} apart there."
-    return f" The two tokens' log-probabilities were {gap:.3f} apart there."
+    return f" The two tokens' log-probabilities were {gap:.3f} apart there" + (CLOSE if gap < NEAR else ".")

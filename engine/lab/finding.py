@@ -18,7 +18,7 @@ from engine.telemetry.records import StepRecord
 
 MODEL = "kvasir-needle"
 """The bundled model that is trained for it."""
-INSTEAD = f"Load {MODEL}, which comes with Kvasir."
+INSTEAD = f"{MODEL}, which comes with Kvasir, can show it."
 DEPTHS = (0.02, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.98)
 LEAST_FOUND = 50.0
 """Share in % that a model must find with everything kept, so that what others find says something."""
@@ -69,6 +69,11 @@ def found(text: needle.Haystack, answers: Sequence[Answer]) -> float:
     """The share of needles in % whose numbers the answers begin with."""
     right = [answer.ids[: len(each.answer)] == each.answer for each, answer in zip(text.hidden, answers, strict=True)]
     return 100 * sum(right) / len(right)
+
+
+def shares(before: float, after: float, sides: tuple[str, str]) -> str:
+    """The shares of codes in % that were found with each of two sides."""
+    return f"{after:.0f} % of the codes were found with {sides[1]}, {before:.0f} % with {sides[0]}."
 
 
 def unfit(share: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import torch
@@ -17,7 +17,7 @@ from engine.lab.experiments import ALL, BY_NAME
 from engine.memory.probe import probe
 from engine.paths import find_model, version
 from engine.protocol import OptionSpec
-from engine.protocol.lab import LabIndex, LabLine, LabPage, LabResult
+from engine.protocol.lab import Axis, LabFigure, LabIndex, LabLine, LabPage, LabResult, Plot, Series
 
 DIGITS = 20
 """More are no number of an experiment."""
@@ -92,6 +92,7 @@ def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
 
 
 def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
+    found = found._replace(plots=found.plots or _bars(found.figures[:1], found.sides or page.sides))
     return LabResult(
         name=page.name,
         model=lab.model.card.name,
@@ -103,6 +104,35 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         chosen=dict(lab.chosen),
         **found._replace(sides=found.sides or page.sides, lesson=found.lesson or page.lesson)._asdict(),
     )
+
+
+def _bars(figures: Sequence[LabFigure], sides: Sequence[str]) -> list[Plot]:
+    """The medians of a figure's sides, with their lowest and highest runs."""
+    return [
+        Plot(
+            title=figure.effects[0].metric.title.capitalize(),
+            x=Axis(title=""),
+            y=Axis(title=figure.effects[0].metric.title, unit=figure.effects[0].metric.unit),
+            series=[
+                Series(
+                    name="",
+                    points=[
+                        (float(place), value)
+                        for place, value in enumerate(
+                            (figure.effects[0].before, *(each.after for each in figure.effects))
+                        )
+                    ],
+                    low=[min(runs) for runs in figure.runs],
+                    high=[max(runs) for runs in figure.runs],
+                )
+            ],
+            bars=True,
+            categories=list(sides),
+            note="medians, between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
+        )
+        for figure in figures
+        if figure.effects
+    ]
 
 
 def device_of(client: EngineClient) -> str:

@@ -14,7 +14,7 @@ from engine.memory.probe import free_bytes
 from engine.models.adapters import Adapter, parts_of
 from engine.models.base import CausalLM
 from engine.protocol import AdapterCard
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from engine.loading.fit import USUAL_CONTEXT
 from engine.memory import estimate
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, Recommendation
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 WORK_SHARE = 0.05
 """Of a model's size, to work with, besides what is the same for all."""

@@ -15,7 +15,7 @@ from engine.fetching.download import fetch, stored
 from engine.packs import bundle, make, start, store, verify
 from engine.packs.lists import PackFailed, PackList, Wheel
 from engine.protocol.gpu import PackProgress, PackStage
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 Report = Callable[[PackProgress], None]
 

@@ -209,6 +209,7 @@ def test_predict_run_and_see(qtbot, lab, state):
     assert said(lab, "lab.headline") == "4.00 times sooner (3.90 to 4.10 in 8 pairs)."
     assert said(lab, "lab.prediction") == "Your prediction: 5 times, right."
     assert said(lab, "lab.lesson") == PREFIXES.lesson
+    assert said(lab, "lab.here") == "14,844 tokens against 1,413."
     assert said(lab, "lab.text") == "The same text: identical, 96 tokens."
     assert said(lab, "lab.fails") == PREFIXES.fails
     assert "kvasir-guide on cpu (a machine), Kvasir 0.1.0, 26 November 2026, 02:50, seed 1" in said(lab, "lab.taken")
@@ -216,8 +217,8 @@ def test_predict_run_and_see(qtbot, lab, state):
     qtbot.waitUntil(lambda: not lab.view.found.lesson.visibleRegion().isEmpty())
     first, computed = lab.view.found.figures
     assert [label.text() for label in first.findChildren(QLabel)] == [
-        "First token, median", "A  each prompt read whole", "418 ms", "B  prefix tree", "105 ms", "B against A",
-        "4.0× sooner (3.9–4.1 in 8 pairs)",
+        "First token, median (lower is better)", "A  each prompt read whole", "418 ms", "B  prefix tree", "105 ms",
+        "B against A", "4.0× sooner (3.9–4.1 in 8 pairs)",
     ]  # fmt: skip
     assert [label.text() for label in computed.findChildren(QLabel)][2:5:2] == ["14,844", "1,413"]
     dots = first.findChild(Dots)
@@ -718,6 +719,7 @@ def test_how_the_pictures_came_about_is_played(qtbot, lab, state, monkeypatch):
     lab.show_experiment("prefixes")
     assert not lab.view.player.isVisibleTo(lab), "nothing was run"
     run(qtbot, lab)
+    qtbot.wait(50)  # the pictures take the height that they want
     shown, (off, on) = lab.view.player, lab.view.pictures
     chats = shown.slider.maximum()
     assert shown.isVisibleTo(lab)
@@ -728,8 +730,13 @@ def test_how_the_pictures_came_about_is_played(qtbot, lab, state, monkeypatch):
     assert on.grab().toImage() != whole
     press(lab, "lab.play")
     assert not shown.playing
+    lab.activateWindow()
+    shown.slider.setFocus()
     qtbot.keyClick(shown.slider, Qt.Key.Key_Right)  # a moment a press
     assert shown.slider.value() == 1
+    qtbot.keyClick(shown.slider, Qt.Key.Key_Return)
+    assert not lab._runs.running, "it runs nothing"
+    assert shown.slider.accessibleDescription() == f"1 of {chats} chats"
     assert on.grab().toImage() != whole
     press(lab, "lab.play")
     qtbot.waitUntil(lambda: not shown.playing)
@@ -752,14 +759,30 @@ def test_how_the_pictures_came_about_is_played(qtbot, lab, state, monkeypatch):
     press(lab, "lab.cancel")
     ended(qtbot, lab)
     assert shown.isVisibleTo(lab)
+    qtbot.wait(50)
     assert lab.view.pictures[1].grab().toImage() == whole, "all of it"
     lab.show_experiment("cache")
     lab.show_experiment("prefixes")
     assert lab.view.player.isVisibleTo(lab)
 
 
+def test_a_run_that_is_cancelled_before_its_first_picture_leaves_those_of_the_result(qtbot, lab):
+    run(qtbot, lab)
+    before = [view.picture for view in lab.view.pictures]
+    lab.activateWindow()
+    lab.view.player.slider.setFocus()
+    lab._runs.prepare = lambda subject, go: None
+    press(lab, "lab.run")
+    assert lab.view.pictures == []
+    assert QApplication.focusWidget() is lab.view.cancel, "the keyboard is not lost with the slider"
+    press(lab, "lab.cancel")
+    assert [view.picture for view in lab.view.pictures] == before
+    assert lab.view.player.isVisibleTo(lab)
+
+
 def test_a_file_has_the_whole_pictures(qtbot, lab, tmp_path, monkeypatch):
     run(qtbot, lab)
+    qtbot.wait(50)
     file = tmp_path / "result.html"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
     press(lab, "lab.save.html")

@@ -209,15 +209,15 @@ def test_a_picture_has_the_height_that_it_wants(view, theme):
 
 
 def test_moments_in_words():
-    said = [words.moment(Drafts(steps=DRAFTED.steps * 2), at) for at in range(5)]
-    assert said == [
-        "Step 0 of 2: nothing drafted yet", "Step 1 of 2: drafted", "Step 1 of 2: checked",
-        "Step 2 of 2: drafted", "Step 2 of 2: checked",
-    ]  # fmt: skip
-    assert words.moment(SHARED, 2) == "2 of 3 chats"
-    assert words.moment(LANES, 250) == "2.50 of 8.00 s"
-    assert words.moment(PICTURES[0], 3) == "Step 3 of 4"
-    assert words.moment(None, 3) == words.moment(PICTURES[-1], 3) == ""
+    plain = Drafts(steps=[[DraftToken(text="x", fate="own")]] * 3)
+    said = [words.moment([plain, DRAFTED], at) for at in range(5)]
+    assert said == ["Step 0 of 3", "Step 1 of 3: drafted", "Step 1 of 3: checked", "Step 2 of 3", "Step 2 of 3"]
+    assert words.moment([SHARED], 2) == "2 of 3 chats"
+    assert words.moment([LANES], 250) == "2.50 of 8.00 s"
+    short = Lanes(lanes=LANES.lanes, seconds=7.121)
+    assert words.moment([short], 713) == "7.12 of 7.12 s"
+    assert words.moment([PICTURES[0]], 3) == "Step 3 of 4"
+    assert words.moment([PICTURES[-1]], 3) == ""
 
 
 def test_an_empty_picture_says_so(view):
@@ -746,7 +746,7 @@ def test_any_picture_is_painted_and_said(view, picture, moment):
     assert view.accessibleDescription()
     view.show_moment(moment)
     pixels(view)
-    assert not view.moments or words.moment(picture, moment)
+    assert not view.moments or words.moment([picture], moment)
 
 
 def small(theme, picture: Picture, drawing: bool = False) -> Miniature:

@@ -27,6 +27,10 @@ class AmountsPainter(Painter):
         self._limit = picture.limit if placeable(picture.limit, False) else 0.0
         self._areas: list[tuple[QRectF, str]] = []
 
+    @property
+    def height(self) -> float:
+        return (self.line + 4) * (self._limit > 0) + self.theme.px(ROW_PX) * len(self._rows)
+
     def paint(self, painter: QPainter, room: QRectF) -> None:
         metrics, self._areas = self.metrics, []
         largest = max((amount for _, amount in self._rows), default=0.0)

@@ -42,7 +42,8 @@ class CellsPainter(Painter):
 
     def under(self, at: QPointF) -> str:
         found = cell_at(self._room, len(self._steps), self._columns, at.x(), at.y())
-        return words.cells_step(found[0], *self._steps[found[0]]) if found else ""
+        past = found is not None and found[0] < self.at
+        return words.cells_step(found[0], *self._steps[found[0]]) if found and past else ""
 
     def legend(self) -> list[Legend]:
         return [Legend("accent", words.COMPUTED), Legend(self._kept, words.KEPT)]

@@ -30,6 +30,10 @@ class LanesPainter(Painter):
         self.moments = math.ceil(min(longest, MOST_SECONDS) * words.MOMENTS_A_SECOND)
         self._bars: list[tuple[QRectF, str]] = []
 
+    @property
+    def height(self) -> float:
+        return self.line + 4 + self.theme.px(ROW_PX) * len(self._picture.lanes)
+
     def paint(self, painter: QPainter, room: QRectF) -> None:
         lanes, metrics = self._picture.lanes, self.metrics
         foot = metrics.height() + 4

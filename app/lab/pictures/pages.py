@@ -52,7 +52,8 @@ class PagesPainter(Painter):
         found = [Legend(self.hue(owner), words.owner(self._picture.names, owner)) for owner in self._owners[:HUES]]
         if len(self._owners) > HUES:
             found.append(Legend("mute", words.more(len(self._owners) - HUES), "…"))
-        if (self._arrays.states == RESERVED).any():
+        states = self._arrays.states
+        if ((states >= RESERVED) & (states < RESERVED + FILLS)).any():  # all of a page, or a part
             found.append(Legend(empty_color(self.theme), words.RESERVED))
         return [*found, Legend("raised", words.FREE)]
 

@@ -41,6 +41,11 @@ class Painter:
         self.paint(painter, room)
 
     @property
+    def line(self) -> int:
+        """The height of a line of the small font, also before something was drawn."""
+        return QFontMetrics(self.theme.ui_font(SECTION_PX)).height()
+
+    @property
     def height(self) -> float | None:
         """Pixels in which all of it has room, at the theme's text size; None where it takes whatever there is."""
         return None

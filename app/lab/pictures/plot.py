@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from app.lab.pictures import words
 from app.lab.pictures.scale import Scale, fitting
+from app.lab.pictures.words import LETTERS
 from app.plots.chart import Legend, LegendLabel
 from app.plots.plot import Axes, bar_edges
 from app.theme.theme import Theme
@@ -45,17 +46,26 @@ class Spot(NamedTuple):
     place: int
 
 
-def styles(theme: Theme, series: int) -> list[Style]:
-    """Grey for what comes first and is compared with, blue for the next; a lone series is blue."""
+def colors(theme: Theme) -> list[str]:
+    """Of sides, ``#rrggbb``: grey for the first one, which the others are compared with."""
     tokens = theme.tokens
-    colors = [tokens.mute, tokens.accent, tokens.violet, tokens.teal, *theme.chat_hues[1:3]][series == 1 :]
-    return [Style(colors[at % len(colors)], max(0, at - 1 + (series == 1)) // 2 % len(_DASHES)) for at in range(series)]
+    return [tokens.mute, tokens.accent, tokens.violet, tokens.teal, *theme.chat_hues[1:3]]
+
+
+def styles(theme: Theme, plot: Plot, sides: Sequence[str] = ()) -> list[Style]:
+    """A series that is one of the ``sides`` has its colour; else they are as sides in their order, a lone one blue."""
+    named = [sides.index(series.name) if series.name in sides else -1 for series in plot.series]
+    lone = len(plot.series) == 1
+    places = range(int(lone), len(plot.series) + lone) if -1 in named else named
+    every = colors(theme)
+    return [Style(every[place % len(every)], max(0, place - 1) // 2 % len(_DASHES)) for place in places]
 
 
 class PlotView(QWidget):
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None = None, sides: Sequence[str] = ()) -> None:
+        """``sides`` of the experiment, whose colours its series have."""
         super().__init__(parent)
-        self._theme = theme
+        self._theme, self._sides = theme, list(sides)
         self._plot = _EMPTY
         self._title = ElidedLabel("", "caption")
         self._axes = LabAxes(theme)
@@ -80,10 +90,11 @@ class PlotView(QWidget):
     def _show(self) -> None:
         plot = self._plot
         self._title.setText(plot.title)
-        self._axes.show_plot(plot)
+        of_series = styles(self._theme, plot, self._sides)
+        self._axes.show_plot(plot, of_series, LETTERS if plot.categories == self._sides else ())
         named = [
             Legend(style.color, series.name, "■" if plot.bars else _MARKS[style.dash])
-            for series, style in zip(plot.series, styles(self._theme, len(plot.series)), strict=True)
+            for series, style in zip(plot.series, of_series, strict=True)
             if series.name
         ]
         self._legend.show_entries(named)
@@ -99,6 +110,8 @@ class LabAxes(Axes):
 
     def __init__(self, theme: Theme) -> None:
         self._plot, self._across, self._up = _EMPTY, Scale(0.0, 1.0), Scale(0.0, 1.0)
+        self._styles: Sequence[Style] = ()
+        self._short: Sequence[str] = ()
         super().__init__(theme, 0.0, 1.0)
         self.heads, self.feet = 1.7, 2.4
         self.scale = lambda value: words.value(self._plot.y, value)
@@ -112,8 +125,9 @@ class LabAxes(Axes):
     def minimumSizeHint(self) -> QSize:
         return QSize(self.theme.px(160), self.theme.px(90))
 
-    def show_plot(self, plot: Plot) -> None:
-        self._plot = plot
+    def show_plot(self, plot: Plot, styles: Sequence[Style] = (), short: Sequence[str] = ()) -> None:
+        """``styles`` of its series; ``short`` names of its categories, for where the others have no room."""
+        self._plot, self._styles, self._short = plot, styles, short
         points = [point for series in plot.series for point in series.points]
         ends = [
             end
@@ -150,9 +164,7 @@ class LabAxes(Axes):
         self._draw_names(painter, room)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         draw = self._draw_bars if self._plot.bars else self._draw_line
-        for at, (series, style) in enumerate(
-            zip(self._plot.series, styles(self.theme, len(self._plot.series)), strict=True)
-        ):
+        for at, (series, style) in enumerate(zip(self._plot.series, self._styles, strict=True)):
             draw(painter, room, series, style, at)
 
     def _draw_names(self, painter: QPainter, room: QRectF) -> None:
@@ -177,7 +189,10 @@ class LabAxes(Axes):
         if not self._plot.bars:
             return [(at, words.value(self._plot.x, at)) for at in self._across.ticks(ACROSS)]
         wide = room.width() / max(1, len(self._plot.categories)) - self.fontMetrics().averageCharWidth()
-        return [(number, self._fit(name, wide)) for number, name in enumerate(self._plot.categories, 1)]
+        names = self._plot.categories
+        if self._short and max(map(self.fontMetrics().horizontalAdvance, names), default=0) > wide:
+            names = list(self._short)[: len(names)]
+        return [(number, self._fit(name, wide)) for number, name in enumerate(names, 1)]
 
     def _fit(self, text: str, width: float) -> str:
         return self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(width))

@@ -63,6 +63,10 @@ class TreePainter(Painter):
             waiting.append((place, True))
             waiting += [(child, False) for child in reversed(self._children[place])]
 
+    @property
+    def height(self) -> float:
+        return self.theme.px(ROW_PX) * len(self._leaves)
+
     def paint(self, painter: QPainter, room: QRectF) -> None:
         self._part = None
         if self.at < self.moments:

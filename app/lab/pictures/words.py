@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -32,6 +32,8 @@ from engine.protocol.lab import (
 
 MOMENTS_A_SECOND = 100
 """Of requests over time."""
+LETTERS = "ABCDEFGH"
+"""Of the sides, in their order."""
 NO_PICTURE = "Picture"
 COMPUTED, KEPT = "computed in this step", "kept in the KV cache"
 FREE, RESERVED = "free", "reserved, empty"
@@ -124,20 +126,25 @@ def unchecked(step: int, drafted: DraftToken) -> str:
     return f'Step {step:,}: "{token(drafted.text)}", drafted and not checked yet'
 
 
-def moment(picture: Picture | None, at: int) -> str:
-    """How far a picture of the Lab is that was whole later."""
-    match picture:
-        case Drafts():
-            steps = len(picture.steps)
-            doing = "nothing drafted yet" if at == 0 else "drafted" if at % 2 else "checked"
-            return f"Step {min(-(-at // 2), steps):,} of {steps:,}: {doing}"
-        case Tree():
+def moment(pictures: Sequence[Picture], at: int) -> str:
+    """How far pictures of one kind are that were whole later; the first goes through the most moments."""
+    match pictures[0]:
+        case Drafts() as picture:
+            steps, step = len(picture.steps), -(-at // 2)
+            ahead = any(token.fate != "own" for each in pictures for token in _of_step(each, step))
+            return f"Step {step:,} of {steps:,}" + (f": {'drafted' if at % 2 else 'checked'}" if ahead else "")
+        case Tree() as picture:
             return f"{at:,} of {some(len({reader for node in picture.nodes for reader in node.readers}), 'chat')}"
-        case Lanes():
-            return f"{at / MOMENTS_A_SECOND:.2f} of {picture.seconds:.2f} s"
-        case Cells():
+        case Lanes() as picture:
+            return f"{min(at / MOMENTS_A_SECOND, picture.seconds):.2f} of {picture.seconds:.2f} s"
+        case Cells() as picture:
             return f"Step {at:,} of {len(picture.computed):,}"
     return ""
+
+
+def _of_step(picture: Picture, step: int) -> list[DraftToken]:
+    """The tokens of a step, the first of which is 1."""
+    return picture.steps[step - 1] if isinstance(picture, Drafts) and 1 <= step <= len(picture.steps) else []
 
 
 def across(picture: Heat) -> str:

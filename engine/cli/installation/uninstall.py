@@ -19,7 +19,7 @@ from engine.cli.installation import desktop, program_files
 from engine.cli.installation.inventory import Entry, Item, inventory, left_in_folders, remove, remove_empty_folders
 from engine.cli.installation.program_files import Installation
 from engine.cli.installation.running import running, token_files, window_socket
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 KEYS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs", "program")
 """What ``--purge-KEY`` can name. ``program``: a portable folder and its menu entry."""

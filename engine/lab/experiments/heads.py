@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -11,13 +13,17 @@ from engine.bench.speculation.steps import Drafted
 from engine.lab.drafting import AHEAD, NODES, PER_STEP, SPEEDS, TEXTS, Writing, asked, methods, refused
 from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, headline, same_text
 from engine.loading.model import LoadedModel
-from engine.protocol import OptionSpec, keys
-from engine.protocol.lab import Drafts, LabPage
+from engine.protocol import Effect, OptionSpec, keys
+from engine.protocol.lab import Drafts, DraftToken, LabPage, Picture
 
 HEADS = ("eagle", "medusa", "mtp")
 """What grows on the model itself; one of them must be there."""
 TALK = "talk"
 """The headline's text: heads are trained on answers, and their papers measured conversations."""
+OUTDONE = (
+    "The better the draft, the more tokens a step writes. Here the small draft model guessed better than the heads: "
+    "its one line was right more often than their trees."
+)
 METHODS = {
     "off": "no drafts",
     "ngram": "n-gram",
@@ -82,7 +88,8 @@ class Heads:
             text=text,
             taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, EAGLE "
             f"and MTP in trees of {NODES}. The engine counts steps and tokens, but for the step that reads the "
-            "prompt. The picture is one step that accepted as many draft tokens as most did.",
+            "prompt. Each picture is the step that wrote the same place of the first answer, where the last method "
+            "accepted as many draft tokens as in most of its steps.",
             same=[
                 "one answer at a time",
                 *(["the text stays the same"] if text.same else []),
@@ -93,17 +100,36 @@ class Heads:
                 f"one shape for all: {AHEAD} tokens ahead, {NODES} in a tree",
                 *(f"not compared: {title}, which this model does not have" for title in lacking.values()),
             ],
-            why=[_cost(side, METHODS[side.method.name], sides[0]) for side in sides[1:]],
+            lesson=_lesson(names[1:], [effect.after for effect in per_step]),
+            why=[
+                _fastest(names[1:], speeds),
+                *(_cost(side, METHODS[side.method.name], sides[0]) for side in sides[1:]),
+            ],
             settings={
                 "methods": ", ".join(names),
                 "ahead": AHEAD,
                 "nodes": NODES,
                 "tokens": max(prompt.sampling.max_tokens or 0 for text in kinds for prompt in text.prompts),
             },
-            pictures=[_one_step(side) for side in sides],
+            pictures=_same_place(sides),
             sides=names,
             told_of=best,
         )
+
+
+def _lesson(names: list[str], per_step: list[float]) -> str:
+    """What is to be said where the line of the draft model was right more often than the trees; else ""."""
+    line, trees = METHODS["draft"], [METHODS[name] for name in ("medusa", "eagle", "mtp")]
+    known = dict(zip(names, per_step, strict=True))
+    best = max((known[name] for name in trees if name in known), default=math.inf)
+    return OUTDONE if known.get(line, 0.0) >= best else ""
+
+
+def _fastest(names: list[str], speeds: Sequence[Effect]) -> str:
+    """Of free talk."""
+    each = sorted(zip(names, speeds, strict=True), key=lambda one: -one[1].after)
+    told = ", ".join(f"{name} {effect.after:,.0f}" for name, effect in each)
+    return f"Tokens a second of free talk: {told}; without drafts {speeds[0].before:,.0f}."
 
 
 def _cost(side: Writing, name: str, plain: Writing) -> str:
@@ -128,8 +154,29 @@ def _kept(step: Drafted) -> int:
 
 
 def _one_step(side: Writing) -> Drafts:
-    """The step of the first answer that accepted as many draft tokens as most did: the median."""
-    every = side.drafts(TALK).steps
-    steps = [step for step in every if len(step) > 1] or every
-    ranked = sorted(steps, key=lambda step: sum(token.fate == "accepted" for token in step))
-    return Drafts(steps=[ranked[len(ranked) // 2]])
+    steps = side.drafts(TALK).steps
+    return Drafts(steps=[steps[_usual(steps)]])
+
+
+def _usual(steps: Sequence[Sequence[DraftToken]]) -> int:
+    """The step that accepted as many draft tokens as most did: the median of those that drafted, if any did."""
+    drafted = [place for place, step in enumerate(steps) if len(step) > 1] or [*range(len(steps))]
+    ranked = sorted(drafted, key=lambda place: sum(token.fate == "accepted" for token in steps[place]))
+    return ranked[len(ranked) // 2]
+
+
+def _same_place(sides: Sequence[Writing]) -> list[Picture]:
+    """Of each method the step that wrote the same token of the first answer, in a usual step of the last method."""
+    every = [side.drafts(TALK).steps for side in sides]
+    place = sum(map(_written, every[-1][: _usual(every[-1])]))
+    found: list[Picture] = []
+    for steps in every:
+        ends = itertools.accumulate(map(_written, steps))
+        found.append(
+            Drafts(steps=[next((step for step, end in zip(steps, ends, strict=True) if end > place), steps[-1])])
+        )
+    return found
+
+
+def _written(step: Sequence[DraftToken]) -> int:
+    return sum(token.fate != "refused" for token in step)

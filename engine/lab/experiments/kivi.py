@@ -98,9 +98,8 @@ class Kivi:
         unfit = finding.unfit(shares[0])
         recent = RESIDUAL + CHANNEL_GROUP - 1
         return Found(
-            headline=" ".join(
-                (headline(fits.effects[-1], "more text in the same memory", "less text in the same memory"), unfit)
-            ).strip(),
+            headline=headline(fits.effects[-1], "more text in the same memory", "less text in the same memory")
+            + f" {unfit or finding.shares(shares[0], shares[-1], ('16 bits', 'KIVI'))}",
             figures=figures,
             text=same_text([side.answers for side in sides], lab),
             taken=f"In each text of {length:,} tokens {len(finding.DEPTHS)} codes are hidden, from its beginning to "

@@ -99,9 +99,8 @@ class Quest:
         unfit = finding.unfit(found[0])
         marked = [max(strip.read[page] for page in strip.marked) for strip in strips]
         return Found(
-            headline=" ".join(
-                (headline(figures[0].effects[-1], "less read for a token", "more read for a token"), unfit)
-            ).strip(),
+            headline=headline(figures[0].effects[-1], "less read for a token", "more read for a token")
+            + f" {unfit or finding.shares(found[0], found[-1], ('all of the text', f'{budgets[-1]} tokens'))}",
             figures=figures,
             text=same_text([side.answers for side in sides], lab),
             taken=f"In a text of {length:,} tokens {len(finding.DEPTHS)} codes are hidden, from its beginning to its "

@@ -79,15 +79,7 @@ class Speculation:
                 ),
             ],
             why=[
-                *(
-                    [
-                        "Of the draft tokens that were checked the model accepted "
-                        + ", ".join(f"{share:.0%} ({TEXTS[key][0]})" for key, share in shares.items())
-                        + "."
-                    ]
-                    if shares
-                    else []
-                ),
+                *([_accepted(shares) + (f" {_break_even(easy)}" if easy is not None and ahead else "")] * bool(shares)),
                 _cost(easy) if easy is not None and ahead else f"No draft token was checked in {TEXTS[EASY][0]}.",
                 *(
                     f"For {TEXTS[key][0]} the formula foresees {foreseen:.2f} times the speed from these; "
@@ -102,7 +94,7 @@ class Speculation:
                 "prompts": sum(len(text.prompts) for text in kinds),
                 "tokens": max(prompt.sampling.max_tokens or 0 for text in kinds for prompt in text.prompts),
             },
-            pictures=[side.drafts(EASY) for side in sides],
+            pictures=[side.drafts(EASY, sides[1].typical(EASY)) for side in sides],
             plots=[_plot(easy, shares, gains)] if easy is not None and ahead else [],
         )
 
@@ -122,15 +114,20 @@ def _cost(known: Costs) -> str:
     ahead = _ahead(known)
     return (
         f"A step that checks {ahead} draft tokens ({1 + ahead} rows) takes as long as {known.verify[1 + ahead]:.2f} "
-        f"plain steps here, and drafting them {ahead * known.draft_pass:.2f}. {_break_even(known)}"
+        f"plain steps here, and drafting them {ahead * known.draft_pass:.2f}."
     )
+
+
+def _accepted(shares: Mapping[str, float]) -> str:
+    each = ", ".join(f"{share:.0%} ({TEXTS[key][0]})" for key, share in shares.items())
+    return f"Of the draft tokens that were checked the model accepted {each}."
 
 
 def _break_even(known: Costs) -> str:
     pays = next((share for share in range(101) if _gain(known, share / 100) > 1), None)
     if pays is None:
-        return "So drafts cannot pay here, even if all are accepted."
-    return f"So drafts pay from an acceptance of {pays} % on."
+        return "Drafts cannot pay here, even if all are accepted: checking them takes too long."
+    return f"By what checking takes here, drafts pay from an acceptance of {pays} % on."
 
 
 def _plot(known: Costs, shares: Mapping[str, float], gains: Mapping[str, Effect]) -> Plot:

@@ -23,6 +23,10 @@ WINDOW, SINKS, WINDOWS = 256, 4, 3
 TEXTS = 10
 BINS = 12
 """Points of a curve."""
+UNSHOWN = (
+    "The memory of a window stays flat however long the text is. Many models need their first tokens kept for that; "
+    "with this one it made no difference."
+)
 LOSS = Measured("perplexity", Metric(title="perplexity past the window", lower_is_better=True))
 PAGES = Measured("pages", Metric(title="KV pages at most", lower_is_better=True, counted=True))
 
@@ -40,7 +44,7 @@ class Window:
         "window. Many models look at their very first tokens all the time (attention sinks) and fail without them, so "
         "those few stay as well.",
         question="Past the window, how many times as surprised by the next token (perplexity) is the model without "
-        f"its first {SINKS}?",
+        f"its first {SINKS} tokens?",
         choices=["about the same", "2 times", "10 times", "100 times"],
         bounds=[1.4, 5.0, 32.0],
         lesson="The memory of a window stays flat however long the text is, and models that lean on their first tokens "
@@ -108,6 +112,7 @@ class Window:
             f"bundled model's answers, in an order drawn by lot; the window is {window} tokens. Perplexity is of the "
             f"tokens from the {window + 2}th on, compared text by text. Pages are what the engine held at most while "
             "it answered the first text; without sinks the engine serves none, and the page of the sinks is left out.",
+            lesson="" if sinks.verdict == "better" else UNSHOWN,
             same=[f"{SINKS} sinks, positions counted within what is kept, as in the paper"],
             other=[
                 f"the texts have {length:,} tokens, the paper's up to 4 million",

@@ -15,7 +15,7 @@ from engine.memory.arithmetic import GPU_WIDTH, WIDTH, best_rate, measure_produc
 from engine.memory.bandwidth import fresh_bandwidth, last_level_bytes
 from engine.models.base import CausalLM
 from engine.protocol.lab import Ceiling
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 PACKED_ROWS = 512
 """Of a product with packed weights that is measured: as many as a step reads of a prompt."""

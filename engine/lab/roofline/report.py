@@ -18,7 +18,7 @@ from engine.lab.roofline.work import settings_of
 from engine.lab.run import device_of, machine
 from engine.paths import version
 from engine.protocol.lab import Ceiling, LabRoofline
-from engine.protocol.sizes import figure, human
+from engine.sizes import figure, human
 from engine.telemetry.processor import OtherPrograms
 
 BUSY = 0.25

@@ -32,7 +32,6 @@ from engine.library.variants import is_safe
 from engine.memory.probe import NoSuchDevice, choose_device, free_bytes
 from engine.protocol.library import HubFile, HubVariant
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, MakeState
-from engine.protocol.sizes import human
 from engine.recipes.errors import STOPPED, RecipeError, Stopped
 from engine.recipes.quantise import plain, quality, rotation
 from engine.recipes.quantise.assembling import Assembly
@@ -54,6 +53,7 @@ from engine.recipes.quantise.plan import (
     write_whole,
 )
 from engine.recipes.text import TextEncoder, passages, text_files
+from engine.sizes import human
 
 LEAST_TOKENS = 128
 """Of a text to calibrate with."""

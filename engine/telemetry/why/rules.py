@@ -7,7 +7,7 @@ from the facts where they say it, else taken from docs/measurements.md: rough, a
 from __future__ import annotations
 
 from engine.protocol import Acceptance, Reason, Value, keys
-from engine.protocol.sizes import figure, human
+from engine.sizes import figure, human
 from engine.telemetry.why.facts import Facts, Found, Rule
 from engine.telemetry.why.slow_values import SLOW_VALUES, rule_of
 

@@ -22,7 +22,7 @@ from engine.cli.main import app
 from engine.library import roots
 from engine.library.store import Receipt, write_receipt
 from engine.protocol.library import HubFile, HubVariant
-from engine.protocol.sizes import human
+from engine.sizes import human
 
 PYTHON = sys.executable
 KINDS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs")

@@ -53,7 +53,11 @@ def test_it_counts_what_fits_and_what_is_found(client: EngineClient, monkeypatch
     effect = result.figures[0].effects[-1]
     assert effect.verdict == "better"
     assert effect.ratio == pytest.approx(wanted[0] / wanted[-1])
-    assert result.headline == f"{effect.ratio:.2f} times more text in the same memory."
+    share = sum(found[-1]) / len(found[-1])
+    assert result.headline == (
+        f"{effect.ratio:.2f} times more text in the same memory. {share:.0f} % of the codes were found with KIVI, "
+        f"{sum(found[0]) / len(found[0]):.0f} % with 16 bits."
+    )
     assert found[0][0] == reference.share_found(reference.model_of(), text) > 50
     for place, effect in enumerate(result.figures[1].effects):  # the table says what the sentence says
         assert (effect.before, effect.after) == (found[0][0], found[place + 1][0])
@@ -105,10 +109,10 @@ def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypa
 def test_what_cannot_show_it_is_refused_with_what_can() -> None:
     with EngineClient() as client:
         client.load(str(reference.NEEDLE), "", LoadOptions(device="cpu", context=1024))
-        with pytest.raises(LabError, match=r"context is 1,024 tokens.*Load kvasir-needle"):
+        with pytest.raises(LabError, match=r"context is 1,024 tokens.*kvasir-needle, which comes with"):
             laboratory.run(Lab(client), kivi.Kivi(), lambda line: None)
         client.load(bundled_model().path, "", LoadOptions(device="cpu"))
-        with pytest.raises(LabError, match=r"never learned to find a code.*Load kvasir-needle"):
+        with pytest.raises(LabError, match=r"never learned to find a code.*kvasir-needle, which comes with"):
             laboratory.run(Lab(client), kivi.Kivi(), lambda line: None)
         pages = {page.name: page for page in laboratory.index(client).pages}
     assert pages["kivi"].brings == pages["quest"].brings == "kvasir-needle"

@@ -69,6 +69,10 @@ def test_batching(guide: EngineClient) -> None:
         assert begins >= static.lanes[SLOTS - 1].spans[0].start
     assert sum(span.doing == "idle" for lane in static.lanes for span in lane.spans) >= REQUESTS - 2
     assert {line.side for line in told if isinstance(line, LabPicture)} == {0, 1, 2}
+    (plot,) = result.plots
+    assert plot.categories == result.sides
+    assert [y for _, y in plot.series[0].points] == [done.effects[0].before, *(effect.after for effect in done.effects)]
+    assert (plot.series[0].low, plot.series[0].high) == tuple([fit(runs) for runs in done.runs] for fit in (min, max))
     ends = [max(lane.spans[-1].end for lane in lanes.lanes) for lanes in (one, static, continuous)]
     assert done.runs[0][0] == pytest.approx(60 * REQUESTS / ends[0])
     assert {lanes.seconds for lanes in (one, static, continuous)} == {max(ends)}, "one axis for all"

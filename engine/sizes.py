@@ -1,4 +1,4 @@
-"""Sizes for people."""
+"""Sizes for people. Light: commands that load no model use it too."""
 
 from __future__ import annotations
 
