@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ from msgspec import structs
 
 from engine.bench.client import EngineClient
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.lab.experiment import Lab, LabError
+from engine.lab.experiment import Lab, LabError, Reloaded
 from engine.lab.experiments import paging
 from engine.lab.run import run
 from engine.paths import find_model
@@ -93,3 +95,12 @@ def test_in_full(client: EngineClient) -> None:
     result = run(Lab(client), paging.Paging(), lambda line: None)
     assert result.figures[0].effects[0].ratio is not None
     assert result.figures[0].effects[0].ratio > 3
+
+
+def test_what_is_loaded_meanwhile_has_the_memory_of_what_was_loaded_before(client: EngineClient) -> None:
+    before, path = weakref.ref(client.model), client.model.path
+    with Reloaded(client, client.model.options, find_model("kvasir-needle")):
+        assert client.model.card.name == "kvasir-needle"
+        gc.collect()
+        assert before() is None, "it is not held"
+    assert client.model.path == path
