@@ -21,7 +21,7 @@ from knowledge import QUESTIONS, load, load_evaluation
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-STEPS = {"medusa": 3600, "eagle": 1900}
+STEPS = {"medusa": 4800, "eagle": 3400}
 DIALOGUES = 3000
 SEED = 41
 """Of the text, other than build_text.py's."""

@@ -322,7 +322,7 @@ def test_bundled_heads_fit_their_model_and_draft_well(demo: SimpleNamespace, tmp
     found = demo.heads.measure(folder, 20)
     for kind in ("medusa", "eagle"):
         assert found[kind]["positions"] > 200
-        assert found[kind]["right_so_far"][0] > 0.65, "chance is one in 4096"
+        assert found[kind]["right_so_far"][0] > 0.75, "chance is one in 4096"
     stated = json.loads((demo.heads.HERE / "evaluation" / "heads.json").read_text("utf-8"))
     for kind, values in stated.items():
         assert found[kind]["tokens_per_step"] == pytest.approx(values["tokens_per_step"], rel=0.25), (
