@@ -18,6 +18,8 @@ from engine.protocol.lab import Strip
 SHADES = 16
 NARROWEST_PX, WIDEST_PX, HIGHEST_PX = 6, 16, 32
 LEAST_FRAME_PX = 6
+USUAL_PX = 400
+"""How wide it is about, with two sides next to each other."""
 
 
 class StripPainter(Painter):
@@ -28,6 +30,11 @@ class StripPainter(Painter):
         self._marked = [page for page in picture.marked if 0 <= page < len(self._read)]
         self._columns = self._rows = 0
         self._room = QRectF()
+
+    @property
+    def height(self) -> float:
+        rows = math.ceil(len(self._read) * NARROWEST_PX / self.theme.px(USUAL_PX))
+        return self.line + 6 + self.theme.px(HIGHEST_PX) * rows
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
         pages, room = len(self._read), room.adjusted(1, 1, -1, -1)

@@ -21,8 +21,8 @@ HEADS = ("eagle", "medusa", "mtp")
 TALK = "talk"
 """The headline's text: heads are trained on answers, and their papers measured conversations."""
 OUTDONE = (
-    "The better the draft, the more tokens a step writes. Here the small draft model guessed better than the heads: "
-    "its one line was right more often than their trees."
+    "The better the draft, the more tokens a step writes. Here the draft model's one line was right at least as often "
+    "as the heads' trees."
 )
 METHODS = {
     "off": "no drafts",
@@ -118,7 +118,7 @@ class Heads:
 
 
 def _lesson(names: list[str], per_step: list[float]) -> str:
-    """What is to be said where the line of the draft model was right more often than the trees; else ""."""
+    """What is to be said where the line of the draft model was right as often as the trees; else ""."""
     line, trees = METHODS["draft"], [METHODS[name] for name in ("medusa", "eagle", "mtp")]
     known = dict(zip(names, per_step, strict=True))
     best = max((known[name] for name in trees if name in known), default=math.inf)
