@@ -110,7 +110,7 @@ def _bars(figures: Sequence[LabFigure], sides: Sequence[str]) -> list[Plot]:
     """The medians of a figure's sides, with their lowest and highest runs."""
     return [
         Plot(
-            title=figure.effects[0].metric.title.capitalize(),
+            title="Medians of all runs" if len(figure.runs[0]) > 1 else "What was counted",
             x=Axis(title=""),
             y=Axis(title=figure.effects[0].metric.title, unit=figure.effects[0].metric.unit),
             series=[
@@ -128,7 +128,7 @@ def _bars(figures: Sequence[LabFigure], sides: Sequence[str]) -> list[Plot]:
             ],
             bars=True,
             categories=list(sides),
-            note="medians, between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
+            note="between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
         )
         for figure in figures
         if figure.effects

@@ -103,7 +103,7 @@ def test_an_edit_without_a_plain_step_has_no_curve(guide: EngineClient, monkeypa
     every = Writing.steps
     monkeypatch.setattr(Writing, "steps", lambda side, key, plain: [] if key == "edit" else every(side, key, plain))
     result, _ = ran(guide, "speculation")
-    assert [plot.title for plot in result.plots] == ["Tokens a second, an edit"], "bars of the medians instead"
+    assert [plot.y.title for plot in result.plots] == ["tokens a second, an edit"], "bars of the medians instead"
     assert "No draft token was checked in an edit." in result.why
 
 
