@@ -377,5 +377,5 @@ def test_an_error_that_nobody_thought_of_is_said_to_be_one(monkeypatch: pytest.M
 def test_error_events_are_sentences(engine: EngineClient) -> None:
     """What the engine says of commands that make no sense at all."""
     with pytest.raises(EngineError) as refused:
-        engine._collect([AddRequest("many", [5], GREEDY, n=100_000)])
+        engine._run([AddRequest("many", [5], GREEDY, n=100_000)])
     check_sentence(str(refused.value), "answers")

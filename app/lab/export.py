@@ -116,7 +116,7 @@ def _row(figure: LabFigure) -> str:
     each = "".join(f"<td>{escape(words.value(median, metric))}</td>" for median in medians)
     gains = "<br>".join(escape(words.verdict(effect).text) for effect in figure.effects)
     runs = "<br>".join(escape(", ".join(words.value(value, metric) for value in side)) for side in figure.runs)
-    return f"<tr><td>{escape(words.title(metric))}</td>{each}<td>{gains}</td><td>{runs}</td></tr>"
+    return f"<tr><td>{escape(words.named(metric))}</td>{each}<td>{gains}</td><td>{runs}</td></tr>"
 
 
 def _texts(text: LabText, sides: list[str]) -> str:

@@ -122,7 +122,7 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
     values = [label(words.value(median, metric), "figure") for median in medians]
     gains = [label(said.text, said.tone) for said in map(words.verdict, figure.effects)]
     dots = Dots(figure.runs, medians, metric, theme)
-    row = Part().add(label(words.title(metric) + words.LOWER * metric.lower_is_better, "small-figure"))
+    row = Part().add(label(words.named(metric), "small-figure"))
     row.column.setSpacing(4)
     if len(sides) == 2:
         each = [Part().add(*of_side) for of_side in zip(names, values, strict=False)]

@@ -13,6 +13,8 @@ from app.theme.widgets import tip
 
 _FRAME_MS, _SLOWEST_MS, _SECONDS = 40, 400, 12
 """A moment takes from one to the other, and all of them about so many seconds, however many there are."""
+MEASURED = 50
+"""Moments that tell how wide what is said may become."""
 PLAY, PAUSE = "Play", "Pause"
 
 
@@ -101,7 +103,9 @@ class Player(QWidget):
     def _fit(self) -> None:
         """What is said has the room of the longest, so that the slider keeps its length."""
         metrics = self._where.fontMetrics()
-        most = max((metrics.horizontalAdvance(self._said(at)) for at in (0, 1, 2, self.slider.maximum())), default=0)
+        last = self.slider.maximum()
+        shown = {*range(0, last + 1, max(1, last // MEASURED)), 1, last}
+        most = max(metrics.horizontalAdvance(self._said(min(at, last))) for at in shown)
         self._where.setMinimumWidth(most + metrics.averageCharWidth())
 
     def _name(self, text: str) -> None:

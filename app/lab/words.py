@@ -29,7 +29,6 @@ PREPARING, STARTING = "Making room for the model…", "Loading the model…"
 DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
 SAMPLE = "The first answer, as the model wrote it: here it only matters whether the sides wrote the same."
-LOWER = " (lower is better)"
 EVERY_SIDE = "The same picture for all sides"
 AGAINST, AGAINST_A = "B against A", "the others are compared with A"
 TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Run (Enter)", "Stop (Esc)"
@@ -127,6 +126,11 @@ def verdict(effect: Effect) -> Line:
 
 def title(metric: Metric) -> str:
     return f"{metric.title[:1].upper()}{metric.title[1:]}"
+
+
+def named(metric: Metric) -> str:
+    """Above the figures of all sides."""
+    return f"{title(metric)} (lower is better)" if metric.lower_is_better else title(metric)
 
 
 def chosen(page: LabPage, result: LabResult) -> str:

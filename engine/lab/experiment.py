@@ -30,7 +30,8 @@ GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
 """Between two log-probabilities, in nats: below it, rounding decides which token comes first."""
 NEAR = 0.05
-CLOSE = ": so little that rounding, which depends on what is computed together, may decide between them."
+CLOSE = " So close, rounding may decide between them, which depends on what is computed together."
+"""Of a technique that changes nothing else."""
 PATIENCE = 2.0
 """Budgets after which no further round begins, whatever is known by then."""
 
@@ -250,7 +251,7 @@ def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[S
                 near = False
                 if prompts and at < min(len(one.ids), len(two.ids)):
                     gap = gap_of(lab.model, [*prompts[number], *one.ids[:at]], one.ids[at], two.ids[at])
-                    near, sentence = gap < NEAR_TIE, sentence + apart(gap)
+                    near, sentence = gap < NEAR_TIE, sentence + apart(gap) + CLOSE * (gap < NEAR)
                 texts = [decode(answers_of[number].ids) for answers_of in answers]
                 return LabText(same=False, tokens=count, sentence=sentence, at=at, near_tie=near, texts=texts)
     texts = [decode(side[0].ids) for side in answers]
@@ -275,4 +276,4 @@ def apart(gap: float) -> str:
         return ""
     if gap < NEAR_TIE:
         return f" A near-tie: the two tokens' log-probabilities were {gap:.1e} apart there."
-    return f" The two tokens' log-probabilities were {gap:.3f} apart there" + (CLOSE if gap < NEAR else ".")
+    return f" The two tokens' log-probabilities were {gap:.3f} apart there."

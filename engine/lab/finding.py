@@ -20,6 +20,8 @@ MODEL = "kvasir-needle"
 """The bundled model that is trained for it."""
 INSTEAD = f"{MODEL}, which comes with Kvasir, can show it."
 DEPTHS = (0.02, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.98)
+KEPT = 0.75
+"""The share of what is found with everything that a technique must keep, so that it shows what it teaches."""
 LEAST_FOUND = 50.0
 """Share in % that a model must find with everything kept, so that what others find says something."""
 QUESTION = 32
@@ -74,6 +76,11 @@ def found(text: needle.Haystack, answers: Sequence[Answer]) -> float:
 def shares(before: float, after: float, sides: tuple[str, str]) -> str:
     """The shares of codes in % that were found with each of two sides."""
     return f"{after:.0f} % of the codes were found with {sides[1]}, {before:.0f} % with {sides[0]}."
+
+
+def lost(before: float, after: float, side: str) -> str:
+    """What is said instead of a lesson where much less is found with a side than with everything; else ""."""
+    return "" if after >= KEPT * before else f"Here too much is lost: {shares(before, after, ('everything', side))}"
 
 
 def unfit(share: float) -> str:

@@ -110,7 +110,7 @@ def _bars(figures: Sequence[LabFigure], sides: Sequence[str]) -> list[Plot]:
     """The medians of a figure's sides, with their lowest and highest runs."""
     return [
         Plot(
-            title="Medians of all runs" if len(figure.runs[0]) > 1 else "What was counted",
+            title="Counted" if figure.effects[0].metric.counted else "Medians of all runs",
             x=Axis(title=""),
             y=Axis(title=figure.effects[0].metric.title, unit=figure.effects[0].metric.unit),
             series=[

@@ -19,6 +19,7 @@ from app.lab.pictures.drafts import lines_of
 from app.lab.pictures.examples import EXAMPLES
 from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.plot import LabAxes
+from app.lab.pictures.plot import colors as colors_of_sides
 from app.lab.pictures.raster import draw_cells
 from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.view import PAINTERS, Face
@@ -783,3 +784,25 @@ def test_a_small_picture_has_no_words_and_keeps_no_room_for_them(qtbot, theme):
 @pytest.mark.parametrize("picture", [*PICTURES, *EMPTY])
 def test_every_kind_is_painted_small(qtbot, theme, picture):
     assert (contrast(small(theme, picture)) > 0) == words.shows(picture)
+
+
+def test_bars_of_sides_have_the_colours_and_where_there_is_no_room_the_letters_of_sides(qtbot, theme):
+    sides = ["a first side with a long name", "a second one", "and a third"]
+    bars = Plot(
+        title="Medians of all runs", x=Axis(title=""), y=Axis(title="speed"), bars=True, categories=sides,
+        series=[Series(name="", points=[(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)])],
+    )  # fmt: skip
+    view, plain = PlotView(theme, sides=sides), PlotView(theme)
+    for each in (view, plain):
+        qtbot.addWidget(each)
+        each.resize(300, 260)
+        each.show()
+        each.show_plot(bars)
+    drawn = {f"#{value:06x}" for value in np.unique(pixels(view)).tolist()}
+    assert set(colors_of_sides(theme)[:3]) <= drawn
+    axes, others = view.findChild(LabAxes), plain.findChild(LabAxes)
+    assert [text for _, text in axes._ticks(axes.room())] == ["A", "B", "C"]
+    assert all(text.endswith("…") for _, text in others._ticks(others.room())[:1])
+    assert axes.nearest(axes._spots[1].area.center()) == "a second one: 7"
+    theirs = {f"#{value:06x}" for value in np.unique(pixels(plain)).tolist()}
+    assert theme.tokens.violet not in theirs, "they are no sides"

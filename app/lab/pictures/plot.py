@@ -126,7 +126,7 @@ class LabAxes(Axes):
         return QSize(self.theme.px(160), self.theme.px(90))
 
     def show_plot(self, plot: Plot, styles: Sequence[Style] = (), short: Sequence[str] = ()) -> None:
-        """``styles`` of its series; ``short`` names of its categories, for where the others have no room."""
+        """``styles`` of its series; ``short`` names of its categories, where those are sides, for want of room."""
         self._plot, self._styles, self._short = plot, styles, short
         points = [point for series in plot.series for point in series.points]
         ends = [
@@ -236,14 +236,14 @@ class LabAxes(Axes):
 
     def _draw_bars(self, painter: QPainter, room: QRectF, series: Series, style: Style, at: int) -> None:
         floor = room.bottom() if self._up.log else self.place_y(room, 0.0)
-        edges = bar_edges(len(series.points), at, len(self._plot.series))
+        edges, of_sides = bar_edges(len(series.points), at, len(self._plot.series)), colors(self.theme)
         for index, (left, right, (_, y)) in enumerate(zip(*edges, series.points, strict=True)):
             if not self._up.has(y):
                 continue
             start, top = self.place_x(room, left), self.place_y(room, y)
             bar = QRectF(start, min(top, floor), self.place_x(room, right) - start, abs(floor - top))
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(style.color))
+            painter.setBrush(QColor(of_sides[index % len(of_sides)] if self._short else style.color))
             painter.drawRect(bar)
             self._spots.append(Spot(bar, series, index))
             between = words.interval(series, index)

@@ -337,7 +337,7 @@ def point(plot: Plot, series: Series, index: int) -> str:
         if between
         else ""
     )
-    return f"{series.name}, {where}: {with_unit(plot.y, y)}{spread}"
+    return f"{series.name + ', ' if series.name else ''}{where}: {with_unit(plot.y, y)}{spread}"
 
 
 def interval(series: Series, index: int) -> tuple[float, float] | None:

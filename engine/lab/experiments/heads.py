@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -15,14 +14,15 @@ from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, headline, sam
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
 from engine.protocol.lab import Drafts, DraftToken, LabPage, Picture
+from engine.sizes import figure
 
 HEADS = ("eagle", "medusa", "mtp")
 """What grows on the model itself; one of them must be there."""
 TALK = "talk"
 """The headline's text: heads are trained on answers, and their papers measured conversations."""
 OUTDONE = (
-    "The better the draft, the more tokens a step writes. Here the draft model's one line was right at least as often "
-    "as the heads' trees."
+    "The better the draft, the more tokens a step writes. Here a line of drafts was right at least as often as the "
+    "heads' trees."
 )
 METHODS = {
     "off": "no drafts",
@@ -118,18 +118,18 @@ class Heads:
 
 
 def _lesson(names: list[str], per_step: list[float]) -> str:
-    """What is to be said where the line of the draft model was right as often as the trees; else ""."""
-    line, trees = METHODS["draft"], [METHODS[name] for name in ("medusa", "eagle", "mtp")]
-    known = dict(zip(names, per_step, strict=True))
-    best = max((known[name] for name in trees if name in known), default=math.inf)
-    return OUTDONE if known.get(line, 0.0) >= best else ""
+    """What is to be said where a line of drafts was right as often as the trees; else ""."""
+    trees = {METHODS[name] for name in HEADS}
+    known = list(zip(names, per_step, strict=True))
+    line, tree = (max((each for name, each in known if (name in trees) == of), default=0.0) for of in (False, True))
+    return OUTDONE if line >= tree else ""
 
 
 def _fastest(names: list[str], speeds: Sequence[Effect]) -> str:
     """Of free talk."""
     each = sorted(zip(names, speeds, strict=True), key=lambda one: -one[1].after)
-    told = ", ".join(f"{name} {effect.after:,.0f}" for name, effect in each)
-    return f"Tokens a second of free talk: {told}; without drafts {speeds[0].before:,.0f}."
+    told = ", ".join(f"{name} {figure(effect.after)}" for name, effect in each)
+    return f"Tokens a second of free talk: {told}; without drafts {figure(speeds[0].before)}."
 
 
 def _cost(side: Writing, name: str, plain: Writing) -> str:

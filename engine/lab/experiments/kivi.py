@@ -137,7 +137,7 @@ class Kivi:
                     note=f"{length:,} tokens",
                 )
             ],
-            lesson=unfit,
+            lesson=unfit or finding.lost(shares[0], shares[-1], "KIVI"),
         )
 
 

@@ -68,10 +68,10 @@ class Prefixes:
         pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
-        computed = figures[1].effects[0]
+        first, computed = (figure.effects[0] for figure in figures[:2])
         text = same_text([side.answers for side in sides], lab, sides[0].prompts)
         return Found(
-            headline=headline(figures[0].effects[0], "sooner to the first word", "later to the first word"),
+            headline=headline(first, "sooner to the first word", "later to the first word"),
             figures=figures,
             text=text,
             taken=f"{users} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
@@ -84,7 +84,7 @@ class Prefixes:
             why=[
                 f"Of the prompts' tokens {computed.before:,.0f} were computed without the tree, {computed.after:,.0f} "
                 "with it; the time to the first word falls with them, as far as it is spent on reading the prompt.",
-                *([QUEUED] if _gain(figures[0]) > 1.2 * _gain(figures[1]) else []),
+                *([QUEUED] if first.verdict == "better" and _gain(figures[0]) > 1.2 * _gain(figures[1]) else []),
                 f"The first user, who finds nothing, waited {sides[1].first_share:.1f} times as long as the "
                 "median user of the same run.",
             ],

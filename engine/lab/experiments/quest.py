@@ -135,7 +135,7 @@ class Quest:
                     note=f"{length:,} tokens",
                 )
             ],
-            lesson=unfit,
+            lesson=unfit or finding.lost(found[0], found[-1], f"{budgets[-1]} tokens"),
             sides=_sides(budgets),
         )
 

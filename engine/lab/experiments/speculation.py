@@ -119,15 +119,15 @@ def _cost(known: Costs) -> str:
 
 
 def _accepted(shares: Mapping[str, float]) -> str:
-    each = ", ".join(f"{share:.0%} ({TEXTS[key][0]})" for key, share in shares.items())
+    each = ", ".join(f"{100 * share:.0f} % ({TEXTS[key][0]})" for key, share in shares.items())
     return f"Of the draft tokens that were checked the model accepted {each}."
 
 
 def _break_even(known: Costs) -> str:
     pays = next((share for share in range(101) if _gain(known, share / 100) > 1), None)
     if pays is None:
-        return "Drafts cannot pay here, even if all are accepted: checking them takes too long."
-    return f"By what checking takes here, drafts pay from an acceptance of {pays} % on."
+        return "Drafts cannot pay here, even if all are accepted: making and checking them takes too long."
+    return f"By what making and checking them takes here, drafts pay from an acceptance of {pays} % on."
 
 
 def _plot(known: Costs, shares: Mapping[str, float], gains: Mapping[str, Effect]) -> Plot:

@@ -138,8 +138,8 @@ class Weights:
                 sides[2].provenance,
             ],
             why=[
-                f"{sides[0].weights / read:.0%} of the parameters are in the layers that are quantised; the others "
-                f"take {stays:,.1f} MB on every side.",
+                f"{100 * sides[0].weights / read:.0f} % of the parameters are in the layers that are quantised; the "
+                f"others take {stays:,.1f} MB on every side.",
                 f"Perplexity is {loss.before:.2f} in 16 bits, {figures[2].effects[0].after:.2f} in 8 and "
                 f"{loss.after:.2f} in 4.",
                 f"Speed in 4 bits against 16: {headline(speed, 'as many tokens a second', 'fewer tokens a second')} "

@@ -112,7 +112,7 @@ class Window:
             f"bundled model's answers, in an order drawn by lot; the window is {window} tokens. Perplexity is of the "
             f"tokens from the {window + 2}th on, compared text by text. Pages are what the engine held at most while "
             "it answered the first text; without sinks the engine serves none, and the page of the sinks is left out.",
-            lesson="" if sinks.verdict == "better" else UNSHOWN,
+            lesson=UNSHOWN if sinks.verdict == "none" else "",
             same=[f"{SINKS} sinks, positions counted within what is kept, as in the paper"],
             other=[
                 f"the texts have {length:,} tokens, the paper's up to 4 million",
@@ -149,6 +149,8 @@ def _leans(sinks: Effect) -> str:
     match sinks.verdict:
         case "better":
             return "this model leans on its first tokens."
+        case "worse":
+            return "this model does better here without its first tokens."
         case "few":
             return "too few texts to tell whether this model leans on its first tokens."
     return "this model does not lean on its first tokens."

@@ -8,11 +8,11 @@ import pytest
 
 from engine.bench.client import Answer, EngineClient
 from engine.bench.speculation.steps import Costs, Drafted
-from engine.lab import drafting
+from engine.lab import drafting, finding
 from engine.lab import run as laboratory
 from engine.lab.drafting import AHEAD, NODES, TEXTS, Method, Writing, steps_of
 from engine.lab.experiment import Lab
-from engine.lab.experiments import BY_NAME, speculation
+from engine.lab.experiments import BY_NAME, heads, speculation
 from engine.protocol.lab import Drafts, DraftToken, LabLine, LabPicture, LabProgress, LabResult
 from engine.speculation.control.stats import expected_tokens
 
@@ -142,3 +142,14 @@ def test_heads(guide: EngineClient) -> None:
     shown = {line.side for line in told if isinstance(line, LabPicture)}
     assert shown == {page.sides.index(side) for side in result.sides}
     assert [line for line in told if isinstance(line, LabProgress)][-1].side == -1
+
+
+def test_a_lesson_that_the_run_does_not_show_is_not_claimed() -> None:
+    names = ["n-gram", "draft model", "EAGLE"]
+    assert heads._lesson(names, [1.0, 2.0, 3.0]) == ""
+    assert heads._lesson(names, [1.0, 3.0, 3.0]) == heads._lesson(names, [4.0, 2.0, 3.0]) == heads.OUTDONE
+    assert heads._lesson(["EAGLE"], [3.0]) == ""
+    assert finding.lost(100.0, 75.0, "KIVI") == finding.lost(60.0, 90.0, "KIVI") == ""
+    assert finding.lost(100.0, 50.0, "KIVI") == (
+        "Here too much is lost: 50 % of the codes were found with KIVI, 100 % with everything."
+    )
