@@ -211,7 +211,7 @@ COUNTS: dict[str, Callable[[LabResult, Numbers], str]] = {
     for each in (kv_cache, weights, paging, kivi, quest, window, prefixes, batching, speculation, heads)
 }
 """Each checks the counts of one experiment, and returns what the headline must say by them."""
-UNSURE = {"window", "heads"}
+UNSURE = {"kivi", "quest", "window", "heads"}
 """Whose lesson not every model shows: another is said then."""
 LONG = {"weights", "paging", "kivi", "quest", "prefixes", "heads"}
 
