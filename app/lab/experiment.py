@@ -28,6 +28,7 @@ from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
 _FITTING_PX = (56, 320)
+"""The least and the most height of a result's picture, for one that says how high it wants to be."""
 
 
 class ExperimentView(Part):

@@ -112,7 +112,7 @@ def _style() -> str:
 
 def _row(figure: LabFigure) -> str:
     metric = figure.effects[0].metric
-    medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+    medians = figure.medians
     each = "".join(f"<td>{escape(words.value(median, metric))}</td>" for median in medians)
     gains = "<br>".join(escape(words.verdict(effect).text) for effect in figure.effects)
     runs = "<br>".join(escape(", ".join(words.value(value, metric) for value in side)) for side in figure.runs)

@@ -19,6 +19,7 @@ from engine.protocol.lab import LabFigure
 _ROW, _DOT, _WIDTH, _NARROW, _LETTER_PX = 13, 6, 190, 96, 10
 _COLUMN_PX, _TABLE_PX = 148, 360
 MUCH = 0.8
+"""All values are nearly as large where the lowest is more than this share of the highest."""
 NARROWEST = 0.05
 """The least width of an axis, as a share of the highest value on it."""
 
@@ -117,7 +118,7 @@ def _ends(values: Sequence[float], unit: str) -> tuple[float, float]:
 def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
     """One figure of a result that has effects: two sides next to each other, more of them below each other."""
     metric = figure.effects[0].metric
-    medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+    medians = figure.medians
     names = [label(words.lettered(at, side), "caption") for at, side in enumerate(sides)]
     values = [label(words.value(median, metric), "figure") for median in medians]
     gains = [label(said.text, said.tone) for said in map(words.verdict, figure.effects)]

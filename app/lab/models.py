@@ -38,11 +38,10 @@ class ModelChoice(QWidget):
 
     def set_own(self, own: Subject | None) -> None:
         """The person's own model that is loaded, None for none."""
+        before, self._own = self._own, own
         self.own_taken &= own is not None
-        if own is not None and (self._own is None or own.name != self._own.name):
-            self._own = own
-            self._offer()  # else the keyboard would lose its place
-        self._own = own
+        if own is not None and (before is None or own.name != before.name):  # else the keyboard would lose its place
+            self._offer()
         self._show()
         self.changed.emit()
 

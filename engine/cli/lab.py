@@ -63,7 +63,8 @@ def lab(
     """Experiments that show what each technique buys on this machine. Results are kept."""
     options = load_options_of(device, quantise, context, dtype, memory)
     values = switches_of(set_ or [], "users=4")
-    if values and (results or len({*(names or [])}) != 1 or {*(names or [])} <= {EVERY, ROOFLINE}):
+    named = {*(names or [])}
+    if values and (results or len(named) != 1 or named <= {EVERY, ROOFLINE}):
         told = "A setting is of one experiment, as in kvasir lab prefixes --set users=4."
         raise typer.BadParameter(told, param_hint="--set")
     with report_errors():
@@ -77,7 +78,7 @@ def lab(
             from engine.lab.experiments import BY_NAME
             from engine.paths import ModelNotFound, find_model
 
-        every = EVERY in (names or [])
+        every = EVERY in named
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
         asked = list(dict.fromkeys(name for some in listed for name in some))
         try:
@@ -170,7 +171,7 @@ def _tell(result: LabResult) -> None:
     print(f"  {result.model} on {result.device}, {result.machine}")
     for figure in result.figures:
         metric = figure.effects[0].metric
-        values = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+        values = figure.medians
         each = ", ".join(f"{side} {value:,.4g}" for side, value in zip(result.sides, values, strict=True))
         print(f"  {metric.title}{f' ({metric.unit})' if metric.unit else ''}: {each}")
     if result.text is not None:

@@ -30,6 +30,7 @@ GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
 """Between two log-probabilities, in nats: below it, rounding decides which token comes first."""
 NEAR = 0.05
+"""And so near that rounding may be why two texts part; 0.02 was seen."""
 CLOSE = " So close, rounding may decide between them, which depends on what is computed together."
 """Of a technique that changes nothing else."""
 PATIENCE = 2.0

@@ -92,7 +92,9 @@ def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
 
 
 def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
-    found = found._replace(plots=found.plots or _bars(found.figures[:1], found.sides or page.sides))
+    sides = found.sides or page.sides
+    if not found.plots:
+        found = found._replace(plots=[_bars(figure, sides) for figure in found.figures[:1] if figure.effects])
     return LabResult(
         name=page.name,
         model=lab.model.card.name,
@@ -102,37 +104,28 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
         date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         seed=lab.seed,
         chosen=dict(lab.chosen),
-        **found._replace(sides=found.sides or page.sides, lesson=found.lesson or page.lesson)._asdict(),
+        **found._replace(sides=sides, lesson=found.lesson or page.lesson)._asdict(),
     )
 
 
-def _bars(figures: Sequence[LabFigure], sides: Sequence[str]) -> list[Plot]:
+def _bars(figure: LabFigure, sides: Sequence[str]) -> Plot:
     """The medians of a figure's sides, with their lowest and highest runs."""
-    return [
-        Plot(
-            title="Counted" if figure.effects[0].metric.counted else "Medians of all runs",
-            x=Axis(title=""),
-            y=Axis(title=figure.effects[0].metric.title, unit=figure.effects[0].metric.unit),
-            series=[
-                Series(
-                    name="",
-                    points=[
-                        (float(place), value)
-                        for place, value in enumerate(
-                            (figure.effects[0].before, *(each.after for each in figure.effects))
-                        )
-                    ],
-                    low=[min(runs) for runs in figure.runs],
-                    high=[max(runs) for runs in figure.runs],
-                )
-            ],
-            bars=True,
-            categories=list(sides),
-            note="between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
-        )
-        for figure in figures
-        if figure.effects
-    ]
+    metric = figure.effects[0].metric
+    series = Series(
+        name="",
+        points=[(float(place), value) for place, value in enumerate(figure.medians)],
+        low=[min(runs) for runs in figure.runs],
+        high=[max(runs) for runs in figure.runs],
+    )
+    return Plot(
+        title="Counted" if metric.counted else "Medians of all runs",
+        x=Axis(title=""),
+        y=Axis(title=metric.title, unit=metric.unit),
+        series=[series],
+        bars=True,
+        categories=list(sides),
+        note="between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
+    )
 
 
 def device_of(client: EngineClient) -> str:

@@ -242,6 +242,11 @@ class LabFigure(Part, frozen=True):
     effects: list[Effect]
     runs: list[list[float]]
 
+    @property
+    def medians(self) -> list[float]:
+        """Of each side; there must be effects."""
+        return [self.effects[0].before, *(effect.after for effect in self.effects)]
+
 
 class LabText(Part, frozen=True):
     """Whether all sides wrote the same. ``at``: the first token that differs; ``near_tie``: both scores were within

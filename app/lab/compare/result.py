@@ -92,7 +92,7 @@ class ResultView(QWidget):
         scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
         title = titled(metric)
         grid.addWidget(_stack(label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
-        medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+        medians = figure.medians
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
             dots = Dots([runs], [median], metric, self._theme, (low, high), place, amount)

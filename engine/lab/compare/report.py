@@ -91,7 +91,7 @@ def _title(figure: LabFigure) -> str:
 
 def _cells(figure: LabFigure) -> list[_Cell]:
     metric = figure.effects[0].metric
-    medians = [figure.effects[0].before, *(effect.after for effect in figure.effects)]
+    medians = figure.medians
     verdicts = ["", *map(verdict, figure.effects)]
     return [
         _Cell(amount(value, metric), _dots(runs, figure), said)

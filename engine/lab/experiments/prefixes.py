@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 
@@ -14,7 +15,7 @@ from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, 
 from engine.lab.workload import affordable, rounds, too_short, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import LabFigure, LabPage, LabSetting, Tree, TreeNode
+from engine.protocol.lab import LabPage, LabSetting, Tree, TreeNode
 
 USERS, QUESTION, ANSWER = 12, 16, 8
 LONGEST, LEAST_TEXT = 3000, 128
@@ -84,17 +85,17 @@ class Prefixes:
             why=[
                 f"Of the prompts' tokens {computed.before:,.0f} were computed without the tree, {computed.after:,.0f} "
                 "with it; the time to the first word falls with them, as far as it is spent on reading the prompt.",
-                *([QUEUED] if first.verdict == "better" and _gain(figures[0]) > 1.2 * _gain(figures[1]) else []),
+                *(
+                    [QUEUED]
+                    if first.verdict == "better" and (first.ratio or 0.0) > 1.2 * (computed.ratio or math.inf)
+                    else []
+                ),
                 f"The first user, who finds nothing, waited {sides[1].first_share:.1f} times as long as the "
                 "median user of the same run.",
             ],
             settings={"users": users, "text": length, "question": QUESTION, "answer": ANSWER},
             pictures=[side.picture() for side in sides],
         )
-
-
-def _gain(figure: LabFigure) -> float:
-    return figure.effects[0].before / max(1e-9, figure.effects[0].after)
 
 
 class _Users:
