@@ -1,8 +1,10 @@
 """Hands out the rows of each step, until every known token of a sequence has been computed.
 
 Running decodes come first (one row each), then prefill chunks of running sequences, then admissions; draft tokens take
-rows that are left over. Pages are allocated with the rows; when they run out, the policy's victim gives up its pages
-and is computed again later. Pure: no tensors, no clock.
+rows that are left over. While one at most half as long waits behind it, a prompt takes only a share of the step, so
+that the short one is read in the same step, and that step is short; the oldest always gets its share, so that nobody
+starves. Pages are allocated with the rows; when they run out, the policy's victim gives up its pages and is computed
+again later. Pure: no tensors, no clock.
 
 Invariants: the rows of a plan are at most the token budget, or the larger one while nothing decodes (except for a whole
 prompt when prompts are not chunked, and for one picture whose tokens see each other); a sequence in a plan holds pages
@@ -11,7 +13,8 @@ for all its rows; a sequence that waits holds none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Generic, NamedTuple
 
 from engine.cache.policies import NO_LIMIT
@@ -23,6 +26,11 @@ from engine.scheduling.policy import FirstComeFirstServed, S
 MAX_RUNNING = 256
 MAX_DRAFT_TOKENS = 256
 """Draft tokens in a step, of all sequences: each verified row has logits over the whole vocabulary."""
+SHARE = 3
+"""A prompt takes one part in this many of the rows that are left while one at most half as long waits. The step
+that reads a short newcomer is a short one, too: with the rest of the step in which it came, one and a half at most."""
+MOST_LOOKED_AT = 16
+"""Waiting sequences that a share is kept for: whoever stands further back waits for these anyway."""
 HELD_BACK_PAGES = 2
 """A sequence waits while a running one is about to read at least this many pages of a prefix that both share."""
 
@@ -136,16 +144,49 @@ class Scheduler(Generic[S]):
         left = self._decode(plan, decodes, limits.token_budget if decodes else limits.most)
         draft_tokens = self._wish(plan, left if not (reading or self.waiting) else left * 3 // 4, wanted)
         left -= sum(draft_tokens.values())
-        for sequence in reading:
+        queue = self._queue()
+        parts = _parts([sequence.cache.pending for sequence in reading], self._unread(queue))
+        for sequence, part in zip(reading, parts, strict=False):
             if left <= 0:
                 break
-            rows = self._next(sequence, left)
+            if not part:
+                continue
+            rows = self._next(sequence, max(1, left // part))
             if rows > left and _reads(plan):
                 break
             if self._grant(plan, sequence, rows):
                 left -= rows
-        self._admit(plan, limits, left)
+        left -= self._admit(plan, limits, left, queue, parts[len(reading) :])
+        if left > 0 and not plan.admitted:
+            self._fill_up(plan, left)
         self._give_drafts(plan, draft_tokens)
+
+    def _queue(self) -> Sequence[S]:
+        """What waits, in the policy's order."""
+        return (
+            self.policy.admission_order(self.waiting, lambda sequence: sequence.cache.found()) if self.waiting else ()
+        )
+
+    def _unread(self, queue: Sequence[S]) -> list[int]:
+        """The rows that the first of the queue have to read, without those that wait for another's prefix."""
+        first = queue[:MOST_LOOKED_AT] if len(self.running) < self.max_running else ()
+        return [
+            NO_LIMIT if self._held_back(sequence) else len(sequence.cache.tokens) - sequence.cache.found()
+            for sequence in first
+        ]
+
+    def _fill_up(self, plan: Plan[S], left: int) -> None:
+        """The prompts of the plan take what was kept for newcomers of whom none could be admitted."""
+        reads = [place for place, piece in enumerate(plan.slices) if piece.sequence.cache.pending > 1]
+        parts = _parts([plan.slices[place].sequence.cache.pending for place in reads], [])
+        for place, part in zip(reads, parts, strict=True):
+            piece = plan.slices[place]
+            cache = piece.sequence.cache
+            rows = self._next(piece.sequence, (piece.rows + left) // part) if part else 0
+            if piece.rows < rows <= piece.rows + left and cache.fits(rows):
+                cache.allocate(rows)
+                plan.slices[place] = piece._replace(rows=rows, last=rows == cache.pending)
+                left -= rows - piece.rows
 
     def _next(self, sequence: S, left: int) -> int:
         """The rows that a step reads which has ``left``, or more where a picture that is read whole comes next."""
@@ -203,7 +244,7 @@ class Scheduler(Generic[S]):
                 rows = self._whole(sequence)
                 if self._grant(plan, sequence, rows):
                     left -= rows
-            self._admit(plan, limits, left)
+            self._admit(plan, limits, left, self._queue())
             if plan.slices:
                 self._read_last = True
                 return
@@ -216,10 +257,12 @@ class Scheduler(Generic[S]):
 
     # --- pages ---------------------------------------------------------------------------------------------------
 
-    def _admit(self, plan: Plan[S], limits: Limits, left: int) -> None:
-        if not self.waiting or plan.preempted:
-            return
-        for sequence in self.policy.admission_order(self.waiting, lambda sequence: sequence.cache.found()):
+    def _admit(self, plan: Plan[S], limits: Limits, left: int, queue: Sequence[S], parts: Sequence[int] = ()) -> int:
+        """Admit from the queue; returns the rows that it took. ``parts``: see :func:`_parts`, 1 from their end on."""
+        budget = left
+        if plan.preempted:
+            return 0
+        for place, sequence in enumerate(queue):
             if len(self.running) >= min(self.max_running, limits.token_budget) or left <= 0:
                 break
             if sequence.cache.lacking(len(sequence.cache.tokens) + 1, self._chunk(limits)) > self.manager.pool.total:
@@ -227,7 +270,10 @@ class Scheduler(Generic[S]):
                 continue
             if self._held_back(sequence):
                 continue
-            rows = self._try(plan, sequence, limits, left)
+            part = parts[place] if place < len(parts) else 1
+            if not part:
+                continue
+            rows = self._try(plan, sequence, limits, left, part)
             if rows is None:
                 break
             left -= rows
@@ -235,8 +281,9 @@ class Scheduler(Generic[S]):
             newest = max(sequence.arrival for sequence in plan.admitted)
             for sequence in self.waiting:
                 sequence.overtaken += sequence.arrival < newest
+        return budget - left
 
-    def _try(self, plan: Plan[S], sequence: S, limits: Limits, left: int) -> int | None:
+    def _try(self, plan: Plan[S], sequence: S, limits: Limits, left: int, part: int) -> int | None:
         """Admit the sequence if there is room for it; returns its rows of this step."""
         cache = sequence.cache
         cache.open()
@@ -257,7 +304,7 @@ class Scheduler(Generic[S]):
             reserved = self._goal(sequence, limits)
             if cache.policy.kept_pages(reserved) >= pages_for(reserved):  # else pages come back as others are needed
                 cache.reserve(reserved)
-        rows = self._next(sequence, left) if limits.chunked else self._whole(sequence)
+        rows = self._next(sequence, max(1, left // part)) if limits.chunked else self._whole(sequence)
         self._grant(plan, sequence, rows)
         return rows
 
@@ -321,6 +368,21 @@ class Scheduler(Generic[S]):
         sequence.cache.allocate(rows)
         plan.slices.append(Slice(sequence, rows, rows == sequence.cache.pending))
         return True
+
+
+def _parts(reading: list[int], queue: list[int]) -> list[int]:
+    """For each of the prompts in order: the rows that are left when its turn comes are divided by this, 0 for no turn.
+
+    A prompt gives way where one at most half as long comes after it or waits. The first that does takes its share all
+    the same, so that it comes to its end; the others have no turn, so that the step is short.
+    """
+    lengths = reading + queue
+    newest = min(queue, default=NO_LIMIT)
+    shortest = list(accumulate(reversed(reading[1:]), min, initial=newest))[::-1] if reading else []
+    shortest += [newest] * len(queue)
+    gives_way = [2 * other <= length < NO_LIMIT for length, other in zip(lengths, shortest, strict=True)]
+    first = gives_way.index(True) if True in gives_way else None
+    return [1 if not way else SHARE if place == first else 0 for place, way in enumerate(gives_way)]
 
 
 def _reads(plan: Plan[S]) -> bool:

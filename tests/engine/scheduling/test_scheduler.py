@@ -6,11 +6,13 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.cache.pool import PagePool, pages_for
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.scheduling.policy import FirstComeFirstServed
-from engine.scheduling.scheduler import Limits, Plan, Scheduler
+from engine.scheduling.scheduler import SHARE, Limits, Plan, Scheduler
 
 
 @dataclass(eq=False)
@@ -183,18 +185,75 @@ def test_a_long_prompt_does_not_stop_running_answers_when_chunked() -> None:
     assert worst[False] > 1000
 
 
+@pytest.mark.parametrize("others", [[], [7_500], [3_000, 7_500]])
+def test_a_short_prompt_is_read_in_the_step_after_it_came_however_long_those_before_it_are(others: list[int]) -> None:
+    simulation = Simulation(4_000, Limits(512))
+    talker = simulation.add(Job(0, 4, 400))
+    simulation.step()
+    for number, prompt in enumerate([7_500, *others]):
+        simulation.add(Job(1 + number, prompt, 2))
+    simulation.step()
+    for number in range(10, 16):
+        begun = simulation.now
+        simulation.step()
+        full = simulation.now - begun  # the short one came in the moment in which this step began
+        short = simulation.add(Job(number, 10, 20))
+        simulation.step()
+        assert short.first is not None
+        assert short.first - begun <= 1.5 * full
+    assert max(talker.gaps) <= 5 + 512, "those who write keep their pace"
+    simulation.drain()
+    assert len(simulation.done) == 8 + len(others)
+
+
+@given(prompts=st.lists(st.integers(1, 400), min_size=1, max_size=12), budget=st.integers(8, 64))
+@settings(max_examples=60, deadline=None)
+def test_the_oldest_prompt_always_gets_its_share(prompts: list[int], budget: int) -> None:
+    simulation = Simulation(600, Limits(budget))
+    for number, prompt in enumerate(prompts):
+        simulation.add(Job(number, prompt, 1))
+    while simulation.scheduler.running or simulation.scheduler.waiting:
+        reading = [job for job in simulation.scheduler.running if job.cache.pending > 1]
+        if not (reading or simulation.scheduler.waiting):
+            break
+        oldest = reading[0] if reading else min(simulation.scheduler.waiting, key=lambda job: job.arrival)
+        unread = oldest.cache.pending
+        plan = simulation.step()
+        rows = {piece.sequence: piece.rows for piece in plan.slices}
+        assert rows[oldest] >= min(unread, (budget - len(plan.slices)) // SHARE)
+
+
+def test_rows_kept_for_a_newcomer_without_room_are_not_lost() -> None:
+    simulation = Simulation(32, Limits(64))
+    reader = simulation.add(Job(0, 480, 2))
+    simulation.step()
+    simulation.add(Job(1, 40, 2))
+    plan = simulation.step()
+    assert {piece.sequence: piece.rows for piece in plan.slices} == {reader: 64}, "there is no page for the other"
+    simulation.drain()
+
+
+def test_prompts_of_like_length_are_read_one_after_the_other() -> None:
+    simulation = Simulation(400, Limits(64))
+    first, second = (simulation.add(Job(number, 640, 2)) for number in range(2))
+    simulation.drain()
+    assert first.first is not None
+    assert second.first is not None
+    assert first.first < 0.55 * second.first
+
+
 def test_a_prompt_is_read_in_larger_chunks_while_nothing_decodes() -> None:
     simulation = Simulation(400, Limits(32, reading_budget=128))
     reader = simulation.add(Job(9, 400, 9))
     assert [piece.rows for piece in simulation.step().slices] == [128]
     talker = simulation.add(Job(1, 4, 80))
-    assert {piece.sequence.arrival: piece.rows for piece in simulation.step().slices} == {9: 128}
-    # The reader has 144 left; what is over goes to the other, which decodes from then on.
+    assert {piece.sequence.arrival: piece.rows for piece in simulation.step().slices} == {9: 42, 1: 4}
+    # From here on something decodes; what the reader leaves in its last step goes to the other.
     simulation.add(Job(10, 400, 9))
-    rows = [{piece.sequence.arrival: piece.rows for piece in simulation.step().slices} for _ in range(3)]
-    assert rows[0] == {9: 128}
-    assert rows[1] == {9: 16, 1: 4, 10: 108}
-    assert rows[2] == {9: 1, 1: 1, 10: 30}
+    rows = [{piece.sequence.arrival: piece.rows for piece in simulation.step().slices} for _ in range(9)]
+    assert rows[:7] == [{9: 31, 1: 1}] * 7
+    assert rows[7] == {9: 13, 1: 1, 10: 18}
+    assert rows[8] == {9: 1, 1: 1, 10: 30}
     assert reader.first is not None
     assert talker.first is not None
 
@@ -204,10 +263,10 @@ def test_a_picture_is_read_whole_however_little_is_left() -> None:
     reader = simulation.add(Job(0, 100, 2, wholes=[(10, 60), (60, 70)]))
     talker = simulation.add(Job(1, 3, 40))
     other = simulation.add(Job(2, 60, 2, wholes=[(2, 59)]))
-    found = [{piece.sequence: piece.rows for piece in simulation.step().slices} for _ in range(6)]
-    assert found[:2] == [{reader: 10, talker: 3, other: 2}, {talker: 1, reader: 50}]
-    assert found[2:5] == [{talker: 1, reader: rows} for rows in (15, 15, 10)], "the other's would be too much"
-    assert found[5] == {reader: 1, talker: 1, other: 57}
+    found = [{piece.sequence: piece.rows for piece in simulation.step().slices} for _ in range(7)]
+    assert found[:3] == [{reader: 5, talker: 3}, {talker: 1, reader: 5, other: 2}, {talker: 1, reader: 50}]
+    assert found[3:6] == [{talker: 1, reader: rows} for rows in (15, 15, 10)], "the other's would be too much"
+    assert found[6] == {reader: 1, talker: 1, other: 57}
 
 
 def test_a_picture_that_never_fits_fails() -> None:
