@@ -7,9 +7,11 @@ processor finds its way through 4 KB pages half as fast as through those of 2 MB
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import mmap
 import os
+import sys
 import threading
 import weakref
 
@@ -29,6 +31,13 @@ def mapped(size: int) -> mmap.mmap:
         return mmap.mmap(-1, size, **flags)
     except OSError as error:
         raise MemoryError(f"{size:,} bytes of memory could not be mapped") from error
+
+
+def trim_heap() -> None:
+    """Give freed memory back to the system: glibc keeps it in its arenas otherwise, and it counts as the process's."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):  # another C library has no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class Slabs:

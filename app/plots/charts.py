@@ -108,12 +108,15 @@ class MemoryChart(TimeChart):
     def _details(self, frame: Telemetry) -> str:
         m, cached = frame.memory, kv_cached(frame)
         of = "the graphics card" if m.scope == "device" else "the engine's process and this machine"
+        on_host = "Pictures kept for the next messages" + (", in main memory" if m.scope == "device" else "")
+        pictures = ((on_host, m.pictures),) if m.pictures else ()
         owners = (
             ("Weights", m.weights),
             ("KV in use by answers that are being written", m.kv_used - cached),
             ("KV cached for reuse", cached),
             ("KV free (reserved)", m.kv_reserved),
-            ("The program itself", m.other_kvasir),
+            *pictures,
+            ("The program itself", m.other_kvasir - (m.pictures if m.scope == "process" else 0)),
             ("Other programs", m.other_programs),
         )
         return f"Memory of {of}\n" + "\n".join(f"{name}: {size(value)}" for name, value in owners)

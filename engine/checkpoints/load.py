@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from engine.checkpoints.vision import VisionPart, find_vision
 from engine.devices import make_current
 from engine.errors import CheckpointError, LoadCancelled
 from engine.files import read_json, regular_size
+from engine.host_memory import trim_heap
 from engine.layers.interface import WeightSource
 from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
@@ -267,13 +266,6 @@ def load_model(
             trim_heap()
     _log.info("loaded %s: %.1f MB resident, %s", checkpoint.path.name, model.storage_size() / 1e6, times)
     return model
-
-
-def trim_heap() -> None:
-    """Give freed memory back to the system: glibc keeps it in its arenas otherwise, and it counts as the process's."""
-    if sys.platform.startswith("linux"):
-        with contextlib.suppress(OSError, AttributeError):  # another C library has no such function
-            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _check_tokenizer(folder: Path) -> None:

@@ -15,7 +15,7 @@ from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
-from engine.checkpoints.load import trim_heap
+from engine.host_memory import trim_heap
 from engine.layers.numerics import Numerics
 from engine.options import EngineOptions
 from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling

@@ -13,11 +13,12 @@ from engine.protocol import MemoryByOwner
 
 
 def memory_by_owner(
-    device: torch.device, weights: int, kv_used: int, kv_reserved: int, kv_touched: int = 0
+    device: torch.device, weights: int, kv_used: int, kv_reserved: int, kv_touched: int = 0, pictures: int = 0
 ) -> MemoryByOwner:
     """Split the memory in use between its owners, in bytes.
 
     ``weights`` counts the draft model's; ``kv_used`` are pages in use, ``kv_reserved`` the rest of the arenas;
+    ``pictures`` are those kept on the host;
     ``kv_touched`` is the most that was ever in use (a CPU gives an arena its memory page by page, at the first write).
     On a GPU "other programs" are those the driver names, or all that this process did not take.
     """
@@ -41,4 +42,5 @@ def memory_by_owner(
         other_kvasir=other_kvasir,
         other_programs=other_programs,
         total=total,
+        pictures=pictures,
     )

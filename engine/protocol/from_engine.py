@@ -181,6 +181,8 @@ class MemoryByOwner(Part, frozen=True):
     other_kvasir: int
     other_programs: int
     total: int
+    pictures: int = 0
+    """Of ``other_kvasir``, or of the host's memory next to a GPU: prepared pictures, kept for the next messages."""
 
 
 class PageCounts(Part, frozen=True):

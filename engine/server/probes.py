@@ -113,7 +113,12 @@ class MachineProbes:
             self._most_used = max(self._most_used, used)
             touched = self._most_used
         return memory_by_owner(
-            loaded.device, fit.weights + fit.draft_weights, used, fit.kv + fit.states - used, touched
+            loaded.device,
+            fit.weights + fit.draft_weights,
+            used,
+            fit.kv + fit.states - used,
+            touched,
+            0 if loaded.album is None else loaded.album.kept_bytes(),
         )
 
     def estimate(

@@ -28,6 +28,11 @@ class Album:
         self._kept: OrderedDict[bytes, Picture] = OrderedDict()
         self._lock = threading.Lock()
 
+    def kept_bytes(self) -> int:
+        """Memory of the host that the kept pictures take."""
+        with self._lock:
+            return sum(each.pixels.nbytes for each in self._kept.values())
+
     def prepared(self, files: Sequence[bytes]) -> list[Picture]:
         """One for each file. Raises :class:`PictureError`, for too many before any is opened."""
         if len(files) > MOST_PICTURES:
@@ -54,7 +59,7 @@ class Album:
                 self._kept.move_to_end(name)
                 return found
         try:
-            found = self.tower.prepare(open_picture(file), self._most_tokens)
+            found = self.tower.prepare(open_picture(file, self.tower.most_ratio), self._most_tokens)
         except PictureError as error:
             raise PictureError(f"Picture {number} of {of}: {error}" if of > 1 else str(error)) from error
         with self._lock:

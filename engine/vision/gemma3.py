@@ -36,6 +36,7 @@ class GemmaTower(Part):
     """What both of Gemma's towers share; see :class:`engine.vision.interface.Tower`."""
 
     positions: Literal["text"] = "text"
+    most_ratio = math.inf
     deep = 0
     marker: str
 

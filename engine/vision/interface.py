@@ -64,6 +64,10 @@ class Tower(Protocol):
         """How many first layers of the language model are given additions of their own (DeepStack, arXiv 2406.04334):
         after layer ``i < deep``, part ``i + 1`` of an embedding is added to the stream."""
 
+    @property
+    def most_ratio(self) -> float:
+        """How many times the other a side of a picture may be at most."""
+
     def prepare(self, image: Image, most_tokens: int | None = None) -> Picture:
         """The picture of an RGB image, in fewer tokens than its size asks for where ``most_tokens`` says so and the
         tower has a choice. Raises :class:`PictureError` for one that the tower cannot be shown.

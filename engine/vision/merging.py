@@ -18,11 +18,12 @@ from torch import Tensor
 from engine.layers.activation import FUNCTIONS
 from engine.layers.interface import WeightSource
 from engine.model_config.raw import RawConfig
-from engine.vision.interface import Picture, PictureError
+from engine.vision.interface import Picture
 from engine.vision.layers import MOST_LAYERS, Part, Shape, angles, patch_embedding, read_norm
+from engine.vision.pictures import check_sides
 from engine.vision.settings import CLIP, MOST_RESIZED, Colours, Section, TowerConfig, same, token_of
 
-MOST_RATIO = 200
+MOST_RATIO = 200.0
 """Of a picture's sides."""
 
 
@@ -82,11 +83,7 @@ class SquarePatches:
 
     def size(self, height: int, width: int, most_tokens: int | None) -> tuple[int, int]:
         """The nearest height and width that divide into squares, with about the same ratio, within the bounds."""
-        if max(height, width) > MOST_RATIO * min(height, width):
-            raise PictureError(
-                f"The picture is {width:,} x {height:,} pixels, and this model takes none with a side more than "
-                f"{MOST_RATIO} times the other. Cut it."
-            )
+        check_sides(width, height, MOST_RATIO)
         step = self.patch * self.merge
         most = self.most if most_tokens is None else min(self.most, most_tokens * step * step)
         least = min(self.least, most)
@@ -138,6 +135,7 @@ class QwenTower(Part):
     around = ("", "")
     bidirectional: Literal["none"] = "none"
     positions: Literal["mrope"] = "mrope"
+    most_ratio = MOST_RATIO
     deep = 0
     shape: Shape
 

@@ -46,6 +46,7 @@ class PixtralTower(Part):
     around = ("", "")
     bidirectional: Literal["none"] = "none"
     positions: Literal["text"] = "text"
+    most_ratio = math.inf
     deep = 0
 
     def __init__(self, said: TowerConfig, source: WeightSource) -> None:

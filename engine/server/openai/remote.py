@@ -7,6 +7,7 @@ import asyncio
 import base64
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from urllib.error import HTTPError
 
@@ -18,7 +19,11 @@ MOST = 16
 """Addresses in one request."""
 PATIENCE_S = 20.0
 """For one picture; and half of it for a server that says nothing."""
+REQUEST_S = 45.0
+"""For all pictures of a request, with its wait for others' to be read."""
 _CHUNK = 1 << 16
+_READERS = ThreadPoolExecutor(16, "pictures")
+"""Threads of their own: whoever sends slow addresses holds up those who send addresses, and nobody else."""
 
 
 async def fetch_pictures(wanted: ChatIn) -> None:
@@ -27,9 +32,10 @@ async def fetch_pictures(wanted: ChatIn) -> None:
     if len(urls) > MOST:
         text = f"{MOST} pictures of a request are fetched from addresses, and this one has {len(urls)}. Send files."
         raise BadField("messages", text)
+    end = time.monotonic() + REQUEST_S
     for where, url in urls:
         try:
-            data = await asyncio.to_thread(_read, url.url)
+            data = await asyncio.get_running_loop().run_in_executor(_READERS, _read, url.url, end)
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise BadField(where, f"The picture at {url.url[:200]} cannot be fetched ({reason}).") from error
@@ -47,8 +53,14 @@ def _addresses(wanted: ChatIn) -> list[tuple[str, ImageUrl]]:
     return found
 
 
-def _read(url: str) -> bytes:
-    """The file at a web address, redirections to others followed. Raises OSError, ValueError, HTTPException."""
+def _read(url: str, end: float) -> bytes:
+    """The file at a web address, redirections to others followed; by ``end`` of the monotonic clock.
+
+    Raises OSError, ValueError, HTTPException.
+    """
+    patience = min(PATIENCE_S, end - time.monotonic())
+    if patience <= 0:
+        raise ValueError(f"all pictures of the request took more than {REQUEST_S:.0f} seconds")
     opener = urllib.request.OpenerDirector()  # without the handlers of files and FTP
     for handler in (
         urllib.request.ProxyHandler,
@@ -60,10 +72,10 @@ def _read(url: str) -> bytes:
         urllib.request.UnknownHandler,
     ):
         opener.add_handler(handler())
-    end, data = time.monotonic() + PATIENCE_S, bytearray()
+    end, data = time.monotonic() + patience, bytearray()
     request = urllib.request.Request(url, headers={"User-Agent": "Kvasir"})
     try:
-        answer = opener.open(request, timeout=PATIENCE_S / 2)
+        answer = opener.open(request, timeout=min(PATIENCE_S / 2, patience))
     except HTTPError as error:
         error.close()
         raise
@@ -73,5 +85,5 @@ def _read(url: str) -> bytes:
             if len(data) > MOST_BYTES:
                 raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
             if time.monotonic() > end:
-                raise ValueError(f"it took more than {PATIENCE_S:.0f} seconds")
+                raise ValueError(f"it took more than {patience:.0f} seconds")
     return bytes(data)

@@ -107,6 +107,26 @@ def test_it_has_bounds(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "PATIENCE_S", 0.5)
     with pytest.raises(BadField, match="more than 0 seconds"):
         fetched(f"{address}/slow")
+    monkeypatch.setattr(remote, "REQUEST_S", 0.0)
+    with pytest.raises(BadField, match="all pictures of the request took more than 0 seconds"):
+        fetched(f"{address}/picture")
+    monkeypatch.setattr(remote, "REQUEST_S", 9.0)
     monkeypatch.setattr(remote, "MOST_BYTES", 10)
     with pytest.raises(BadField, match="more than 10 bytes"):
         fetched(f"{address}/picture")
+
+
+def test_slow_addresses_hold_up_no_other_work(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads in which prompts are read are not those in which addresses are waited for."""
+
+    async def others_while_waiting() -> int:
+        slow = [asyncio.create_task(fetch_pictures(asked(f"{address}/picture"))) for _ in range(64)]
+        waiting = await asyncio.to_thread(lambda: 7)
+        assert not any(task.done() for task in slow)
+        stop.set()
+        await asyncio.gather(*slow)
+        return waiting
+
+    stop = threading.Event()
+    monkeypatch.setattr(remote, "_read", lambda url, end: stop.wait(30) and FILE)
+    assert asyncio.run(others_while_waiting()) == 7

@@ -35,10 +35,12 @@ def chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def png_of(width: int, height: int) -> bytes:
-    """The beginning of a file."""
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 100))
+def png_of(width: int, height: int, rows: int = 0, interlaced: bool = False) -> bytes:
+    """A file of which the first grey rows are there, or only the beginning of one."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, interlaced))
+    content = (b"\0" + b"\x80" * (3 * width)) * rows or b"\0" * 100
+    end = chunk(b"IEND", b"") if rows else b""
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(content)) + end
 
 
 @pytest.mark.parametrize("kind", pictures.FORMATS)
@@ -104,8 +106,11 @@ def test_damaged_exif_is_no_reason_to_refuse_a_picture() -> None:
         (written(chequered(400, 400), "JPEG")[:900], "not all of it is there"),
         (written(chequered(400, 400), "WEBP")[:300], "no picture|not all of it"),
         (png_of(40, 24), "not all of it is there"),
-        (png_of(20_000, 6_000), "20,000 x 6,000 pixels, and at most 100 million"),
-        (png_of(1 << 20, 1 << 20), "at most 100 million"),
+        (png_of(40, 24, rows=23), "not all of it is there"),
+        (png_of(41, 25, rows=1, interlaced=True), "not all of it is there"),
+        (png_of(20_000, 7_000), "20,000 x 7,000 pixels, which would take 560 MB of memory, and at most 537"),
+        (png_of(1 << 20, 1 << 20), "at most 537 MB"),
+        (png_of(1, 100_000_000), "at most 537 MB"),
         (b"\xff" * (MOST_BYTES + 1), "takes 67 MB"),
     ],
 )
@@ -115,10 +120,50 @@ def test_what_is_no_picture_is_refused_with_a_sentence(data: bytes, said: str) -
 
 
 def test_a_large_picture_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file of a hundred million white pixels is small."""
-    monkeypatch.setattr(pictures, "_decoded", lambda image: pytest.fail("decoded"))
-    with pytest.raises(PictureError, match="Send a smaller version"):
-        open_picture(png_of(10_001, 10_000))
+    """The file of a hundred million white pixels is small, and a row takes memory besides its pixels."""
+    monkeypatch.setattr(pictures, "_decoded", lambda image, data: pytest.fail("decoded"))
+    for size in ((12_000, 12_000), (1, 1 << 23)):
+        with pytest.raises(PictureError, match="Send a smaller version"):
+            open_picture(png_of(*size))
+    with pytest.raises(PictureError, match="a side more than 200 times the other"):
+        open_picture(png_of(10, 2_001), 200)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_very_large_picture_becomes_smaller_and_looks_the_same(
+    kind: str, orientation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = written(chequered(400, 240), kind, exif=exif)
+    whole = open_picture(data)
+    monkeypatch.setattr(pictures, "ENOUGH_PIXELS", 4_000)
+    found = open_picture(data)
+    assert 4_000 <= found.width * found.height <= 8_000
+    assert abs(found.width / found.height - whole.width / whole.height) < 0.05
+    alike = np.asarray(whole.resize(found.size, Image.Resampling.BOX)).astype(int) - np.asarray(found).astype(int)
+    assert np.abs(alike).mean() < 4
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "I;16", "RGBA"])
+def test_a_very_large_picture_of_other_colours_becomes_smaller(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "ENOUGH_PIXELS", 4_000)
+    image = chequered(400, 240, mode.replace("I;16", "L"))
+    if mode == "I;16":
+        image = Image.fromarray((np.asarray(image).astype(np.uint16) << 8) + 255)
+    found = open_picture(written(image, "PNG"))
+    assert (found.mode, found.size) == ("RGB", (82, 49))
+    left, right = (found.getpixel((column, 10))[0] for column in (5, 70))
+    assert left != right
+
+
+def test_rows_that_are_missing_are_no_black_ones() -> None:
+    """Whole pictures whose last rows are black, or transparent, are whole."""
+    for colour in ("black", "#0000"):
+        for size in ((1, 1), (33, 2), (640, 480)):
+            image = Image.new("RGBA" if colour == "#0000" else "RGB", size, colour)
+            assert open_picture(written(image, "PNG")).size == size
 
 
 @settings(max_examples=150, deadline=None)
