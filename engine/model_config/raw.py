@@ -14,6 +14,8 @@ from engine.errors import CheckpointError
 from engine.files import REPAIR
 from engine.model_config.model import ActivationKind, RopeConfig
 
+MAX_DIGITS = 9
+"""Of a layer's number."""
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 ACTIVATIONS: dict[str, ActivationKind] = {
     "silu": "silu",
@@ -90,6 +92,29 @@ class RawConfig:
             if kind not in known:
                 raise self.wrong(f"its layer type {kind!r} is not one that Kvasir knows")
         return value
+
+    def per_layer(self, layers: int, known: Sequence[str] = ()) -> dict[int, dict[str, Any]]:
+        """``per_layer_config`` by the numbers of layers, which transformers writes with leading zeros ("05").
+
+        ``known`` are the values that the family reads there. Any other that differs from the one of the whole model is
+        refused, and so is a number that is none of the ``layers``, or stands there twice.
+        """
+        stated = self.values.get("per_layer_config")
+        if stated is None:
+            return {}
+        if not isinstance(stated, dict) or not all(isinstance(values, dict) for values in stated.values()):
+            raise self.wrong('"per_layer_config" is no JSON object of objects')
+        found: dict[int, dict[str, Any]] = {}
+        for name, values in stated.items():
+            layer = int(name) if name.isascii() and name.isdigit() and len(name) <= MAX_DIGITS else layers
+            if layer >= layers or layer in found:
+                what = "twice" if layer in found else f"where they are numbered from 0 to {layers - 1}"
+                raise self.wrong(f'"per_layer_config" names layer {name[:40]!r} {what}')
+            other = next((key for key in values if key not in known and values[key] != self.values.get(key)), None)
+            if other is not None:
+                raise self.wrong(f"layer {layer} has {other!r:.60} of its own, which this family has not in Kvasir")
+            found[layer] = values
+        return found
 
     def dtype(self) -> torch.dtype:
         """The checkpoint's own dtype; float32 where config.json is silent (opening it looks further)."""

@@ -20,17 +20,19 @@ def read_decoder(
     theta: float = 10000.0,
     eps: float = 1e-6,
     attention_bias: bool = False,
+    of_layers: Sequence[str] = (),
     **own: Any,
 ) -> ModelConfig:
     """A :class:`ModelConfig` from config.json. ``own`` are the fields that the family decides.
 
     ``head_dim``, ``theta`` and ``eps`` are the family's defaults where the file has none (``head_dim`` None: the hidden
-    size shared among the heads). ``attention_bias``: q, k, v and the output have biases. Raises
-    :class:`CheckpointError` for values that contradict each other.
+    size shared among the heads). ``attention_bias``: q, k, v and the output have biases. ``of_layers``: values that
+    single layers may have of their own. Raises :class:`CheckpointError` for values that contradict each other.
     """
     hidden, heads = raw.integer("hidden_size"), raw.integer("num_attention_heads")
     kv_heads = raw.integer("num_key_value_heads", heads)
     layers = raw.integer("num_hidden_layers", most=10_000)
+    raw.per_layer(layers, of_layers)
     if heads % kv_heads:
         raise raw.wrong(f"{heads} attention heads cannot share {kv_heads} key-value heads evenly")
     if raw.values.get("head_dim") is None and head_dim is None and hidden % heads:

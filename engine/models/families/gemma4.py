@@ -27,6 +27,8 @@ from engine.models.families import gemma2
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 """What ``layer_types`` calls the two kinds of layers."""
+OF_LAYERS = ("num_key_value_heads", "head_dim")
+"""What ``per_layer_config`` may say of a layer."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
@@ -45,6 +47,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     return read_decoder(
         raw,
         head_dim=256,
+        of_layers=OF_LAYERS,
         activation=raw.activation("hidden_activation", ("gelu_tanh", "gelu")),
         intermediate_size=max(inners),
         intermediate_sizes=inners,
@@ -84,14 +87,12 @@ def _shapes(raw: RawConfig, local: tuple[bool, ...]) -> tuple[HeadShape, ...]:
     wide = raw.integer("global_head_dim", 512)
     shared = raw.flag("attention_k_eq_v", False) and raw.values.get("num_global_key_value_heads") is not None
     few = raw.integer("num_global_key_value_heads") if shared else usual
-    own = raw.values.get("per_layer_config") or {}
-    if not isinstance(own, dict) or not all(isinstance(values, dict) for values in own.values()):
-        raise raw.wrong('"per_layer_config" is no JSON object of objects')
+    own = raw.per_layer(len(local), OF_LAYERS)
     found = []
     for index, narrow in enumerate(local):
         shape = HeadShape(usual, raw.integer("head_dim", 256)) if narrow else HeadShape(few, wide)
-        if own:
-            values = RawConfig(raw.values | own.get(str(index), {}), raw.file)
+        if raw.values.get("per_layer_config") is not None:
+            values = RawConfig(raw.values | own.get(index, {}), raw.file)
             shape = HeadShape(values.integer("num_key_value_heads", 4), values.integer("head_dim", 256))
         if heads % shape.kv_heads or shape.width % 2:
             raise raw.wrong(f"{heads} attention heads cannot share {shape.kv_heads} key-value heads of {shape.width}")

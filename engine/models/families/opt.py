@@ -24,6 +24,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     """Raises :class:`CheckpointError` for OPT-350m, which normalises after its blocks and projects its tokens."""
     hidden, heads = raw.integer("hidden_size"), raw.integer("num_attention_heads")
     layers = raw.integer("num_hidden_layers", most=10_000)
+    raw.per_layer(layers)
     if hidden % heads:
         raise raw.wrong(f"a hidden size of {hidden} does not divide into {heads} heads")
     if not raw.flag("do_layer_norm_before", True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,10 @@ GEMMA4 = {"num_key_value_heads": 2, "hidden_size_per_layer_input": 8, "vocab_siz
         ({"global_head_dim": 15}, "heads of 15"),
         ({"per_layer_config": {"0": 1}}, "no JSON object of objects"),
         ({"per_layer_config": {"0": {"head_dim": 32}}}, "layers of one type"),
+        ({"per_layer_config": {"0": {}, "00": {}}}, "names layer '00' twice"),
+        ({"per_layer_config": {"4": {}}}, "names layer '4' where they are numbered from 0 to 3"),
+        ({"per_layer_config": {"full_attention": {}}}, "where they are numbered from 0 to 3"),
+        ({"per_layer_config": {"0": {"intermediate_size": 5}}}, "layer 0 has 'intermediate_size' of its own"),
         ({"enable_moe_block": True, "num_experts": 4, "top_k_experts": 5, "moe_intermediate_size": 8}, "5 of 4"),
         ({"rope_parameters": {"full_attention": {"partial_rotary_factor": 2}}}, "a share up to 1"),
     ],
@@ -112,6 +117,24 @@ GEMMA4 = {"num_key_value_heads": 2, "hidden_size_per_layer_input": 8, "vocab_siz
 def test_what_a_gemma_4_cannot_be(values: dict[str, Any], said: str) -> None:
     with pytest.raises(CheckpointError, match=said):
         read("Gemma4ForCausalLM", **(GEMMA4 | values))
+
+
+def test_layers_of_a_gemma_4_as_transformers_writes_them() -> None:
+    """Of twelve layers: their numbers have two digits there."""
+    transformers = pytest.importorskip("transformers")
+    shape = {"num_hidden_layers": 12, "num_attention_heads": 4, "head_dim": 16, "global_head_dim": 32}
+    written = json.loads(transformers.Gemma4TextConfig(**GEMMA4, **shape).to_json_string())
+    config = read("Gemma4ForCausalLM", **written)
+    assert sorted(written["per_layer_config"]) == ["05", "11"]
+    assert [config.heads_of(layer).width for layer in range(12)] == ([16] * 5 + [32]) * 2
+    alike = read("Gemma4ForCausalLM", **(written | {"per_layer_config": {}}))
+    assert {alike.heads_of(layer).width for layer in range(12)} == {16}
+
+
+def test_layers_of_their_own_kind_are_refused_elsewhere() -> None:
+    assert read("LlamaForCausalLM", per_layer_config={"00": {"head_dim": 16}}, head_dim=16).head_dim == 16
+    with pytest.raises(CheckpointError, match="layer 3 has 'intermediate_size' of its own"):
+        read("LlamaForCausalLM", per_layer_config={"03": {"intermediate_size": 5}})
 
 
 def test_what_gemma_4s_layers_are() -> None:
