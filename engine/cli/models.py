@@ -11,16 +11,16 @@ import numpy as np
 import torch
 
 from engine import paths as config
-from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.cache.types import StateRun
 from engine.checkpoints.quantised import repacked
 from engine.cli.errors import CommandFailed
 from engine.loading.loader import CheckpointLoader
-from engine.loading.model import LoadedModel, LoadFailed, LoadModel
+from engine.loading.model import LoadedModel, LoadFailed, LoadModel, release_memory, without_arenas
+from engine.loading.parts import new_runner
 from engine.memory.estimate import size
 from engine.options import EngineOptions
 from engine.protocol import LoadOptions
+from engine.runner.perplexity import reader
 
 CHUNK = 256
 MOST_NUMBERS = 1 << 30
@@ -78,20 +78,17 @@ def read_ids(path: Path) -> list[int]:
 
 def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.ndarray, list[int]]:
     """Float32 logits ``[n, V]`` of every position, and the greedy continuation."""
-    pages = range(1, pages_for(len(ids) + new_tokens) + 1)
-    parts, written = [], 0
+    assert loaded.model is not None
+    # Arenas of its own: those of answers hold the windows of layers with one, and here every page is kept.
+    read = reader(new_runner(loaded.model, pages_for(len(ids) + new_tokens) + 1, loaded.device))
+    parts, continuation = [], list[int]()
     with torch.inference_mode():
-        while written < len(ids):
-            chunk = ids[written : written + CHUNK]
-            rows = SequenceRows(chunk, written, pages, len(chunk), states=StateRun.alone(len(chunk), written))
-            parts.append(loaded.runner.forward([rows]).logits.float().cpu().numpy().copy())
-            written += len(chunk)
-        continuation: list[int] = []
+        for start in range(0, len(ids), CHUNK):
+            parts.append(read(ids[start : start + CHUNK], start).float().cpu().numpy().copy())
         best = int(parts[-1][-1].argmax())
         for place in range(len(ids), len(ids) + new_tokens):
             continuation.append(best)
-            rows = SequenceRows([best], place, pages, 1, states=StateRun.alone(1, place))
-            best = int(loaded.runner.forward([rows]).logits[0].argmax())
+            best = int(read([best], place)[0].argmax())
     return np.concatenate(parts), continuation
 
 
@@ -100,6 +97,9 @@ def _load(model: str, device: str, options: LoadOptions) -> LoadedModel:
     try:
         opened = CheckpointLoader(device).open(LoadModel(path, "", options), EngineOptions(), None)
         opened.kv_dtype = opened.dtype  # other software's numbers are not rounded on their way into the cache
-        return opened.assemble(opened.read(lambda stage, done: None, lambda: False), lambda stage, done: None)
+        weights = opened.read(lambda stage, done: None, lambda: False)
+        loaded = without_arenas(opened.assemble(weights, lambda stage, done: None))
+        release_memory()
+        return loaded
     except LoadFailed as error:
         raise CommandFailed(str(error)) from error

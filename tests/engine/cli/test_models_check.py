@@ -21,7 +21,7 @@ IDS = [int(id) for id in torch.randint(3, 128, (300,), generator=torch.Generator
 def save(path: Path, family: str, **own: Any) -> Path:
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = getattr(transformers, f"{family}Config")(
+    config = getattr(transformers, f"{family}TextConfig" if family == "Gemma3" else f"{family}Config")(
         **shape, **own, num_key_value_heads=2, vocab_size=128, max_position_embeddings=320, tie_word_embeddings=False
     )
     getattr(transformers, f"{family}ForCausalLM")(config).save_pretrained(path)
@@ -41,12 +41,19 @@ def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("models") / "experts", "Qwen3Moe", num_local_experts=4, num_experts_per_tok=2)
 
 
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its layers are of two groups, one of which keeps the last 32 tokens."""
+    own = {"head_dim": 16, "sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"]}
+    return save(tmp_path_factory.mktemp("models") / "windowed", "Gemma3", **own)
+
+
 def run(*arguments: object) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["models", "check", *map(str, arguments)])
     return result.exit_code, result.output
 
 
-@pytest.mark.parametrize("kind", ["folder", "experts"])
+@pytest.mark.parametrize("kind", ["folder", "experts", "windowed"])
 def test_the_numbers_are_transformers(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(kind)
     (tmp_path / "ids.json").write_text(json.dumps(IDS), "utf-8")
