@@ -81,10 +81,10 @@ def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.nd
     assert loaded.model is not None
     # Arenas of its own: those of answers hold the windows of layers with one, and here every page is kept.
     read = reader(new_runner(loaded.model, pages_for(len(ids) + new_tokens) + 1, loaded.device))
-    parts, continuation = [], list[int]()
+    continuation: list[int] = []
     with torch.inference_mode():
-        for start in range(0, len(ids), CHUNK):
-            parts.append(read(ids[start : start + CHUNK], start).float().cpu().numpy().copy())
+        starts = range(0, len(ids), CHUNK)
+        parts = [read(ids[start : start + CHUNK], start).float().cpu().numpy().copy() for start in starts]
         best = int(parts[-1][-1].argmax())
         for place in range(len(ids), len(ids) + new_tokens):
             continuation.append(best)
