@@ -20,7 +20,8 @@ MAX_ID = 1 << 31
 
 
 class GenerationConfig(msgspec.Struct, frozen=True):
-    """``sampling`` holds what the file says and the neutral value where it is silent; ``eos_ids`` may be several.
+    """``sampling`` holds what the file says and the neutral value where it is silent; ``eos_ids`` are those that the
+    files declare (:meth:`engine.checkpoints.load.Checkpoint.end_ids` knows more).
 
     ``notices`` are sentences for a person about what is not as the file says.
     """
@@ -31,7 +32,7 @@ class GenerationConfig(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-def _ids(value: Any) -> list[int]:
+def token_ids(value: Any) -> list[int]:
     """The valid token ids of a value; a file may name a list, one, or none."""
     values = value if isinstance(value, list) else [value]
     return [item for item in values if type(item) is int and 0 <= item < MAX_ID]
@@ -75,8 +76,9 @@ def read_generation_config(folder: Path, model_config: dict[str, Any]) -> Genera
         raw = read_json(folder / FILE) or {}
     except CheckpointError as error:
         raw, notices = {}, (f"The model's own sampling settings are left out. {error}",)
-    eos = _ids(raw.get("eos_token_id")) or _ids(model_config.get("eos_token_id"))
-    bos = _ids(raw.get("bos_token_id")) or _ids(model_config.get("bos_token_id"))
+    # Whoever trains a model further often changes one of the files, and a text ends with either.
+    eos = token_ids(raw.get("eos_token_id")) + token_ids(model_config.get("eos_token_id"))
+    bos = token_ids(raw.get("bos_token_id")) or token_ids(model_config.get("bos_token_id"))
     # `do_sample: false` is greedy whatever temperature the file has.
     greedy = {"temperature": 0.0} if raw.get("do_sample") is False else {}
     sampling, more = sampling_defaults(raw | greedy, f"{folder.name}'s {FILE}")

@@ -33,6 +33,7 @@ from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.base import CausalLM
 from engine.models.registry import family, names_of
+from engine.text.ends import end_ids
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -165,11 +166,16 @@ class Checkpoint:
 
     def tokenizer(self) -> Tokenizer:
         """Raises :class:`CheckpointError`."""
-        return Tokenizer.open(self.path)
+        return Tokenizer.open(self.path, self.config.vocab_size)
 
     def chat_template(self) -> ChatTemplate:
         """The model's own, or a plain one with a notice."""
         return ChatTemplate.open(self.path)
+
+    def end_ids(self, tokenizer: Tokenizer) -> list[int]:
+        """The tokens that end an answer, by all of the model's files; ``tokenizer`` is its own."""
+        declared = (*self.generation_config.eos_ids, *tokenizer.end_ids)
+        return end_ids(declared, tokenizer.special, tokenizer.token)
 
     def source(
         self,

@@ -283,7 +283,7 @@ class OpenedCheckpoint:
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
         declined = list(fallbacks(model, checkpoint.path.name))
-        notices = [*self.notices, *checkpoint.notices, *declined]
+        notices = [*self.notices, *self.target.notices, *declined]
         notices += [text for text in (template.notice, self.kind_refused, self.sight.reason) if text]
         tower, marker = self.sight.tower, self.sight.marker
         card = ModelCard(

@@ -32,6 +32,7 @@ from engine.runner.graphs import CudaRecorder
 from engine.runner.perplexity import Reader, Readers, ReadersFactory, reader
 from engine.runner.runner import RunnableModel, Runner
 from engine.text.channels import ChannelStyle, channel_style
+from engine.text.doubts import chat_doubts
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -53,8 +54,14 @@ class ModelFiles(NamedTuple):
     @property
     def eos_ids(self) -> list[int]:
         """The tokens that end an answer."""
-        named = self.checkpoint.generation_config.eos_ids
+        named = self.checkpoint.end_ids(self.tokenizer)
         return self.channels.eos(named) if self.channels is not None else named
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know about the files."""
+        doubts = chat_doubts(self.tokenizer, self.template, self.checkpoint.path.name)
+        return (*self.checkpoint.notices, *self.tokenizer.notices, *doubts)
 
     def quantised(self, method: Quantise) -> tuple[ModelFiles, str]:
         """The part, set to be quantised while it is loaded; or unchanged with a sentence if it is packed already."""

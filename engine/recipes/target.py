@@ -47,9 +47,9 @@ class TargetModel:
         self.checkpoint, self.model = checkpoint, model
         self.config, self.device = model.config, model.device
         self.length = min(length, model.config.max_position)
-        self.eos_ids = frozenset(checkpoint.generation_config.eos_ids)
-        bos_id = checkpoint.generation_config.bos_id
-        self.words = TextEncoder.of(checkpoint.tokenizer(), checkpoint.chat_template(), bos_id)
+        tokenizer, bos_id = checkpoint.tokenizer(), checkpoint.generation_config.bos_id
+        self.eos_ids = frozenset(checkpoint.end_ids(tokenizer))
+        self.words = TextEncoder.of(tokenizer, checkpoint.chat_template(), bos_id)
         self.fast_bfloat16 = has_bfloat16(self.device)
         self._pages = pages_for(self.length)
         each = self._pages * PAGE_SIZE * kv_bytes_per_token(model.config, model.dtype)

@@ -12,9 +12,10 @@ import msgspec
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
 from engine.errors import CheckpointError
-from engine.files import read_small, read_text
+from engine.files import read_text
 from engine.protocol import ChatMessage
 from engine.text.sandbox import Sandbox, TemplateRefused
+from engine.text.token_files import CONFIG, MAX_CONFIG, TokenFiles
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ UNREADABLE_TEMPLATE = (
     "The file {file} cannot be read, so there is no chat template and the conversation is written as "
     "plain lines (User: …, Assistant: …). Download that file again."
 )
-MAX_CONFIG = 16 << 20
-"""Bytes of tokenizer_config.json; some list all of their special tokens, which takes a million."""
 Source = str | list[dict[str, Any]]
 """A template, or several as {"name": …, "template": …}."""
 _MISSING = re.compile(r"has no (?:attribute|element) (.{1,100})$")
@@ -49,16 +48,9 @@ class PromptError(ValueError):
 
 
 class _Config(msgspec.Struct):
-    """The parts of tokenizer_config.json that templates use. Tokens are text or {"content": text, …}."""
+    """The part of tokenizer_config.json, or of a file of its own, that is the template."""
 
     chat_template: Source | None = None
-    bos_token: str | dict[str, Any] | None = None
-    eos_token: str | dict[str, Any] | None = None
-    unk_token: str | dict[str, Any] | None = None
-    pad_token: str | dict[str, Any] | None = None
-    sep_token: str | dict[str, Any] | None = None
-    cls_token: str | dict[str, Any] | None = None
-    mask_token: str | dict[str, Any] | None = None
 
 
 class ChatTemplate:
@@ -80,14 +72,13 @@ class ChatTemplate:
         """The template of a model folder: chat_template.jinja, else chat_template.json, else tokenizer_config.json's
         (of several the one named "default"). Without any, a plain one with a ``notice``."""
         folder = Path(folder)
-        file = folder / "tokenizer_config.json"
-        config = _read_config(file)
+        files = TokenFiles.open(folder)
+        config = _converted(files.config)
         source, unreadable = _own_file(folder)
         source = source or (config.chat_template if config is not None else None)
-        unreadable = unreadable or ("tokenizer_config.json" if config is None else "")
-        tokens = _special_tokens(config or _Config())
+        unreadable = unreadable or (CONFIG if config is None else "")
         missing = UNREADABLE_TEMPLATE.format(file=unreadable) if unreadable else NO_TEMPLATE
-        template = cls.chosen(source, tokens, missing)
+        template = cls.chosen(source, files.names, missing)
         if unreadable and template.own:
             template.notice = OTHER_TEMPLATE.format(file=unreadable)
         return template
@@ -151,13 +142,11 @@ class ChatTemplate:
         )
 
 
-def _read_config(path: Path) -> _Config | None:
-    """The parts that templates use; None for a file that is there and cannot be read."""
+def _converted(config: dict[str, Any] | None) -> _Config | None:
+    """None for a tokenizer_config.json that cannot be read, or whose template is none."""
     try:
-        raw = read_small(path, MAX_CONFIG)
-        return _Config() if raw is None else msgspec.json.decode(raw, type=_Config)
-    except (CheckpointError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        log.warning("%s is not readable and counts as missing: %s", path, error)
+        return None if config is None else msgspec.convert(config, _Config)
+    except msgspec.ValidationError:
         return None
 
 
@@ -198,12 +187,6 @@ def _chosen(template: Source | None) -> str:
         return template or ""
     named = {str(entry["name"]): str(entry["template"]) for entry in template if {"name", "template"} <= entry.keys()}
     return named.get("default") or next(iter(named.values()), "")
-
-
-def _special_tokens(config: _Config) -> dict[str, str]:
-    stated = {name: value for name, value in msgspec.structs.asdict(config).items() if name.endswith("_token")}
-    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in stated.items()}
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def _cause(error: Exception) -> str:

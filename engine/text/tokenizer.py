@@ -1,6 +1,7 @@
 """Text to token ids and back, by the ``tokenizers`` library.
 
-Only ``tokenizer.json`` is read. How ids become text is told from its decoder: byte-level BPE and SentencePiece-style
+``tokenizer.json`` is read, and which texts are one token also from the files next to it
+(:mod:`engine.text.token_files`). How ids become text is told from its decoder: byte-level BPE and SentencePiece-style
 pieces are turned into bytes one token at a time; any other decoder goes through the library.
 """
 
@@ -20,7 +21,9 @@ from engine.errors import CheckpointError
 from engine.files import read_small
 from engine.text.longest import TokenizerParts, longest
 from engine.text.patience import Patience, StillBusy, TookTooLong
+from engine.text.registering import Contradiction, registered
 from engine.text.template import PromptError
+from engine.text.token_files import TokenFiles
 from engine.text.tokenizer_bounds import MAX_MADE, TooMuch, growth_of, judged
 
 PATIENCE = 20.0
@@ -58,20 +61,26 @@ class PieceRules(NamedTuple):
 class Tokenizer:
     """One tokenizer. Safe to use from several threads at once."""
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer in memory. ``growth``: how many characters one of a text becomes at most."""
+    def __init__(self, inner: tokenizers.Tokenizer, ends: Sequence[str] = (), notices: tuple[str, ...] = ()) -> None:
+        """Wrap a tokenizer in memory. ``growth``: how many characters one of a text becomes at most. ``ends`` are the
+        texts that its files call the end of a text, and ``notices`` sentences about these files."""
         inner.no_truncation()  # some files carry a limit, which would cut prompts silently
         inner.no_padding()
-        self.inner = inner
+        self.inner, self.notices = inner, notices
         self._parts = msgspec.json.decode(inner.to_str().encode(), type=TokenizerParts)
         self.growth, self._patience = growth_of(self._parts.normalizer, self._parts.pre_tokenizer), Patience()
         self.special_ids = frozenset(token.id for token in self._parts.added_tokens if token.special)
         self.rules = piece_rules(self._parts.decoder)
         self._bytes: dict[int, bytes] = {}
+        self.end_ids = tuple(id for id in map(self.token_id, ends) if id is not None)
+        """The tokens that its files call the end of a text."""
 
     @classmethod
-    def open(cls, folder: str | Path) -> Tokenizer:
-        """Read ``folder/tokenizer.json``. Raises :class:`CheckpointError` with a sentence."""
+    def open(cls, folder: str | Path, rows: int | None = None) -> Tokenizer:
+        """Read ``folder/tokenizer.json``, and what the files next to it say of its tokens.
+
+        ``rows`` of the token table: a token that has none is left out. Raises :class:`CheckpointError` with a sentence.
+        """
         raw = read_small(Path(folder) / "tokenizer.json", MAX_FILE)
         if raw is None:
             hint = "Save the tokenizer with transformers (save_pretrained) and put that file next to the weights."
@@ -80,8 +89,18 @@ class Tokenizer:
             )
         name = f"The file tokenizer.json of {Path(folder).name}"
         try:
-            file = judged(raw)
-            return Patience().run(lambda: cls(tokenizers.Tokenizer.from_buffer(file)), BUILDING)
+            file, said = judged(raw), TokenFiles.open(Path(folder))
+
+            def build() -> Tokenizer:
+                inner = registered(tokenizers.Tokenizer.from_buffer(file), said.marks, rows)
+                return cls(inner, said.ends, said.notices)
+
+            return Patience().run(build, BUILDING)
+        except Contradiction as error:
+            raise TokenizerError(
+                f"The files of {Path(folder).name} contradict each other: {error}. Download them again, or choose "
+                "another version of the model."
+            ) from error
         except TooMuch as error:
             raise TokenizerError(
                 f"{name} {error}. Download it again, or choose another version of the model."
@@ -134,6 +153,11 @@ class Tokenizer:
             raise
         except BaseException:  # panics of the library are no Exception
             return "\N{REPLACEMENT CHARACTER}"
+
+    @cached_property
+    def special(self) -> dict[str, int]:
+        """The ids of the special tokens by their texts."""
+        return {self.token(id): id for id in sorted(self.special_ids)}
 
     @cached_property
     def vocabulary(self) -> int:

@@ -11,7 +11,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -87,7 +87,10 @@ def judged(raw: bytes) -> bytes:
     for step in steps(file.decoder, "decoders"):
         decoded = _grown(decoded, _decoded(step))
     _check_around(steps(file.post_processor, "processors"))
-    _check_added(file.added_tokens, growth)
+    contents = [text for token in file.added_tokens if isinstance(text := token.get("content"), str)]
+    if len(contents) < len(file.added_tokens):
+        raise TooMuch("adds a token that is no text")
+    check_added(contents, growth)
     return msgspec.json.encode(file)
 
 
@@ -307,10 +310,8 @@ def _around(step: dict[str, Any]) -> int:
     return count + len(single)
 
 
-def _check_added(tokens: list[dict[str, Any]], growth: int) -> None:
-    contents = [text for token in tokens if isinstance(text := token.get("content"), str)]
-    if len(contents) < len(tokens):
-        raise TooMuch("adds a token that is no text")
+def check_added(contents: Sequence[str], growth: int) -> None:
+    """Raises :class:`TooMuch` for tokens that are too many or too long to be found in texts."""
     longest = max(map(len, contents), default=0)
     if len(contents) > MAX_ADDED or longest > MAX_ENTRY or sum(map(len, contents)) * growth > MAX_MADE:
         raise TooMuch("adds absurdly many or long tokens")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.checkpoints.generation import token_ids
 from engine.checkpoints.safetensors import AGAIN, TensorInfo
 from engine.errors import CheckpointError
 from engine.model_config.raw import RawConfig
@@ -73,7 +74,15 @@ def text_config(raw: RawConfig) -> RawConfig:
         raise raw.wrong('its "text_config" is no JSON object')
     outer = {key: value for key, value in raw.values.items() if key != "text_config"}
     own = {"architectures": [MODEL_TYPES.get(str(text.get("model_type")), TEXT_MODELS[raw.architecture])]}
-    return RawConfig(_with_axes(raw.architecture, DEFAULTS.get(raw.architecture, {}) | outer | text | own), raw.file)
+    values = DEFAULTS.get(raw.architecture, {}) | outer | text | own | _tokens(outer, text)
+    return RawConfig(_with_axes(raw.architecture, values), raw.file)
+
+
+def _tokens(outer: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    """What begins and ends a text by both configurations: of the former the outer one counts, as in transformers."""
+    ends = [index for values in (outer, text) for index in token_ids(values.get("eos_token_id"))]
+    begins = next((values["bos_token_id"] for values in (outer, text) if values.get("bos_token_id") is not None), None)
+    return {"eos_token_id": list(dict.fromkeys(ends)), "bos_token_id": begins}
 
 
 def _with_axes(architecture: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -75,8 +75,10 @@ def write_gguf(
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     keys: dict[str, Any] = {"general.architecture": architecture, "general.name": checkpoint.path.name}
     keys |= gguf_keys.metadata(config, architecture)
+    tokenizer = checkpoint.tokenizer()
+    ends = checkpoint.end_ids(tokenizer)
     keys |= gguf_text.metadata(
-        checkpoint.tokenizer(), checkpoint.chat_template(), checkpoint.generation_config, config.vocab_size
+        tokenizer, checkpoint.chat_template(), checkpoint.generation_config, ends, config.vocab_size
     )
     gguf_keys.check(config, keys, shapes, file)
     factors = gguf_keys.rope_factors(config)

@@ -8,7 +8,7 @@ merges.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -19,6 +19,7 @@ from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from engine.errors import CheckpointError
 from engine.recipes.errors import RecipeError
+from engine.text.ends import KNOWN
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -33,18 +34,25 @@ PROBE = (
 )
 _PREFERRED = ("llama-bpe", "qwen2", "gpt-2", "smollm", "tekken", "deepseek-llm", "deepseek-v3", "gpt-4o", "qwen35")
 """Of names for the same way, the one by which most programs know it."""
+_MORE_ENDS = 2
+"""Keys for tokens that end an answer, besides the first."""
 _SETTINGS = {"temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 
 
-def metadata(tokenizer: Tokenizer, template: ChatTemplate, generation: GenerationConfig, rows: int) -> dict[str, Any]:
-    """All keys of the text; ``rows`` of the token table. Raises :class:`RecipeError` for what GGUF cannot say."""
+def metadata(
+    tokenizer: Tokenizer, template: ChatTemplate, generation: GenerationConfig, ends: Sequence[int], rows: int
+) -> dict[str, Any]:
+    """All keys of the text; ``ends`` are the tokens that end an answer, ``rows`` those of the token table.
+
+    Raises :class:`RecipeError` for what GGUF cannot say.
+    """
     state = json.loads(tokenizer.inner.to_str())
-    keys = _vocabulary(tokenizer, state, rows) | _special(tokenizer, template, generation)
+    keys = _vocabulary(tokenizer, state, rows) | _special(tokenizer, template, generation, ends)
     if template.own:
         keys["tokenizer.chat_template"] = template.source
     for keys_of_kind in _kinds(tokenizer, state, keys):
         whole = keys | keys_of_kind
-        if _reads_alike(tokenizer, whole, generation):
+        if _reads_alike(tokenizer, whole):
             return whole | _sampling(generation)
     raise _unknown()
 
@@ -55,16 +63,15 @@ def _unknown() -> RecipeError:
     )
 
 
-def _reads_alike(tokenizer: Tokenizer, keys: Mapping[str, Any], generation: GenerationConfig) -> bool:
+def _reads_alike(tokenizer: Tokenizer, keys: Mapping[str, Any]) -> bool:
     """Whether a file with these keys turns the probe, with special tokens in it, into the same tokens."""
     try:
-        text = FileText({"general.architecture": "llama", **keys})
-        made = text.tokenizer()
+        made = FileText({"general.architecture": "llama", **keys}).tokenizer()
     except CheckpointError:
         return False
     named = [token.content for _, token in sorted(tokenizer.inner.get_added_tokens_decoder().items())]
     probe = (*PROBE, *(f"a {token}b {token}\n" for token in named[:64]))
-    return set(generation.eos_ids) <= set(text.special.eos_ids) and all(
+    return all(
         made.encode(line, special) == tokenizer.encode(line, special) for line in probe for special in (False, True)
     )
 
@@ -152,10 +159,20 @@ def _ways(inner: tokenizers.Tokenizer, whole_words: bool) -> list[str]:
 # --- special tokens and settings -------------------------------------------------------------------------------------
 
 
-def _special(tokenizer: Tokenizer, template: ChatTemplate, generation: GenerationConfig) -> dict[str, Any]:
+def _special(
+    tokenizer: Tokenizer, template: ChatTemplate, generation: GenerationConfig, listed: Sequence[int]
+) -> dict[str, Any]:
     ids = {name: tokenizer.token_id(token) for name, token in template.special_tokens.items()}
     bos, eos = ids.get("bos_token", generation.bos_id), ids.get("eos_token")
-    ends = [index for index in dict.fromkeys((eos, *generation.eos_ids)) if index is not None]
+    eos = eos if eos is not None else next(iter(listed), None)
+    # Programs know some end tokens by their names; the others need the keys.
+    others = sorted((id for id in listed if id != eos), key=lambda id: tokenizer.token(id) in KNOWN)
+    if sum(tokenizer.token(id) not in KNOWN for id in others) > _MORE_ENDS:
+        raise RecipeError(
+            f"Answers of this model end with any of {len(listed)} tokens, more than GGUF has words for. Choose another "
+            "format, such as nf4."
+        )
+    ends = [*([] if eos is None else [eos]), *others]
     bos = generation.bos_id if bos is None else bos
     whole = tokenizer.encode("a")
     plain = tokenizer.encode("a", special=False)
