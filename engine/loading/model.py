@@ -152,7 +152,7 @@ class LoadedModel:
         """The text stream of a new answer; one that continues plain text has no channels."""
         assert self.tokenizer is not None
         channels = self.channels.parser(prompt_ids) if self.channels is not None and not continues else None
-        return TextStream(self.tokenizer, stop, continues, channels)
+        return TextStream(self.tokenizer, stop, prompt_ids if continues else None, channels)
 
     def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
         """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""

@@ -135,7 +135,7 @@ def _whole(tokenizer: Tokenizer, turn: Turn, text: str) -> tuple[array[int], int
     Not held: an end-of-text token, a character that was never finished, and what a stop string cut off.
     """
     led = text != turn.text and text[1:] in (turn.text, turn.text.strip())
-    stream = detokeniser(tokenizer, continues=turn.prompt.continues or led)
+    stream = detokeniser(tokenizer, turn.prompt_ids if turn.prompt.continues or led else None)
     kept = chars = end = 0
     for count, token in enumerate(turn.ids, 1):
         piece = stream.push(token)
@@ -155,7 +155,7 @@ def _marked(tokenizer: Tokenizer, turn: Turn, prompt: str) -> tuple[array[int], 
     ids = turn.ids
     while ids and ids[-1] in tokenizer.special_ids:
         ids = ids[:-1]
-    stream = detokeniser(tokenizer, continues=turn.prompt.continues)
+    stream = detokeniser(tokenizer, turn.prompt_ids if turn.prompt.continues else None)
     end = len(turn.prompt.text)
     for token in ids:
         piece = tokenizer.token(token) if token in tokenizer.special_ids else stream.push(token)

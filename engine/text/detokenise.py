@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from typing import Protocol
 
 from engine.text.tokenizer import Tokenizer
@@ -12,16 +13,21 @@ _MOST_PENDING = 8
 """Ids after which text that still ends in U+FFFD is taken as truly broken (a character has at most four bytes)."""
 
 
+_LEAD, _MOST_LEAD = 8, 12
+"""Ids before a text that a window begins with, and where these begin within a character."""
+
+
 class Detokeniser(Protocol):
     def push(self, token_id: int) -> str:
         """The text that this token completed."""
 
 
-def detokeniser(tokenizer: Tokenizer, continues: bool = False) -> Detokeniser:
-    """The detokeniser of one text. ``continues``: it goes on from other text, so a leading space is part of it."""
+def detokeniser(tokenizer: Tokenizer, before: Sequence[int] | None = None) -> Detokeniser:
+    """The detokeniser of one text. ``before``: the ids of the text that it continues, of which a leading space is part;
+    None: it is a text of its own."""
     if tokenizer.rules is None:
-        return WindowDetokeniser(tokenizer)
-    return ByteDetokeniser(tokenizer, continues)
+        return WindowDetokeniser(tokenizer, before or ())
+    return ByteDetokeniser(tokenizer, before is not None)
 
 
 class ByteDetokeniser:
@@ -58,12 +64,13 @@ class ByteDetokeniser:
 class WindowDetokeniser:
     """Decodes a short window of ids with the library and takes what the newest id added.
 
-    The window begins with the ids of the previous piece of text, because some decoders treat the first id differently.
+    The window begins with the ids of the previous piece of text, because some decoders treat the first id differently;
+    at first with the end of the text ``before``.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
-        self._before: list[int] = []
+        self._before = self._end(before)
         self._pending: list[int] = []
 
     def push(self, token_id: int) -> str:
@@ -76,3 +83,10 @@ class WindowDetokeniser:
         seen = len(self._tokenizer.decode(self._before)) if self._before else 0
         self._before, self._pending = self._pending, []
         return text[seen:]
+
+    def _end(self, before: Sequence[int]) -> list[int]:
+        """The last ids with text, beginning with a whole character."""
+        spoken = [id for id in before[-4 * _MOST_LEAD :] if id not in self._tokenizer.special_ids]
+        ends = (spoken[-count:] for count in range(_LEAD, _MOST_LEAD))
+        whole = (end for end in ends if not self._tokenizer.decode(end).startswith(_REPLACEMENT))
+        return next(whole, spoken[-_LEAD:])

@@ -34,18 +34,18 @@ class TextStream:
 
     ``stopped`` is set once a stop string completed; the text ends before it and later tokens add nothing. Text is held
     back only while its end is the beginning of a stop string or of a channel's mark. Stop strings are looked for in the
-    content alone: thinking may well mention one. ``continues`` says that the answer goes on from plain text (no chat
-    template), so a leading space that the tokenizer would drop belongs to it.
+    content alone: thinking may well mention one. ``before`` are the ids of plain text (no chat template) that the
+    answer goes on from, so that a leading space that the tokenizer would drop belongs to it.
     """
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         stop: Sequence[str] = (),
-        continues: bool = False,
+        before: Sequence[int] | None = None,
         channels: ChannelParser | None = None,
     ) -> None:
-        self._decoder = detokeniser(tokenizer, continues)
+        self._decoder = detokeniser(tokenizer, before)
         self._stop = StopStrings(stop)
         self._channels = channels
 

@@ -36,7 +36,8 @@ def answered(
     """An answer of exactly these tokens, as the engine streams it."""
     prompt_ids = prompt_ids or tokenizer.encode(prompt.text, special=prompt.special)
     style = channel_style(tokenizer, source)
-    stream = TextStream(tokenizer, stop, prompt.continues, style.parser(prompt_ids) if style is not None else None)
+    channels = style.parser(prompt_ids) if style is not None else None
+    stream = TextStream(tokenizer, stop, prompt_ids if prompt.continues else None, channels)
     answer = AnswerCollector(prompt, prompt_ids, messages)
     for token in ids:
         piece = stream.push(token)

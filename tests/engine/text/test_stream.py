@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import decoders, models
 
 from engine.text.detokenise import WindowDetokeniser, detokeniser
 from engine.text.stream import StopStrings, TextStream
@@ -80,9 +83,29 @@ def test_the_window_equals_the_bytes() -> None:
 def test_a_continuation_keeps_its_leading_space() -> None:
     tokenizer = TOKENIZERS["sentencepiece"]
     ids = tokenizer.encode("one", special=False)
-    plain = TextStream(tokenizer, continues=True)
+    plain = TextStream(tokenizer, before=[1])
     assert "".join(plain.push(i).text for i in ids) == " one"
     assert streamed(tokenizer, ids) == "one"
+
+
+REPLACE, STRIP = decoders.Replace("▁", " "), decoders.Strip(" ", 1, 1)
+METASPACE = decoders.Metaspace(prepend_scheme="first", split=False)
+
+
+@pytest.mark.parametrize("steps", [[decoders.ByteFallback(), METASPACE], [REPLACE, decoders.Fuse(), STRIP]])
+@pytest.mark.parametrize("prompt", [["Q"], ["<s>", "▁n", "x"], ["<0xE2>", "<0x82>", "<0xAC>"] * 3])
+def test_a_continuation_through_the_library_is_what_it_adds(steps: list[Any], prompt: list[str]) -> None:
+    """Whatever such a decoder takes off the beginning and the end of a text."""
+    tokens = ["<s>", "Q", "▁n", "x", "▁y", "<0xE2>", "<0x82>", "<0xAC>"]
+    inner = tokenizers.Tokenizer(models.BPE({token: at for at, token in enumerate(tokens)}, [], byte_fallback=True))
+    inner.decoder = decoders.Sequence(steps)
+    inner.add_special_tokens(tokens[:1])
+    tokenizer, answer = Tokenizer(inner), [2, 3, 4, 5, 6, 7, 4]
+    before = [tokens.index(token) for token in prompt]
+    stream = TextStream(tokenizer, before=before)
+    found = "".join(stream.push(id).text for id in answer) + stream.flush().text
+    assert found == tokenizer.decode(before + answer)[len(tokenizer.decode(before)) :]
+    assert found.startswith(" nx y")
 
 
 def test_special_tokens_have_no_text() -> None:
