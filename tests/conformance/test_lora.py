@@ -40,7 +40,10 @@ from engine.protocol import Adapters, Error, Finished, LoadAdapter, Sampling, Se
 
 TOLERANCE = 1e-4
 PROMPT = [3, 40, 77, 9, 120, 5, 5, 61, 14, 90, 33, 2, 8]
-PATTERNS = {"ranks": {"layers.1.self_attn.q_proj": 7, "down_proj": 3}, "alpha_pattern": {"v_proj": 5, "up_proj": 1.5}}
+PATTERNS = {
+    "ranks": {"layers.1.self_attn.q_proj": 7, "down_proj": 3},
+    "alpha_pattern": {r".*\.\d\..*(v_proj|none)": 5, "up_proj": 1.5},
+}
 CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
     "llama": ("Llama", {}, ALL, {}),
     "llama, q and v": ("Llama", {}, ("q_proj", "v_proj"), {"rank": 16}),

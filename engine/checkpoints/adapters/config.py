@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from engine.checkpoints.adapters.patterns import NotRead, Pattern, Steps
 from engine.errors import CheckpointError
 from engine.files import read_json
 from engine.model_config.raw import RawConfig, is_number
 
 FILE = "adapter_config.json"
-T = TypeVar("T")
 MOST_RANK = 512
 MOST_PATTERNS = 4096
-_LITERAL = re.compile(r"\^?[\w.\\]+\$?")
 _REFUSED = {
     "use_dora": "it is a DoRA adapter, whose magnitudes Kvasir does not compute",
     "fan_in_fan_out": "its matrices are transposed (fan_in_fan_out), which no model that Kvasir knows needs",
@@ -33,23 +31,31 @@ _OTHER_BASE = ("pissa", "olora", "corda", "loftq")
 """Ways to begin a training that change the model's own weights."""
 
 
+Numbers = tuple[tuple[Pattern, float], ...]
+"""Numbers of the modules whose names patterns match, of which the first counts."""
+
+
 class LoraConfig(NamedTuple):
-    """``ranks`` and ``alphas`` are those of modules that end with a name; ``base`` is the model it was trained for."""
+    """``ranks`` and ``alphas`` are those of modules that patterns match; ``base`` is the model it was trained for."""
 
     rank: int
     alpha: float
-    ranks: Mapping[str, int]
-    alphas: Mapping[str, float]
+    ranks: Numbers
+    alphas: Numbers
     stabilised: bool
     base: str
 
-    def rank_of(self, module: str) -> int:
-        return _by_end(self.ranks, module, self.rank)
+    def of_modules(self, names: Sequence[str]) -> dict[str, tuple[int, float]]:
+        """The rank of each module, and what multiplies its product: alpha / r, or alpha / sqrt(r) (rsLoRA,
+        Kalajdzievski 2023, arXiv 2312.03732).
 
-    def scale_of(self, module: str) -> float:
-        """What multiplies the product: alpha / r, or alpha / sqrt(r) (rsLoRA, Kalajdzievski 2023, arXiv 2312.03732)."""
-        rank, alpha = self.rank_of(module), _by_end(self.alphas, module, self.alpha)
-        return alpha / (math.sqrt(rank) if self.stabilised else rank)
+        Raises :class:`NotRead` for a pattern that matches none of them, or takes too long.
+        """
+        steps = Steps()
+        ranks = _by_name("rank_pattern", self.ranks, names, self.rank, steps)
+        alphas = _by_name("alpha_pattern", self.alphas, names, self.alpha, steps)
+        roots = {name: math.sqrt(rank) if self.stabilised else rank for name, rank in ranks.items()}
+        return {name: (int(ranks[name]), alphas[name] / roots[name]) for name in names}
 
 
 def read_lora_config(folder: Path) -> LoraConfig:
@@ -82,25 +88,45 @@ def refused(folder: Path, reason: str) -> CheckpointError:
     return CheckpointError(f"The adapter {folder.name} cannot be used: {reason}. Choose another adapter.")
 
 
-def _patterns(raw: RawConfig, key: str, whole: bool) -> dict[str, Any]:
-    """Numbers by the ends of modules' names. PEFT takes any regular expression; here it is a plain name, because one
-    from a stranger's file may take for ever to match."""
+def _patterns(raw: RawConfig, key: str, whole: bool) -> Numbers:
     found = raw.values.get(key) or {}
     if not isinstance(found, dict) or len(found) > MOST_PATTERNS:
         raise raw.wrong(f'"{key}" is no JSON object of up to {MOST_PATTERNS:,} modules')
     for name, value in found.items():
-        if not _LITERAL.fullmatch(name):
-            raise raw.wrong(f'"{key}" has the pattern {name!r:.100}, where a plain name of modules is needed')
         if not is_number(value) or value <= 0 or (whole and (type(value) is not int or value > MOST_RANK)):
             kind = f"a whole number from 1 to {MOST_RANK}" if whole else "a positive number"
             raise raw.wrong(f'"{key}" gives {name:.100} the value {value!r:.60}, where {kind} is needed')
-    return {name.replace("\\.", "."): value for name, value in found.items()}
+    return tuple((_read(raw, key, name), value) for name, value in found.items())
 
 
-def _by_end(table: Mapping[str, T], module: str, usual: T) -> T:
-    """The first entry whose name the module's ends with, after a dot; one that begins with ^ is the whole name."""
-    for name, value in table.items():
-        end = name.removesuffix("$")
-        if module == end.removeprefix("^") or (not end.startswith("^") and module.endswith(f".{end}")):
-            return value
-    return usual
+def _read(raw: RawConfig, key: str, text: str) -> Pattern:
+    try:
+        return Pattern.read(text)
+    except NotRead as error:
+        raise refused(raw.file.parent, _about(key, text, error)) from error
+
+
+def _about(key: str, text: str, what: object) -> str:
+    return f"the pattern {text!r:.100} of its {key} {what}"
+
+
+def _by_name(key: str, table: Numbers, names: Sequence[str], usual: float, steps: Steps) -> dict[str, float]:
+    """The number of each module: of the first pattern that matches its name, else the usual one."""
+    found, silent = dict.fromkeys(names, usual), {pattern.text: pattern for pattern, _ in table}
+    for name in names:
+        for pattern, value in table:
+            if _ends(key, pattern, name, steps):
+                found[name] = value
+                silent.pop(pattern.text, None)
+                break
+    for pattern in silent.values():
+        if not any(_ends(key, pattern, name, steps) for name in names):
+            raise NotRead(_about(key, pattern.text, "matches none of the modules that it adapts"))
+    return found
+
+
+def _ends(key: str, pattern: Pattern, name: str, steps: Steps) -> bool:
+    try:
+        return pattern.ends(name, steps)
+    except NotRead as error:
+        raise NotRead(_about(key, pattern.text, error)) from error

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from engine.checkpoints.adapters.config import FILE, LoraConfig, read_lora_config, refused
+from engine.checkpoints.adapters.patterns import NotRead
 from engine.checkpoints.adapters.sites import Sites
 from engine.checkpoints.quantised.nested import PREFIXES
 from engine.checkpoints.safetensors import TensorFiles, TensorInfo, read_header
 from engine.checkpoints.tensors import FLOATING
 from engine.errors import CheckpointError
 from engine.files import unreadable
-from engine.models.adapters import Factors
+from engine.models.adapters import Factors, Site
 from engine.models.registry import names_of
 
 WEIGHTS = "adapter_model.safetensors"
@@ -30,10 +31,12 @@ _BUFFER = 1 << 20
 
 
 class Pair(NamedTuple):
-    """The two tensors of one module: ``down [r, in_features]`` and ``up [out_features, r]``."""
+    """The two tensors of one module: ``down [r, in_features]`` and ``up [out_features, r]``; ``scale`` multiplies
+    their product."""
 
     down: TensorInfo
     up: TensorInfo
+    scale: float
 
     @property
     def rank(self) -> int:
@@ -50,15 +53,15 @@ class AdapterFiles(NamedTuple):
 
     def size(self, dtype: torch.dtype) -> int:
         """Bytes that its weights take in memory."""
-        return sum(info.numel for pair in self.pairs.values() for info in pair) * dtype.itemsize
+        return sum(pair.down.numel + pair.up.numel for pair in self.pairs.values()) * dtype.itemsize
 
     def read(self, dtype: torch.dtype, device: torch.device) -> dict[str, Factors]:
         """Its weights. Raises :class:`CheckpointError` where they are no numbers."""
-        return {name: self._factors(name, pair, dtype, device) for name, pair in self.pairs.items()}
+        return {name: self._factors(pair, dtype, device) for name, pair in self.pairs.items()}
 
-    def _factors(self, name: str, pair: Pair, dtype: torch.dtype, device: torch.device) -> Factors:
-        down, up = (self.files.map(info).float() for info in pair)
-        scaled = self._finite(pair.up, (up * self.config.scale_of(name)).to(dtype))
+    def _factors(self, pair: Pair, dtype: torch.dtype, device: torch.device) -> Factors:
+        down, up = (self.files.map(info).float() for info in (pair.down, pair.up))
+        scaled = self._finite(pair.up, (up * pair.scale).to(dtype))
         return Factors(self._finite(pair.down, down.to(dtype)).to(device), scaled.to(device))
 
     def _finite(self, info: TensorInfo, values: Tensor) -> Tensor:
@@ -90,15 +93,25 @@ def open_adapter(folder: Path, sites: Sites, architecture: str) -> AdapterFiles:
     config = read_lora_config(folder)
     entries = _header(folder)
     halves: dict[str, dict[str, TensorInfo]] = {}
+    own: dict[str, str] = {}
     words = names_of(architecture)
     for info in entries:
-        module, half = _module(folder, info, words)
+        name, module, half = _module(folder, info, words)
         if half in halves.setdefault(module, {}):
             raise refused(folder, f"two of its tensors are lora_{half} of {module}")
-        halves[module][half] = info
-    pairs = {module: _pair(folder, module, found) for module, found in halves.items()}
-    for module, pair in pairs.items():
-        _check(folder, module, pair, config, sites)
+        halves[module][half], own[module] = info, name
+    for module, found in halves.items():
+        _check_pair(folder, module, found, sites)
+    try:
+        # Patterns are of the names that the modules had where it was trained.
+        numbers = config.of_modules(list(own.values()))
+    except NotRead as error:
+        raise refused(folder, str(error)) from error
+    pairs = {}
+    for module, found in halves.items():
+        rank, scale = numbers[own[module]]
+        pairs[module] = Pair(found["A"], found["B"], scale)
+        _check_shapes(folder, pairs[module], rank, sites.found[module])
     return AdapterFiles(folder, config, TensorFiles({info.name: info for info in entries}), pairs)
 
 
@@ -117,8 +130,8 @@ def _header(folder: Path) -> list[TensorInfo]:
     return entries
 
 
-def _module(folder: Path, info: TensorInfo, words: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """The module of a tensor as the text model calls it, and which of both matrices it is."""
+def _module(folder: Path, info: TensorInfo, words: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
+    """The module of a tensor as the adapter and as the text model calls it, and which of both matrices it is."""
     found = _NAME.fullmatch(info.name)
     if found is None:
         raise refused(folder, f"its tensor {info.name:.200} is no matrix of a LoRA adapter of linear modules")
@@ -129,29 +142,27 @@ def _module(folder: Path, info: TensorInfo, words: Sequence[tuple[str, str]]) ->
             break
     for own, usual in words:
         plain = plain.replace(own, usual)
-    return plain.removesuffix("."), found[2]
+    return found[1], plain.removesuffix("."), found[2]
 
 
-def _pair(folder: Path, module: str, halves: dict[str, TensorInfo]) -> Pair:
+def _check_pair(folder: Path, module: str, halves: dict[str, TensorInfo], sites: Sites) -> None:
     if len(halves) < 2:
         there, lacking = ("A", "B") if "A" in halves else ("B", "A")
         raise refused(folder, f"{halves[there].name:.200} has no lora_{lacking} with it")
-    return Pair(halves["A"], halves["B"])
-
-
-def _check(folder: Path, module: str, pair: Pair, config: LoraConfig, sites: Sites) -> None:
-    for info in pair:
+    for info in (halves["A"], halves["B"]):
         if info.dtype not in FLOATING or len(info.shape) != 2:
             raise refused(folder, f"{info.name:.200} is no matrix of 16- or 32-bit numbers")
-    site = sites.found.get(module)
-    if site is None:
-        if ".experts." in module or module.startswith((*sites.others, "lm_head", "model.embed_tokens")):
-            reason = "Kvasir computes no adapters of experts, latent attention, recurrent layers, token table and head"
-            raise refused(folder, f"it adapts {module:.200}, and {reason}")
-        raise refused(folder, f"it was made for another model: the one that is loaded has no module {module:.200}")
-    rank = config.rank_of(module)
+    if module in sites.found:
+        return
+    if ".experts." in module or module.startswith((*sites.others, "lm_head", "model.embed_tokens")):
+        reason = "Kvasir computes no adapters of experts, latent attention, recurrent layers, token table and head"
+        raise refused(folder, f"it adapts {module:.200}, and {reason}")
+    raise refused(folder, f"it was made for another model: the one that is loaded has no module {module:.200}")
+
+
+def _check_shapes(folder: Path, pair: Pair, rank: int, site: Site) -> None:
     expected = (rank, site.in_features), (site.stop - site.start, rank)
-    for info, shape in zip(pair, expected, strict=True):
+    for info, shape in zip((pair.down, pair.up), expected, strict=True):
         if info.shape != shape:
             text = f"{info.name:.200} has the shape {list(info.shape)}, where {list(shape)} is needed for rank {rank}"
             raise refused(folder, f"it was made for another model, or is damaged: {text}")
