@@ -6,6 +6,7 @@ counting twice. As nothing too large is ever made, whatever prints, compares or 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sized
 from typing import Any
@@ -23,6 +24,7 @@ MAX_SECONDS = 0.75
 MAX_BITS = 1 << 16
 """The most bits of an integer."""
 _ELEMENT = 32
+_WIDE_PERCENT = re.compile(r"%[^a-zA-Z%]*(\*|\d{4,})")
 _WHITE = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -120,3 +122,13 @@ class RenderBudget:
     def filled(self, text: str, mark: str, *values: Any) -> None:
         """Ask before every ``mark`` in ``text`` is filled with some of ``values``; a number takes up to 400."""
         self.fits(len(text) + text.count(mark) * (400 + sum(map(self.size, values))))
+
+    def formatted(self, text: str, *values: Any) -> None:
+        """Ask before ``text`` is filled by ``%``."""
+        if _WIDE_PERCENT.search(text):
+            raise SecurityError("it formats text to a great width")
+        self.filled(text, "%", *values)
+
+    def padded(self, text: str, width: Any) -> None:
+        """Ask before ``text`` is made ``width`` characters long."""
+        self.fits(max(len(text), width if isinstance(width, int) else 0))

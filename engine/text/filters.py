@@ -11,10 +11,15 @@ from jinja2.exceptions import SecurityError
 
 from engine.text.bounds import MAX_SIZE, RenderBudget
 
-REMOVED = ("batch", "center", "format", "pprint", "random", "slice", "striptags", "urlize", "wordwrap", "xmlattr")
-"""Filters that make as much as they are told, or text without order, and that no chat template needs."""
+REMOVED = ("random", "urlize", "xmlattr")
+"""Filters that make text for web pages, or without order, and that no chat template needs."""
 _MAX_DIGITS = 300
 _MAX_INDENT = 64
+_MAX_SLOW = 1 << 14
+"""Characters of what filters take that may need the square of that."""
+
+_LISTED = ("batch", "slice")
+"""Filters that make list after list, which here are made at once, so that they can be counted."""
 
 Filter = Callable[..., Any]
 
@@ -24,10 +29,13 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudge
 
     def asking(name: str, ask: Filter) -> Filter:
         inner: Filter = filters[name]
-        return functools.wraps(inner)(lambda *args, **kwargs: inner(*ask(*args, **kwargs)))
+        if name not in _LISTED:
+            return functools.wraps(inner)(lambda *args, **kwargs: inner(*ask(*args, **kwargs)))
+        return functools.wraps(inner)(lambda *args, **kwargs: list(inner(*ask(*args, **kwargs))))
 
-    def join(context: Any, items: Any, separator: Any = "", attribute: Any = None) -> tuple[Any, ...]:
-        return context, budget().joined(str(separator), items), separator, attribute
+    # Arguments are called as jinja2 calls them, since templates may name them.
+    def join(context: Any, value: Any, d: Any = "", attribute: Any = None) -> tuple[Any, ...]:
+        return context, budget().joined(str(d), value), d, attribute
 
     def replace(context: Any, text: Any, old: Any, new: Any, count: Any = None) -> tuple[Any, ...]:
         budget().replaced(str(text), old, new, count)
@@ -51,7 +59,44 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudge
             raise SecurityError("it rounds to too many digits")
         return value, precision, method
 
+    percent: Filter = filters["format"]
+
+    def format_(value: Any, *args: Any, **kwargs: Any) -> Any:
+        budget().formatted(str(value), *args, *kwargs.values())
+        return percent(value, *args, **kwargs)
+
+    def center(value: Any, width: int = 80) -> tuple[Any, ...]:
+        budget().padded(str(value), width)
+        return value, width
+
+    def batch(value: Any, linecount: int, fill_with: Any = None) -> tuple[Any, ...]:
+        if fill_with is not None:
+            budget().repeated([fill_with], linecount)
+        return budget().joined("", value), linecount, fill_with
+
+    def slice_(context: Any, value: Any, slices: int, fill_with: Any = None) -> tuple[Any, ...]:
+        budget().repeated([[fill_with]], slices)
+        return context, budget().joined("", value), slices, fill_with
+
+    def wordwrap(environment: Any, s: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        wrap = kwargs.get("wrapstring", args[2] if len(args) > 2 else None)
+        budget().fits(len(*slow(s)) * (1 + len(wrap or "")))
+        named = {"width": 79, "break_long_words": True, "wrapstring": None, "break_on_hyphens": True}
+        given = dict(zip(named, args, strict=False)) | kwargs
+        return environment, s, *(named | given).values()
+
+    def slow(value: Any) -> tuple[Any, ...]:
+        if budget().size(value) > _MAX_SLOW:
+            raise SecurityError("it changes too long a text")
+        return (value,)
+
     asked: dict[str, Filter] = {
+        "batch": batch,
+        "center": center,
+        "pprint": slow,
+        "slice": slice_,
+        "striptags": slow,
+        "wordwrap": wordwrap,
         "join": join,
         "replace": replace,
         "indent": indent,
@@ -59,7 +104,8 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudge
         "sum": total,
         "round": rounded,
     }
-    every = {**filters, **{name: asking(name, ask) for name, ask in asked.items()}, "tojson": tojson}
+    every = {**filters, **{name: asking(name, ask) for name, ask in asked.items()}, "format": format_}
+    every["tojson"] = tojson
     return {name: _counting(inner, budget) for name, inner in every.items()}
 
 

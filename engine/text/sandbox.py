@@ -29,13 +29,12 @@ MAX_SOURCE = 1 << 16
 """Characters of a template; the longest in use have 30,000."""
 
 _REFUSED_METHODS = {
-    str: frozenset(["center", "ljust", "rjust", "zfill", "expandtabs", "translate", "maketrans", "encode"]),
+    str: frozenset(["translate", "maketrans", "encode"]),
     int: frozenset(["to_bytes", "from_bytes"]),
 }
 _JINJAS_OWN = ("_loop_vars", "_block_vars")
 """What a compiled template adds to the arguments of its calls."""
 _MAX_EXPONENT = 1_000
-_WIDE_PERCENT = re.compile(r"%[^a-zA-Z%]*(\*|\d{4,})")
 _WIDE_BRACES = re.compile(r"\{[^{}]*\{|\{[^{}:]*:[^{}]*\d{4}")
 
 
@@ -114,14 +113,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Besides what jinja2 forbids: private names, and methods that make as much as they are told."""
-        if attr.startswith("_") or any(
-            isinstance(obj, kind) and attr in names for kind, names in _REFUSED_METHODS.items()
-        ):
-            return False
-        return super().is_safe_attribute(obj, attr, value)
+        return not (attr.startswith("_") or _left_out(obj, attr)) and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         """An error at once; jinja2's would come only from what is done with the value."""
+        if _left_out(obj, attribute):
+            raise SecurityError(f"it uses the method {attribute!r}, which Kvasir leaves out.")
         raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe.")
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -154,6 +151,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
                     budget.split(text, *args, **named)
                 case "splitlines":
                     budget.split(text)
+                case "center" | "ljust" | "rjust" | "zfill" if args:
+                    budget.padded(text, args[0])
+                case "expandtabs":
+                    budget.repeated(text.count("\t") * " ", named.get("tabsize", args[0] if args else 8))
         return budget.made(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -167,10 +168,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
             case "**" if not isinstance(right, int | float) or abs(right) > _MAX_EXPONENT or abs(left) > 1e9:
                 raise SecurityError("it computes too large a power")
             case "%" if isinstance(left, str):
-                if _WIDE_PERCENT.search(left):
-                    raise SecurityError("it formats text to a great width")
-                budget.filled(left, "%", right)
+                budget.formatted(left, right)
         return budget.made(super().call_binop(context, operator, left, right))
+
+
+def _left_out(obj: Any, attribute: str) -> bool:
+    return any(isinstance(obj, kind) and attribute in names for kind, names in _REFUSED_METHODS.items())
 
 
 def _filtered(node: nodes.Node, name: str) -> nodes.Filter:

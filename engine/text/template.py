@@ -14,6 +14,7 @@ from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 from engine.errors import CheckpointError
 from engine.files import read_text
 from engine.protocol import ChatMessage
+from engine.text.filters import REMOVED
 from engine.text.sandbox import Sandbox, TemplateRefused
 from engine.text.token_files import CONFIG, MAX_CONFIG, TokenFiles
 
@@ -41,6 +42,8 @@ Source = str | list[dict[str, Any]]
 """A template, or several as {"name": …, "template": …}."""
 _MISSING = re.compile(r"has no (?:attribute|element) (.{1,100})$")
 """Jinja's words for a key or an item that a value lacks."""
+
+_FILTER = re.compile(r"No filter named '(\w{1,30})'")
 
 
 class PromptError(ValueError):
@@ -135,10 +138,16 @@ class ChatTemplate:
             raise PromptError("The model's chat template does not end. Use the model from another source.") from error
 
     def _broken(self, error: Exception) -> str:
+        filtered = _FILTER.search(str(error))
+        if filtered is not None and filtered[1] in REMOVED:
+            return (
+                f"The model's chat template uses the filter {filtered[1]!r}, which Kvasir leaves out. Use the model "
+                "without its template, or choose another version of it."
+            )
         where = f" in line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
         return (
             f"The model's chat template does not work{where}: {_cause(error)} "
-            "Download the model's tokenizer_config.json again."
+            "Download the file with the chat template again."
         )
 
 

@@ -178,11 +178,58 @@ ATTACKS = {
     "tojson-separators": "{{ ([1] * 9000000) | tojson(separators=(" + _LONG + ", '')) }}",
     "batch": "{{ [1] | batch(999999999, 'x') | list }}",
     "slice": "{{ [1] | slice(999999999) | list }}",
+    "batch-fill": "{{ [1] | batch(9000, " + _LONG + ") | list }}",
+    "slice-fill": "{{ [1] | slice(9000, " + _LONG + ") | list }}",
+    "center": "{{ 'x' | center(width=10 ** 12) }}",
+    "zfill": "{{ 'x'.zfill(10 ** 12) }}",
+    "expandtabs": "{{ ('\t' * 90000).expandtabs(tabsize=90000) }}",
+    "format-filter": "{{ '%0999999999d' | format(1) }}",
+    "format-filter-many": "{{ ('%(a)s' * 90000) | format(a=" + _LONG + ") }}",
+    "wordwrap": "{{ (" + _LONG + ") | wordwrap(1) }}",
+    "wordwrap-between": "{{ ('x ' * 8000) | wordwrap(1, wrapstring=" + _LONG + ") }}",
+    "striptags": "{{ ('<' * 9000000) | striptags }}",
+    "pprint": "{{ ([1] * 9000000) | pprint }}",
     "round": "{{ 1.5 | round(999999999, 'ceil') }}",
     "sum": "{{ ([[1] * 9000] * 9000) | sum(start=[]) }}",
     "ljust": "{{ 'x'.ljust(10 ** 12) }}",
     "to_bytes": "{{ (1).to_bytes(10 ** 10, 'big') }}",
 }
+
+
+USES = (
+    "{{ '%s=%s' | format('a', 1) }}{{ '%(b).2f' | format(b=1.5) }}{{ '%d %%' | format(7) }}",
+    "{{ '7'.zfill(3) }}{{ 'a'.ljust(3) }}|{{ 'a'.rjust(3, '.') }}|{{ 'a'.center(4, '-') }}|{{ 'a\tb'.expandtabs(4) }}",
+    "{{ 'a' | center(5) }}|{{ 'a' | center(width=6) }}|{{ 5 | center(3) }}",
+    "{% for b in messages | batch(2) %}{{ b | length }}{% endfor %}{{ [1, 2, 3] | batch(2, 'x') | list }}",
+    "{{ range(5) | slice(2) | list }}{{ [1, 2, 3] | slice(slices=2, fill_with='x') | list }}{{ [] | slice(2) | list }}",
+    "{{ '<b>a</b> &amp;  <!-- x -->c' | striptags }}{{ 'a b c d' | wordwrap(3) }}",
+    "{{ 'abcdef-gh ij' | wordwrap(width=4, break_long_words=False, wrapstring='/') }}",
+    "{{ 'ab cd' | wordwrap(2, true, '+') }}",
+    "{{ {'b': [1, 2], 'a': 'x' * 90} | pprint }}{{ ['a', 'b'] | join(d=', ') }}",
+    "{{ ['a', 'b'] | map('center', 3) | join('|') }}",
+)
+
+
+@pytest.mark.parametrize("source", USES)
+def test_filters_and_methods_are_those_of_transformers(source: str) -> None:
+    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+    expected = theirs().apply_chat_template(messages, chat_template=source, tokenize=False)
+    assert ChatTemplate(source, TOKENS).render(messages) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("{{ 'x' | urlize }}", "uses the filter 'urlize', which Kvasir leaves out. Use the model without its"),
+        ("{{ ['x'] | map('urlize') | list }}", "uses the filter 'urlize', which Kvasir leaves out."),
+        ("{{ 'x'.encode() }}", "it uses the method 'encode', which Kvasir leaves out. Use the model without its"),
+        ("{{ 'x' | nonsense }}", "No filter named 'nonsense'. Download the file with the chat template again."),
+    ],
+)
+def test_what_is_left_out_is_told(source: str, says: str) -> None:
+    with pytest.raises(PromptError) as refused:
+        ChatTemplate(source, TOKENS).render([])
+    assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS)
