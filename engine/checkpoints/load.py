@@ -19,9 +19,10 @@ from engine.checkpoints.quantised.quantisation import read_quantisation
 from engine.checkpoints.quantised.quantise import PACKERS, Fetch, Method, Quantiser
 from engine.checkpoints.quantised.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, count_parameters
+from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, Source, count_parameters
 from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
+from engine.checkpoints.unused import OWN_HEAD, told, unused, with_own_head
 from engine.checkpoints.vision import VisionPart, find_vision
 from engine.devices import make_current
 from engine.errors import CheckpointError, LoadCancelled
@@ -106,6 +107,9 @@ class Checkpoint:
         if raw is not whole and not any(name.startswith("lm_head.") for name in files.entries):
             # Which of the two configurations says so differs between versions of transformers.
             config = replace(config, tie_word_embeddings=True)
+        tied, config = config.tie_word_embeddings, with_own_head(files, config)
+        if tied != config.tie_word_embeddings:
+            notices = (*notices, OWN_HEAD.format(name=folder.name))
         _check_layers(files, config)
         if need_tokenizer:
             _check_tokenizer(folder)
@@ -121,8 +125,7 @@ class Checkpoint:
             vision=vision,
             text_only=text_only,
         )
-        opened.planned(torch.float32)
-        return opened
+        return opened.checked()
 
     def for_context(self, context: int | None) -> Checkpoint:
         """This model for texts of up to ``context`` tokens; see :meth:`ModelConfig.for_context`."""
@@ -196,7 +199,7 @@ class Checkpoint:
         head = Quantiser("int8", device, tick, stay=()) if self.int8_head else None
         return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing, head))
 
-    def _source(self, settings: LoadSettings) -> WeightSource:
+    def _source(self, settings: LoadSettings) -> Source:
         return CheckpointSource(self.files, self.config.quantisation, settings)
 
     def kept(self, folder: Path, device: torch.device) -> Kept:
@@ -213,7 +216,19 @@ class Checkpoint:
 
         Checks every tensor's name, shape and dtype.
         """
-        source = self.source(torch.device("meta"), dtype, weights, Numerics(), computing=device)
+        return self._built(self.source(torch.device("meta"), dtype, weights, Numerics(), computing=device))
+
+    def checked(self) -> Self:
+        """The same, once every tensor that the model asks for was checked; a notice counts the others.
+
+        Raises :class:`CheckpointError`.
+        """
+        source = self._source(LoadSettings(torch.device("meta"), torch.float32, "4bit", Numerics()))
+        self._built(source)
+        notice = told(unused(self.files.entries, source.asked, self.config), self.path.name)
+        return replace(self, notices=(*self.notices, notice)) if notice else self
+
+    def _built(self, source: WeightSource) -> CausalLM:
         model: CausalLM = family(self.config.architecture).Model(self.config, source)
         return model
 

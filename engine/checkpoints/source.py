@@ -90,6 +90,8 @@ class Source(ABC):
 
     def __init__(self, entries: Mapping[str, StoredTensor], settings: LoadSettings) -> None:
         self._entries = entries
+        self.asked = set[str]()
+        """The tensors that were read or planned so far, or the modules that they are of."""
         self.device, self.dtype, self.weights, self.numerics = settings[:4]
         self._on_module, self._quantiser, self._head_quantiser = (
             settings.on_module,
@@ -142,6 +144,7 @@ class Source(ABC):
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def _used(self, *names: str) -> None:
+        self.asked.update(names)
         self._on_module(sum(self._entries[name].size for name in names))
 
 
@@ -211,6 +214,7 @@ class CheckpointSource(Source):
         layer: Linear | None = None
         before: list[Any] | None = None
         for modules in experts:
+            self.asked.update(module.name for module in modules)
             kind = [(module.out_features, module.packed and module.packed.layout, module.bias) for module in modules]
             if layer is None or not (self._planning and kind == before):
                 layer = self._linear(modules, in_features)
@@ -219,6 +223,7 @@ class CheckpointSource(Source):
 
     def _stacked_experts(self, tensors: StackedExperts, count: int) -> Iterator[Linear]:
         """A layer for each expert out of the tensors of all; likewise."""
+        self.asked.update(tensors.names())
         if self._planning:
             yield from [self._stacked(tensors, 0)] * count
             return
@@ -330,6 +335,7 @@ class CheckpointSource(Source):
             at += 1
 
     def _used_modules(self, modules: list[_Module]) -> None:
+        self.asked.update(module.name for module in modules)
         if not self._planning:
             self._used(*(name for module in modules for name in self._tensors_of(module.name)))
 

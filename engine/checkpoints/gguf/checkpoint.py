@@ -6,8 +6,6 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from engine.checkpoints.gguf import config
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import NO_PARAMETERS, Names
@@ -17,9 +15,8 @@ from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import TEXT_ONLY, Checkpoint
-from engine.checkpoints.source import LoadSettings
+from engine.checkpoints.source import LoadSettings, Source
 from engine.errors import CheckpointError
-from engine.layers.interface import WeightSource
 from engine.layers.linear.ggml_blocks import BLOCKS
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -82,7 +79,7 @@ class GGUFCheckpoint(Checkpoint):
             )
         return self.text
 
-    def _source(self, settings: LoadSettings) -> WeightSource:
+    def _source(self, settings: LoadSettings) -> Source:
         return GGUFSource(self.files, self.config, config.architecture(self.files), settings)
 
 
@@ -111,5 +108,4 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
     if need_tokenizer:
         opened._text()
     config.check_layers(files, read.num_layers + config.next_layers(files))
-    opened.planned(torch.float32)
-    return opened
+    return opened.checked()

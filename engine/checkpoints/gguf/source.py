@@ -137,7 +137,9 @@ class GGUFSource(Source):
             self._module(name, size, in_features, bias, stacked=(count,))
             for name, size in zip(whole, sizes, strict=True)
         ]
-        share = sum(self.files.entries[name].size for module in modules for name in self._tensors(module)) // count
+        names = [name for module in modules for name in self._tensors(module)]
+        self.asked.update(names)
+        share = sum(self.files.entries[name].size for name in names) // count
         for expert in range(count):
             own = [module._replace(first=expert * module.out_features) for module in modules]
             yield self._fused(own, in_features)
