@@ -18,6 +18,7 @@ from engine.batch import SequenceRows
 from engine.checkpoints.heads.files import find_heads, kind_of, open_heads
 from engine.checkpoints.heads.read import read_assistant
 from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.unused import OWN_HEAD
 from engine.errors import CheckpointError
 from engine.models.heads.assistant import Assistant
 from engine.models.heads.base import OUTPUT
@@ -101,6 +102,18 @@ def test_logits_and_states(
         assert set(said.sum(-1).tolist()) == {VOCABULARY // 4 if clusters else VOCABULARY}
         # What is left out has one score in transformers, below all others.
         assert not clusters or all(len(set(row[~mine].tolist())) == 1 for row, mine in zip(logits, said, strict=True))
+
+
+def test_a_head_of_its_own_that_is_called_tied(
+    targets: dict[str, Pair], write: Callable[..., tuple[Path, Any]]
+) -> None:
+    target, (folder, theirs) = targets["small"], write("small", tie_word_embeddings=False)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    files = open_heads(folder, target.ours.config, folder)
+    assert files.notices == (OWN_HEAD.format(name="assistant"),)
+    head = read_assistant(files, target.ours.model).head
+    assert torch.allclose(head.forward(torch.eye(48)).T, theirs.lm_head.weight)
 
 
 def test_nothing_is_written(targets: dict[str, Pair], write: Callable[..., tuple[Path, Any]]) -> None:

@@ -17,6 +17,7 @@ from engine.checkpoints.heads.medusa_layout import NAME as MEDUSA_NAME
 from engine.checkpoints.heads.medusa_layout import OTHER_HEADS, check_vocabulary, check_width, read_medusa
 from engine.checkpoints.heads.pickled import SUFFIXES, converted, copy_of, read_tensors
 from engine.checkpoints.safetensors import TensorFiles, read_header
+from engine.checkpoints.unused import OWN_HEAD, with_own_head
 from engine.errors import CheckpointError
 from engine.files import read_json
 from engine.model_config.model import ModelConfig
@@ -45,11 +46,8 @@ class HeadFiles:
     files: TensorFiles
     medusa: MedusaLayout | None = None
     assistant: AssistantLayout | None = None
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What a person should know about them."""
-        return self.medusa.notices if self.medusa is not None else ()
+    notices: tuple[str, ...] = ()
+    """What a person should know about them."""
 
     def resident_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of the tensors in a model of that dtype; whole numbers stay as they are."""
@@ -100,9 +98,13 @@ def open_heads(path: Path, target: ModelConfig, copies: Path, kind: HeadKind | N
     folder, _ = _folder_and_file(path)
     config, files = _config(folder), _tensor_files(path, copies)
     if found == "medusa":
-        return HeadFiles(found, folder, config, files, read_medusa(files.entries, config, target, path.name))
+        medusa = read_medusa(files.entries, config, target, path.name)
+        return HeadFiles(found, folder, config, files, medusa, notices=medusa.notices)
     if found == "assistant":
-        return HeadFiles(found, folder, config, files, assistant=read_layout(config, target, path.name))
+        layout = read_layout(config, target, path.name)
+        own = with_own_head(files, layout.config)
+        notices = () if own is layout.config else (OWN_HEAD.format(name=path.name),)
+        return HeadFiles(found, folder, config, files, assistant=layout._replace(config=own), notices=notices)
     _check_eagle(files, config, target, path.name)
     return HeadFiles(found, folder, config, files)
 
