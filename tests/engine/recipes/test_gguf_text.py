@@ -1,0 +1,28 @@
+"""A tokenizer whose marks and ends are in several files, in the words of GGUF."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoints.generation import GenerationConfig
+from engine.checkpoints.gguf.tokenizer import FileText
+from engine.recipes.errors import RecipeError
+from engine.recipes.quantise.gguf_text import metadata
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
+from tests.engine.text.test_token_files import DECODER, TEXT, folder_of
+
+
+def test_marks_and_ends_are_kept(tmp_path: Path) -> None:
+    """<|im_end|> and <|endoftext|> are known by their names, so that the keys are free for the two others."""
+    folder = folder_of(tmp_path, 402, tokenizer_config={"added_tokens_decoder": DECODER, "eos_token": "<|im_end|>"})
+    tokenizer, template = Tokenizer.open(folder), ChatTemplate.open(folder)
+    keys = metadata(tokenizer, template, GenerationConfig(), [2, 0, 400, 401], 402)
+    text = FileText({"general.architecture": "llama", **keys})
+    assert text.tokenizer().encode(TEXT) == tokenizer.encode(TEXT)
+    assert set(text.special.eos_ids) == {0, 2, 400, 401}
+    assert text.special.names["eos_token"] == "<|im_end|>"
+    with pytest.raises(RecipeError, match="end with any of 5 tokens, more than GGUF has words for"):
+        metadata(tokenizer, template, GenerationConfig(), [2, 0, 399, 400, 401], 402)
