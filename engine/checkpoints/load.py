@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import torch
 
@@ -199,7 +199,7 @@ class Checkpoint:
         head = Quantiser("int8", device, tick, stay=()) if self.int8_head else None
         return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing, head))
 
-    def _source(self, settings: LoadSettings) -> Source:
+    def _source(self, settings: LoadSettings) -> WeightSource:
         return CheckpointSource(self.files, self.config.quantisation, settings)
 
     def kept(self, folder: Path, device: torch.device) -> Kept:
@@ -225,7 +225,8 @@ class Checkpoint:
         """
         source = self._source(LoadSettings(torch.device("meta"), torch.float32, "4bit", Numerics()))
         self._built(source)
-        notice = told(unused(self.files.entries, source.asked, self.config), self.path.name)
+        asked = cast(Source, source).asked
+        notice = told(unused(self.files.entries, asked, self.config), self.path.name)
         return replace(self, notices=(*self.notices, notice)) if notice else self
 
     def _built(self, source: WeightSource) -> CausalLM:

@@ -18,8 +18,8 @@ CUT_UP = (
     "model."
 )
 NO_VALUE = (
-    "The chat template of {name} writes {names}, which none of the model's files names: nothing stands there instead. "
-    "Download tokenizer_config.json and special_tokens_map.json again if answers are poor."
+    "The chat template of {name} writes {names}, and none of the model's files says which text that is, so nothing is "
+    "written there. If its answers are poor, download the model's small files again, or choose another version of it."
 )
 _MARK = re.compile(r"<[^<>\s{}'\"]{1,80}>|\[/?[A-Za-z_]*[A-Z][A-Za-z0-9_]*\]")
 """What marks turns in chats: <|im_start|>, <start_of_turn>, <｜User｜>, [INST]. Jinja's own brackets are not of it."""
@@ -72,8 +72,8 @@ def _questions(tree: nodes.Node) -> Iterator[nodes.Node]:
                 yield node.node
             case nodes.Or() | nodes.And():
                 yield node.left
-            case nodes.Filter(name="default" | "d", node=nodes.Node()):
-                yield node.node
+            case nodes.Filter(name="default" | "d", node=nodes.Node() as value):
+                yield value
 
 
 def _names(node: nodes.Node, context: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_
 MAX_CONFIG = 16 << 20
 """Bytes of each file; some list all of their special tokens, which takes a million."""
 LEFT_OUT = "The file {file} cannot be read, and the tokens that it names are left out. Download that file again."
-DIFFER = "{first} calls {one!r} the {name}, and {second} {other!r}: the chat template is given the former."
+DIFFER = "{first} gives {one!r} as the {name}, and {second} gives {other!r}. Chat templates use the former."
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
 _TABLES = ("model_specific_special_tokens", "extra_special_tokens")
 """The latter is a list of tokens in some files and names them in others."""

@@ -15,8 +15,9 @@ from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import TEXT_ONLY, Checkpoint
-from engine.checkpoints.source import LoadSettings, Source
+from engine.checkpoints.source import LoadSettings
 from engine.errors import CheckpointError
+from engine.layers.interface import WeightSource
 from engine.layers.linear.ggml_blocks import BLOCKS
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -79,7 +80,7 @@ class GGUFCheckpoint(Checkpoint):
             )
         return self.text
 
-    def _source(self, settings: LoadSettings) -> Source:
+    def _source(self, settings: LoadSettings) -> WeightSource:
         return GGUFSource(self.files, self.config, config.architecture(self.files), settings)
 
 

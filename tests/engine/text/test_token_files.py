@@ -128,7 +128,10 @@ def test_names_of_templates_come_from_both_files(tmp_path: Path) -> None:
     }  # fmt: skip
     notices = Tokenizer.open(folder).notices
     assert len(notices) == 1
-    assert "tokenizer_config.json calls '<|im_end|>' the eos_token, and special_tokens_map.json '</s>'" in notices[0]
+    assert (
+        "tokenizer_config.json gives '<|im_end|>' as the eos_token, and special_tokens_map.json gives '</s>'"
+        in notices[0]
+    )
 
 
 def doubts(tokenizer: Tokenizer, source: str, **tokens: str) -> list[str]:
