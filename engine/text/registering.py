@@ -10,11 +10,10 @@ import tokenizers
 from tokenizers import AddedToken
 
 from engine.text.longest import TokenizerParts
-from engine.text.token_files import Mark
+from engine.text.token_files import FLAGS, Mark
 from engine.text.tokenizer_bounds import MAX_ENTRIES, check_added, growth_of
 
 OWN = "tokenizer.json"
-_FLAGS = ("lstrip", "rstrip", "normalized", "single_word")
 
 
 class Contradiction(ValueError):  # noqa: N818 - becomes a TokenizerError, which names the folder
@@ -104,5 +103,5 @@ def _is_mark(inner: tokenizers.Tokenizer, mark: Mark) -> bool:
 
 def _token(mark: Mark, before: AddedToken | None) -> AddedToken:
     special = mark.special or (before is not None and before.special)
-    flags = {name: getattr(before, name) for name in _FLAGS} if before is not None else {"normalized": not special}
+    flags = {name: getattr(before, name) for name in FLAGS} if before is not None else {"normalized": not special}
     return AddedToken(mark.content, special=special, **(flags | dict(mark.flags)))

@@ -26,7 +26,8 @@ DIFFER = "{first} gives {one!r} as the {name}, and {second} gives {other!r}. Cha
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
 _TABLES = ("model_specific_special_tokens", "extra_special_tokens")
 """The latter is a list of tokens in some files and names them in others."""
-_FLAGS = ("lstrip", "rstrip", "normalized", "single_word")
+FLAGS = ("lstrip", "rstrip", "normalized", "single_word")
+"""Of the library's AddedToken."""
 _MAX_DIGITS = 9
 """Of a token's number."""
 
@@ -127,4 +128,4 @@ def _added(values: Mapping[str, Any]) -> Iterator[Mark]:
 
 
 def _flags(value: Any) -> dict[str, bool]:
-    return {name: value[name] for name in _FLAGS if type(value.get(name)) is bool} if isinstance(value, dict) else {}
+    return {name: value[name] for name in FLAGS if type(value.get(name)) is bool} if isinstance(value, dict) else {}
