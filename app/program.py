@@ -20,6 +20,7 @@ from app.cache.view import CacheView
 from app.chat.page import ChatPage
 from app.gpu.packs import Packs
 from app.help.page import HelpPage
+from app.history.leaving import Leaving
 from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
@@ -196,8 +197,11 @@ class Program:
         sidebar.new_chat.connect(chat.new_chat)
         for chosen in (sidebar.chat_selected, sidebar.hit_selected, sidebar.new_chat):
             chosen.connect(self.window.close_overlay)
-        chat.marks_changed.connect(sidebar.show_marks)
+        chat.background.changed.connect(sidebar.show_marks)
+        chat.background.tell()
         chat.chat_changed.connect(sidebar.select)
+        self.leaving = Leaving(self.history, self.window)
+        chat.news.export_asked.connect(self.leaving.export)
 
     def _on_search(self, words: str) -> None:
         if not words.strip():
@@ -214,6 +218,7 @@ class Program:
         if self._closed:
             return
         self._closed = True
+        self.leaving.stop()
         self.window.close()
         self.gpu_wiring.close_down()
         self.library.close_down()

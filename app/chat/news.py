@@ -1,14 +1,16 @@
-"""Says above the composer that the engine died and that it is back; all else that is said there goes through here."""
+"""Says above the composer that the engine died and that it is back, and what could not be saved; all else that is said
+there goes through here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.history.store import HistoryStore
 from app.link.link import RESTARTS, EngineLink, LinkState
 from app.notice import NoticeBar
+from app.theme.banner import Tone
 from engine import protocol
 
 _MODEL, _SWITCH = "model", "switch"
@@ -16,7 +18,13 @@ _SWITCH_CODE = "bad_option"
 
 
 class News(QObject):
-    """Good news after a death takes the place of the bad, and still says what happened."""
+    """Good news after a death takes the place of the bad, and still says what happened.
+
+    That something could not be saved stands before all else until it is saved, or the person closes it.
+    """
+
+    export_asked = Signal()
+    """The person wants what could not be saved as a file."""
 
     def __init__(self, link: EngineLink, history: HistoryStore, notice: NoticeBar, parent: QObject) -> None:
         super().__init__(parent)
@@ -26,8 +34,10 @@ class News(QObject):
         self._death = ""
         self._about = ("", "")
         """What the last report was about, and its sentence."""
+        self._said: tuple[str, Tone, str, Callable[[], None] | None] = ("", "notice", "", None)
+        """What stands there of all else: the sentence, its tone, the name of a button and what that does."""
         self._lost = ""
-        """What the history could not save, as it said."""
+        """Why the history could not be saved, as it said."""
         link.state_changed.connect(self._on_state)
         link.failed.connect(self._on_failed)
         link.load_asked.connect(lambda _: self._settle(_MODEL, _SWITCH))
@@ -36,14 +46,15 @@ class News(QObject):
         link.unloaded.connect(lambda _: self._settle(_MODEL))
         link.options.connect(lambda _: self._settle(_SWITCH))
         history.failed.connect(self._on_lost)
-        history.recovered.connect(lambda: self.forget(self._lost))
+        history.unreadable.connect(self.complain)
+        history.recovered.connect(lambda: self._on_lost(""))
         if history.notice:
             self.complain(history.notice)
 
     def say(self, sentence: str, bad: bool = False, action: str = "", act: Callable[[], None] | None = None) -> None:
         """Something else than the engine's death or return; ``action`` names a button that calls ``act``."""
         self._shown, self._about = False, ("", "")
-        self._notice.say(sentence, "bad" if bad else "notice", action=action, act=act)
+        self._say(sentence, "bad" if bad else "notice", action, act)
 
     def complain(self, sentence: str) -> None:
         """Something that went wrong, or is refused."""
@@ -51,12 +62,32 @@ class News(QObject):
 
     def forget(self, sentence: str) -> None:
         """What was said in exactly these words is no longer so."""
-        if sentence and self._notice.text == sentence:
+        if sentence and self._standing == sentence:
             self.dismiss()
 
     def dismiss(self) -> None:
         self._shown = False
-        self._notice.clear()
+        self._say("")
+
+    @property
+    def _standing(self) -> str:
+        """The sentence that stands there, apart from what could not be saved; "" once the person closed it."""
+        return self._said[0] if self._notice.text else ""
+
+    def _say(
+        self, sentence: str, tone: Tone = "notice", action: str = "", act: Callable[[], None] | None = None
+    ) -> None:
+        self._said = (sentence, tone, action, act)
+        if not self._lost:
+            self._notice.say(sentence, tone, action=action, act=act) if sentence else self._notice.clear()
+            return
+        if not action:
+            action, act = "Save elsewhere…", self._export
+        self._notice.say(f"{self._lost} {sentence}".strip(), "bad", action=action, act=act)
+
+    def _export(self) -> None:
+        self._say(*self._said)  # a notice is gone with its button, and this one stays
+        self.export_asked.emit()
 
     def _on_failed(self, error: protocol.Error) -> None:
         """A load or a switch that was refused: said until that is no longer so."""
@@ -65,8 +96,10 @@ class News(QObject):
             self._about = (_SWITCH if error.code == _SWITCH_CODE else _MODEL, error.message)
 
     def _on_lost(self, sentence: str) -> None:
+        """Why the history could not be saved; "" when it is."""
+        said = self._said if self._standing else ("", "notice", "", None)
         self._lost = sentence
-        self.complain(sentence)
+        self._say(*said)
 
     def _settle(self, *topics: str) -> None:
         topic, sentence = self._about
@@ -77,10 +110,10 @@ class News(QObject):
     def _on_state(self, state: LinkState, sentence: str) -> None:
         if state in (LinkState.RESTARTING, LinkState.DEAD):
             action = "Start the engine" if state is LinkState.DEAD else ""
-            self._notice.say(sentence, "bad", action=action, act=self._revive)
+            self._say(sentence, "bad", action, self._revive)
             self._shown = True
             self._death = sentence.removesuffix(RESTARTS)
-        elif state is LinkState.STARTING and self._death and self._notice.text.startswith(self._death):
+        elif state is LinkState.STARTING and self._death and self._standing.startswith(self._death):
             self.dismiss()
         elif state is LinkState.CONNECTED:
             gone = "" if self._link.knows_model else " The model was not loaded again: choose one above."
@@ -91,9 +124,9 @@ class News(QObject):
         self._shown = False
 
     def _tell_return(self, words: str) -> None:
-        self._shown = self._shown and bool(self._notice.text)  # else the person closed it
+        self._shown = self._shown and bool(self._standing)  # else the person closed it
         if self._shown:
-            self._notice.say(f"{self._death} {words}")
+            self._say(f"{self._death} {words}")
 
     def _revive(self) -> None:
         self.dismiss()

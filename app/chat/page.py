@@ -71,7 +71,7 @@ class ChatPage(QWidget):
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
         self.drafts = Drafts(self.composer, self.session, history, self)
         self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
-        self.marks_changed = Background(self.session, self).changed
+        self.background = Background(self.session, history, self)
         self._arrange()
         self._connect_parts()
         self._connect_session()

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from app.history.records import AnswerStats, Chat, Message, Role, Span, State
+from app.history.records import LATEST, AnswerStats, Chat, Message, Role, Span, State
 from engine.protocol import Overflow, Sampling, Thinking
 
 CHAT = ("id", "title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow", "adapter")
 MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking")
-_LATEST = 32_503_680_000.0
-"""The year 3000, in seconds since 1970: every system's calendar reaches that far."""
 
 
 class Bad(NamedTuple):
@@ -78,13 +76,13 @@ class _Row:
 
     def text(self, name: str, default: str = "") -> str:
         cell = self._cells[name]
-        if isinstance(cell, str) and (cell.isascii() or _encodable(cell)):
+        if isinstance(cell, str) and (cell.isascii() or encodable(cell)):
             return cell
         return self._replaced(name, plain(cell) if cell is not None else default)
 
     def moment(self, name: str) -> float:
         cell = self._cells[name]
-        if isinstance(cell, int | float) and math.isfinite(cell) and 0 <= cell < _LATEST:
+        if isinstance(cell, int | float) and math.isfinite(cell) and 0 <= cell < LATEST:
             return float(cell)
         return self._replaced(name, 0.0)
 
@@ -116,7 +114,8 @@ class _Row:
         return value
 
 
-def _encodable(words: str) -> bool:
+def encodable(words: str) -> bool:
+    """Whether UTF-8 can hold it: no half of a surrogate pair is in it."""
     try:
         words.encode()
     except UnicodeEncodeError:

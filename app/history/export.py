@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 
 from app.history.records import Chat, Message, thought_for
+from app.history.store import HistoryStore
+from app.history.tree import MessageTree
 
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
 
@@ -29,6 +31,22 @@ def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
         if message.state == "interrupted":
             lines += ["*(interrupted)*", ""]
     return "\n".join(lines)
+
+
+def chat_to_markdown(history: HistoryStore, chat: Chat) -> str:
+    """The branch that the chat shows."""
+    return to_markdown(chat, MessageTree(history.messages(chat.id), chat.leaf).path())
+
+
+def unsaved_to_markdown(history: HistoryStore) -> str:
+    """Every chat of which something is not in the file, and what was typed there and not sent."""
+    parts = []
+    for chat_id in history.unsaved():
+        chat, draft = history.chat(chat_id), history.draft(chat_id)
+        if chat is not None:
+            parts.append(chat_to_markdown(history, chat))
+        parts += [f"## Not sent\n\n{text}\n" for text in (draft.text, draft.before) if text]
+    return "\n".join(parts)
 
 
 def file_name(chat: Chat) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Literal, NamedTuple
 
@@ -12,6 +13,8 @@ from engine.protocol import FinishReason, Overflow, Sampling, Thinking, Timings,
 Role = Literal["user", "assistant"]
 State = Literal["complete", "streaming", "interrupted"]
 Tint = Literal["", "accepted", "corrected"]
+LATEST = 32_503_680_000.0
+"""The year 3000, in seconds since 1970: every system's calendar reaches that far."""
 
 
 class Span(NamedTuple):
@@ -136,6 +139,11 @@ def thought_for(seconds: float) -> str:
         return "Thought for a moment"
     whole = round(seconds)
     return f"Thought for {whole} s" if whole < 60 else f"Thought for {whole // 60} min {whole % 60} s"
+
+
+def now() -> float:
+    """Seconds since 1970, within what can be read back whatever a wrong clock says."""
+    return min(max(0.0, time.time()), LATEST - 1)
 
 
 def new_id() -> str:

@@ -64,7 +64,27 @@ CREATE TABLE pictures (
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6)
+_V7 = """
+-- Runs of three letters, for scripts that are written without spaces, for signs, and for the inside of words.
+CREATE VIRTUAL TABLE letters USING fts5 (
+    content, content = 'messages', content_rowid = 'number', tokenize = 'trigram'
+);
+INSERT INTO letters (letters) VALUES ('rebuild');
+CREATE TRIGGER letters_insert AFTER INSERT ON messages BEGIN
+    INSERT INTO letters (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER letters_update AFTER UPDATE OF content ON messages BEGIN
+    INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
+    INSERT INTO letters (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER letters_delete AFTER DELETE ON messages BEGIN
+    INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
+END;
+-- Whether it has an answer that nobody has seen.
+ALTER TABLE chats ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

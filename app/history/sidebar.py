@@ -22,9 +22,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.history.chat_list import ChatDelegate, ChatListModel
-from app.history.export import file_name, to_markdown
+from app.history.export import chat_to_markdown, file_name
 from app.history.store import HistoryStore
-from app.history.tree import MessageTree
 from app.shortcuts import typed
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -171,8 +170,7 @@ class Sidebar(QWidget):
         """Write the shown branch of the chat as Markdown. Raises OSError."""
         chat = self._history.chat(chat_id)
         if chat is not None:
-            tree = MessageTree(self._history.messages(chat_id), chat.leaf)
-            path.write_text(to_markdown(chat, tree.path()), encoding="utf-8")
+            path.write_text(chat_to_markdown(self._history, chat), encoding="utf-8")
 
     # --- inside ----------------------------------------------------------------------------------------------------
 

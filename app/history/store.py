@@ -5,26 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 import sqlite3
-import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
-from app.history import backups, cells
+from app.history import backups, cells, search, writer
 from app.history.cells import Bad
-from app.history.records import Chat, Draft, Message, SearchHit
+from app.history.records import Chat, Draft, Message, SearchHit, now
 from app.history.schema import HistoryUnusableError
+from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
+from app.history.writer import Job, Writer
 from engine.protocol import Overflow, Sampling, Thinking
 
 log = logging.getLogger(__name__)
 
-Job = tuple[str, tuple, str]
-"""SQL, its values, and the chat to announce (or "")."""
 _CHAT, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.MESSAGE)
 _DRAFT = ", ".join(Draft._fields[:3])
 _KNOWN_AS = {
@@ -48,6 +47,7 @@ class HistoryStore(QObject):
     A damaged file is renamed and a new one begun; :attr:`notice` then holds the sentence for people.
     Answers that were streaming when the program last ended are marked interrupted, deleted chats are removed for good.
     A file of an earlier version is copied and brought up to date (app/history/upgrade.py).
+    What cannot be written waits in order and is tried again; until then reading shows it all the same.
     Raises HistoryUnusableError (a later version wrote it, or it or its folder cannot be written).
     Signals come from the writer thread: connect QObjects.
     """
@@ -55,10 +55,11 @@ class HistoryStore(QObject):
     changed = Signal(str)
     """The id of a chat whose row (title, order, existence) changed."""
     failed = Signal(str)
-    """A write failed, or a part could not be read; a sentence for people."""
-
+    """Writes fail, until :attr:`recovered`; a sentence for people."""
+    unreadable = Signal(str)
+    """A part could not be read; a sentence for people."""
     recovered = Signal()
-    """Writes succeed again after one failed."""
+    """Everything is written after some of it had failed."""
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -68,14 +69,14 @@ class HistoryStore(QObject):
         """The ids of chats that were removed for good when this file was opened."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._reader = self._open_or_set_aside()
-        self._unread: set[Bad] = set()
+        self._bad: set[Bad] = set()
         """Cells that were said to be unreadable."""
         self._copy: Path | None = None
         """The copy of the file from before any of them was replaced in this run."""
-        self._jobs: queue.Queue[Job | None] = queue.Queue()
+        self._unsaved = UnsavedCopy(self._reader)
+        self._together: list[Job] | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._write_loop, name="kvasir-history", daemon=True)
-        self._thread.start()
+        self._writer = Writer(lambda: self._connect(0.0), self.changed.emit, self._on_failed, self.recovered.emit)
 
     @property
     def path(self) -> Path:
@@ -99,8 +100,8 @@ class HistoryStore(QObject):
         return chat
 
     def messages(self, chat_id: str) -> list[Message]:
-        """Every message of the chat, all branches, oldest first."""
-        rows = self._read(f"SELECT {_MESSAGE} FROM messages WHERE chat = ? ORDER BY created, number", chat_id)
+        """Every message of the chat, all branches, in the order in which they came."""
+        rows = self._read(f"SELECT {_MESSAGE} FROM messages WHERE chat = ? ORDER BY number", chat_id)
         bad: list[Bad] = []
         shown = self._pictures(chat_id)
         messages = [cells.message(row, bad) for row in rows]
@@ -124,27 +125,23 @@ class HistoryStore(QObject):
         return found
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
-        """Chats whose title contains ``text`` or whose messages contain words beginning with each of its words."""
-        words = [word for word in text.split() if any(c.isalnum() for c in word)]
-        if not words:
+        """Chats whose title has each of the words of ``text``, or one of whose messages has (app/history/search.py)."""
+        terms = search.terms(text)
+        if not terms:
             return [SearchHit(chat, "") for chat in self.chats()]
-        query = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
-        columns = ", ".join(f"c.{name}" for name in _CHAT.split(", "))
-        rows = self._read(
-            f"SELECT {columns}, m.id, snippet(words, 0, '', '', '…', 10) FROM words "
-            "JOIN messages m ON m.number = words.rowid JOIN chats c ON c.id = m.chat "
-            "WHERE words MATCH ? AND NOT c.deleted ORDER BY rank LIMIT ?",
-            query,
-            4 * limit,
-        )
-        titled = [chat for chat in self.chats() if text.strip().casefold() in chat.title.casefold()]
+        titled = [chat for chat in self.chats() if all(term.places(chat.title) for term in terms)]
         found = {chat.id: SearchHit(chat, "") for chat in titled}
-        for row in rows:
-            *chat, message, excerpt = row
-            found.setdefault(
-                row[0], SearchHit(cells.chat(tuple(chat), []), " ".join(cells.plain(excerpt).split()), message)
-            )
+        columns = ", ".join(f"c.{name}" for name in cells.CHAT)
+        for query in search.queries(terms, columns, 4 * limit):
+            for *chat, message, content in self._read(query.sql, *query.values):
+                if chat[0] not in found and len(found) < limit:
+                    excerpt = search.excerpt(cells.plain(content), terms)
+                    found[chat[0]] = SearchHit(cells.chat(tuple(chat), []), excerpt, message)
         return list(found.values())[:limit]
+
+    def unread(self) -> frozenset[str]:
+        """The chats with an answer that nobody has seen."""
+        return frozenset(row[0] for row in self._read("SELECT id FROM chats WHERE unread AND NOT deleted"))
 
     def draft(self, chat_id: str) -> Draft:
         """``chat_id`` "" is the chat that is not begun."""
@@ -156,28 +153,50 @@ class HistoryStore(QObject):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written inside is in the file as a whole or not at all."""
+        if self._together is not None:
+            yield
+            return
+        self._together = []
+        try:
+            yield
+        finally:
+            jobs, self._together = self._together, None
+            if jobs:
+                self._put(
+                    Job(
+                        tuple(statement for job in jobs for statement in job.statements),
+                        frozenset().union(*(job.chats for job in jobs)),
+                        tuple(dict.fromkeys(chat for job in jobs for chat in job.told)),
+                    )
+                )
+
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
         sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
         row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow, chat.adapter)
         updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
-        self._write(
-            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
-            row,
-            chat.id,
-        )
+        sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
+        self._write(sql, row, chat.id, tell=True)
 
     def save_message(self, message: Message) -> None:
         """Insert the message or replace it."""
         stats, spans = msgspec.json.encode(message.stats).decode(), msgspec.json.encode(message.spans).decode()
-        row = (*message[:6], stats, spans, message.created or time.time(), message.thinking)
+        row = (*message[:6], stats, spans, message.created or now(), message.thinking)
         updates = ", ".join(f"{name} = excluded.{name}" for name in ("content", "state", "stats", "spans", "thinking"))
-        self._write(
-            f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
-            row,
-        )
-        for place, data in enumerate(message.pictures):
-            self._write("INSERT OR REPLACE INTO pictures VALUES (?,?,?)", (message.id, place, data))
+        with self.together() if message.pictures else contextlib.nullcontext():
+            self._write(
+                f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?) "
+                f"ON CONFLICT (id) DO UPDATE SET {updates}",
+                row,
+                message.chat,
+                key=f"message {message.id}",
+            )
+            for place, data in enumerate(message.pictures):
+                values = (message.id, place, data)
+                self._write("INSERT OR REPLACE INTO pictures VALUES (?,?,?)", values, message.chat)
 
     def remove_message(self, message_id: str) -> None:
         self._write("DELETE FROM messages WHERE id = ?", (message_id,))
@@ -185,54 +204,72 @@ class HistoryStore(QObject):
     def set_leaf(self, chat_id: str, leaf: str, touch: bool = True) -> None:
         """Which branch the chat shows; ``touch`` also moves the chat to the top of the list."""
         if touch:
-            self._write("UPDATE chats SET leaf = ?, updated = ? WHERE id = ?", (leaf, time.time(), chat_id), chat_id)
+            self._write("UPDATE chats SET leaf = ?, updated = ? WHERE id = ?", (leaf, now(), chat_id), chat_id, True)
         else:
-            self._write("UPDATE chats SET leaf = ? WHERE id = ?", (leaf, chat_id))
+            self._write("UPDATE chats SET leaf = ? WHERE id = ?", (leaf, chat_id), chat_id)
 
     def set_title(self, chat_id: str, title: str) -> None:
-        self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id), chat_id)
+        self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id), chat_id, tell=True)
 
     def set_settings(self, chat_id: str, system_prompt: str, sampling: Sampling) -> None:
         row = (system_prompt, msgspec.json.encode(sampling).decode(), chat_id)
-        self._write("UPDATE chats SET system_prompt = ?, sampling = ? WHERE id = ?", row)
+        self._write("UPDATE chats SET system_prompt = ?, sampling = ? WHERE id = ?", row, chat_id)
 
     def set_thinking(self, chat_id: str, thinking: Thinking) -> None:
         row = (msgspec.json.encode(thinking).decode(), chat_id)
-        self._write("UPDATE chats SET thinking = ? WHERE id = ?", row)
+        self._write("UPDATE chats SET thinking = ? WHERE id = ?", row, chat_id)
 
     def set_overflow(self, chat_id: str, overflow: Overflow) -> None:
-        self._write("UPDATE chats SET overflow = ? WHERE id = ?", (overflow, chat_id))
+        self._write("UPDATE chats SET overflow = ? WHERE id = ?", (overflow, chat_id), chat_id)
 
     def set_adapter(self, chat_id: str, adapter: str) -> None:
-        self._write("UPDATE chats SET adapter = ? WHERE id = ?", (adapter, chat_id))
+        self._write("UPDATE chats SET adapter = ? WHERE id = ?", (adapter, chat_id), chat_id)
+
+    def set_unread(self, chat_id: str, unread: bool) -> None:
+        """Whether the chat has an answer that nobody has seen."""
+        self._write("UPDATE chats SET unread = ? WHERE id = ?", (unread, chat_id), key=f"unread {chat_id}")
 
     def set_draft(self, chat_id: str, draft: Draft) -> None:
         """``chat_id`` "" is the chat that is not begun; one without text is forgotten."""
-        if draft.text or draft.before:
-            self._write(f"INSERT OR REPLACE INTO drafts (chat, {_DRAFT}) VALUES (?,?,?,?)", (chat_id, *draft[:3]))
-        else:
-            self._write("DELETE FROM drafts WHERE chat = ?", (chat_id,))
+        kept = bool(draft.text or draft.before)
+        sql = "DELETE FROM drafts WHERE chat = ?"
+        values: tuple[str, ...] = (chat_id,)
+        if kept:
+            sql, values = f"INSERT OR REPLACE INTO drafts (chat, {_DRAFT}) VALUES (?,?,?,?)", (chat_id, *draft[:3])
+        # Never ahead of the message that it became.
+        self._write(sql, values, chat_id if kept else None, key=f"draft {chat_id}", last=True)
 
     def delete(self, chat_id: str) -> None:
         """Hide the chat; it is removed for good at the next start."""
-        self._write("UPDATE chats SET deleted = 1 WHERE id = ?", (chat_id,), chat_id)
+        self._write("UPDATE chats SET deleted = 1 WHERE id = ?", (chat_id,), None, tell=chat_id)
 
     def undelete(self, chat_id: str) -> None:
-        self._write("UPDATE chats SET deleted = 0 WHERE id = ?", (chat_id,), chat_id)
+        self._write("UPDATE chats SET deleted = 0 WHERE id = ?", (chat_id,), chat_id, tell=True)
 
-    def flush(self) -> None:
-        """Returns when every write issued so far is in the file."""
-        if not self._closed:
-            self._jobs.join()
+    def flush(self, patience_s: float = writer.PATIENCE_S) -> bool:
+        """Wait until every write issued so far is in the file; not for long, and not at all where writing fails.
+
+        Returns whether it is.
+        """
+        return self._closed or self._writer.flush(patience_s)
+
+    def unsaved(self) -> list[str]:
+        """The ids of the chats of which something is not in the file; "" is the one that is not begun."""
+        if self._closed:
+            return []
+        return list(dict.fromkeys(chat for job in self._writer.waiting() for chat in sorted(job.chats)))
 
     def close(self) -> None:
-        """Finish all writes and close the file. Idempotent."""
+        """Write what waits, as far as that succeeds, and close the file. Idempotent."""
         if self._closed:
             return
-        self._jobs.put(None)
-        self._thread.join()
+        left = self._writer.close()
         self._closed = True
+        self._unsaved.close()
         self._reader.close()
+        if left:
+            chats = sorted(frozenset().union(*(job.chats for job in left)))
+            log.error("%d writes to the history could not be made, of the chats %s", len(left), chats)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +291,7 @@ class HistoryStore(QObject):
 
     def _prepare(self) -> sqlite3.Connection:
         _keep_private(self._path)
-        connection = self._connect()
+        connection = self._connect(10.0)
         try:
             upgrade(connection, self._path)
             connection.execute("UPDATE messages SET state = 'interrupted' WHERE state = 'streaming'")
@@ -266,8 +303,9 @@ class HistoryStore(QObject):
             raise
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=10.0)
+    def _connect(self, patience_s: float) -> sqlite3.Connection:
+        """``patience_s`` is how long a lock of another program is waited for."""
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=patience_s)
         try:
             connection.text_factory = cells.text
             refuse_later(connection, self._path)  # before anything is written
@@ -282,56 +320,70 @@ class HistoryStore(QObject):
     def _read(self, sql: str, *values: str | int) -> list[tuple]:
         if self._closed:  # a last refresh of the window while the program closes
             return []
-        self.flush()
-        return self._reader.execute(sql, values).fetchall()
+        waiting = [] if self.flush() else self._writer.waiting()
+        return self._unsaved.reader(waiting).execute(sql, values).fetchall()
 
     def _mend(self, bad: list[Bad], titles: dict[str, str]) -> None:
         """Say which cells could not be read, keep a copy of the file with them, and put what is shown in their place.
 
         ``titles``: of the chat of each row.
         """
-        bad = [one for one in bad if one not in self._unread]
+        bad = [one for one in bad if one not in self._bad]
         if not bad or self._closed:
             return
-        self._unread.update(bad)
+        self._bad.update(bad)
         what = "; ".join(sorted({f"{_KNOWN_AS.get(one.column, one.column)} of “{titles[one.row]}”" for one in bad}))
         sentence = f"A part of the history could not be read and is at its default: {what}."
         try:
             self._copy = self._copy or backups.keep(self._reader, self._path)
         except (sqlite3.Error, OSError) as error:
             log.exception("no copy of the history with its unreadable cells could be made")
-            self.failed.emit(f"{sentence} The file was left as it is, as no copy could be made of it ({error}).")
+            self.unreadable.emit(f"{sentence} The file was left as it is, as no copy could be made of it ({error}).")
             return
         log.error("replaced in the history, of which %s is a copy: %s", self._copy, bad)
         for one in bad:
             self._write(f"UPDATE {one.table} SET {one.column} = ? WHERE id = ?", (one.value, one.row))
-        self.failed.emit(f"{sentence} The history as it was is kept as {self._copy}.")
+        self.unreadable.emit(f"{sentence} The history as it was is kept as {self._copy}.")
 
-    def _write(self, sql: str, values: tuple, chat_id: str = "") -> None:
+    def _write(
+        self,
+        sql: str,
+        values: tuple,
+        chat: str | None = None,
+        tell: bool | str = False,
+        key: str = "",
+        last: bool = False,
+    ) -> None:
+        """``chat`` is the one of which a person saw what is written, ``tell`` whether to announce it, or which one."""
+        told = (tell,) if isinstance(tell, str) else (chat,) if tell and chat else ()
+        chats = frozenset() if chat is None else frozenset((chat,))
+        job = Job(((sql, tuple(map(_storable, values))),), chats, told, key, last)
+        if self._together is not None:
+            self._together.append(job)
+        else:
+            self._put(job)
+
+    def _put(self, job: Job) -> None:
         if self._closed:
             log.warning("a write came after the history was closed")
             return
-        self._jobs.put((sql, values, chat_id))
+        self._writer.put(job)
 
-    def _write_loop(self) -> None:
-        connection, failed = self._connect(), False
-        while (job := self._jobs.get()) is not None:
-            sql, values, chat_id = job
-            try:
-                connection.execute(sql, values)
-                if failed:
-                    failed = False
-                    self.recovered.emit()
-                if chat_id:
-                    self.changed.emit(chat_id)
-            except (sqlite3.Error, UnicodeError) as error:
-                log.exception("the history could not be written")
-                failed = True
-                self.failed.emit(f"The history could not be saved ({error}). Check the free space on the disk.")
-            finally:
-                self._jobs.task_done()
-        self._jobs.task_done()
-        connection.close()
+    def _on_failed(self, error: Exception) -> None:
+        if writer.is_held(error):
+            why = "another program holds the file. It is saved as soon as that program lets go of it"
+        elif writer.is_full(error):
+            why = "the disk is full. Free some space, and it is saved by itself"
+        else:
+            why = f"{error}. It is tried again; allow writing to {self._path.parent} and check the free space there"
+        self.failed.emit(f"The history could not be saved: {why}. Nothing that you see is lost while Kvasir runs.")
+
+
+def _storable(value: object) -> object:
+    """Half of a surrogate pair, which no file can hold, becomes a replacement character."""
+    if isinstance(value, str) and not cells.encodable(value):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
 
 
 def _keep_private(path: Path) -> None:

@@ -8,13 +8,20 @@ from app.history.records import Message
 
 
 class MessageTree:
-    """Messages by id; children keep the order in which they came. :attr:`leaf` is "" for an empty chat."""
+    """Messages by id; children keep the order in which they came. :attr:`leaf` is "" for an empty chat.
+
+    One whose parent is missing among those before it hangs below the message before it.
+    """
 
     def __init__(self, messages: Iterable[Message] = (), leaf: str = "") -> None:
         self._messages: dict[str, Message] = {}
         self._children: dict[str, list[str]] = {}
+        before = ""
         for message in messages:
+            if message.parent not in self._messages:  # it is lost, or comes later: hide nothing for that
+                message = message._replace(parent=before if message.parent else "")
             self.put(message)
+            before = message.id
         if leaf not in self._messages:
             leaf = next(reversed(self._messages), "")
         self.leaf = leaf
@@ -24,6 +31,10 @@ class MessageTree:
 
     def __contains__(self, message_id: object) -> bool:
         return message_id in self._messages
+
+    def all(self) -> list[Message]:
+        """Every message, in the order in which they came."""
+        return list(self._messages.values())
 
     def get(self, message_id: str) -> Message:
         """Raises KeyError for an id that is not in the tree."""

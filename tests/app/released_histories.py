@@ -62,6 +62,23 @@ CREATE TABLE pictures (
     PRIMARY KEY (message, place)
 );
 """,
+    """
+CREATE VIRTUAL TABLE letters USING fts5 (
+    content, content = 'messages', content_rowid = 'number', tokenize = 'trigram'
+);
+INSERT INTO letters (letters) VALUES ('rebuild');
+CREATE TRIGGER letters_insert AFTER INSERT ON messages BEGIN
+    INSERT INTO letters (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER letters_update AFTER UPDATE OF content ON messages BEGIN
+    INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
+    INSERT INTO letters (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER letters_delete AFTER DELETE ON messages BEGIN
+    INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
+END;
+ALTER TABLE chats ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
@@ -148,6 +165,11 @@ _ROWS = (
         (PICTURE, "'look', 1, x'6f74686572'"),
         (PICTURE, "'look', 0, x'6f6e65'"),
     ],
+    # schema 7
+    [
+        (CHAT + ", unread", "'late', 'Late', 70.0, 71.0, '', '{}', '', 0, 1"),
+        (MESSAGE + ", thinking", "'snow', 'late', '', 'user', '新しい雪 in C++', 'complete', '{}', '[]', 72.0, ''"),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -175,6 +197,7 @@ _CHATS = (
     [Chat("guess", "Guess", 40.0, 41.0, overflow="window")],
     [Chat("unsent", "Unsent", 50.0, 51.0)],
     [Chat("own", "Own", 60.0, 61.0, adapter="pirate")],
+    [Chat("late", "Late", 70.0, 71.0)],
 )
 _MESSAGES = (
     [
@@ -251,6 +274,7 @@ _MESSAGES = (
         Message("arr", "own", "", "assistant", "Ahoy", stats=AnswerStats(adapter="pirate"), created=62.0),
         Message("look", "own", "", "user", "Look at these", created=63.0, pictures=(b"one", b"other")),
     ],
+    [Message("snow", "late", "", "user", "新しい雪 in C++", created=72.0)],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},
@@ -258,6 +282,8 @@ SEARCHES = {
     "alligator": {"pages"},
     "half": {"pages"},
     "naive": {"bird"},
+    "賢い": {"bird"},
+    "lligat": {"pages"},
     "zebra": set(),  # search leaves thinking out
     "secret": set(),
 }

@@ -320,7 +320,7 @@ def test_writes_that_succeed_again_are_announced(qtbot, history) -> None:
     with qtbot.waitSignal(history.failed, timeout=5_000):
         history.save_message(Message("m", "no such chat", "", "user", "text", created=1.0))
     with qtbot.waitSignal(history.recovered, timeout=5_000):
-        history.save_chat(Chat("c", "Pages", 1.0, 2.0))
+        history.save_chat(Chat("no such chat", "Pages", 1.0, 2.0))
 
 
 def test_the_context_counter_grows_with_the_answer(start, qtbot) -> None:

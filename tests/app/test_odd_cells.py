@@ -54,7 +54,7 @@ def test_any_odd_cell_costs_itself_alone(qapp, tmp_path: Path, table: str, colum
 def opens_and_says(path: Path) -> None:
     store = HistoryStore(path)
     said: list[str] = []
-    store.failed.connect(said.append)
+    store.unreadable.connect(said.append)
     (chat,) = store.chats()
     assert {message.id for message in store.messages("c")} == {"q", "a"}
     assert store.search("why")
@@ -66,7 +66,7 @@ def opens_and_says(path: Path) -> None:
         assert sentence.endswith(f"is kept as {copies[0]}.")
     store.close()
     again = HistoryStore(path)  # it is mended, and said once
-    again.failed.connect(lambda sentence: pytest.fail(sentence))
+    again.unreadable.connect(lambda sentence: pytest.fail(sentence))
     again.messages(again.chats()[0].id)
     again.close()
 
@@ -77,7 +77,7 @@ def test_what_was_not_understood_is_named_and_kept(qapp, tmp_path: Path) -> None
     spoil(path, "messages", "stats", "'x'")
     store = HistoryStore(path)
     said: list[str] = []
-    store.failed.connect(said.append)
+    store.unreadable.connect(said.append)
     question, answer = store.messages("c")
     assert (question.content, answer.content, answer.stats) == ("Why pages?", "Because.", AnswerStats())
     (sentence,) = said
@@ -121,7 +121,7 @@ def test_without_room_for_a_copy_nothing_is_replaced(qapp, tmp_path: Path, monke
     monkeypatch.setattr(backups, "keep", full)
     store = HistoryStore(path)
     said: list[str] = []
-    store.failed.connect(said.append)
+    store.unreadable.connect(said.append)
     assert [store.chats() for _ in range(3)]
     store.close()
     assert len(said) == 1

@@ -138,13 +138,12 @@ class Answers(QObject):
     def begin(
         self, message: Message, prompt: list[protocol.ChatMessage], earlier: str, original: Message | None = None
     ) -> None:
-        """Ask the engine for this (empty, streaming) message; ``earlier`` is the id of the answer before it, or "".
+        """Ask the engine for this empty message, which is saved; ``earlier`` is the id of the answer before it, or "".
 
         ``original`` is the answer that it repeats exactly: what came of that is said when it ends.
         """
         system = bool(prompt) and prompt[0].role == "system"
         self._running[message.id] = _Answer(message, system=system, original=original)
-        self._history.save_message(message)
         self._save.start()
         self.counted.emit()
         parent = earlier if earlier in self._known else ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable
 
 import msgspec
 
-from app.history.records import AnswerStats, Chat, Message, new_id
+from app.history.records import AnswerStats, Chat, Message, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
@@ -21,9 +20,9 @@ class Conversation:
 
     def __init__(self, history: HistoryStore, chat: Chat | None = None, messages: Iterable[Message] = ()) -> None:
         self._history = history
-        now = time.time()
+        begun = now()
         self.saved = chat is not None
-        self.chat = chat or Chat(id=new_id(), title="New chat", created=now, updated=now)
+        self.chat = chat or Chat(id=new_id(), title="New chat", created=begun, updated=begun)
         self.tree = MessageTree(messages, self.chat.leaf)
 
     @property
@@ -78,13 +77,15 @@ class Conversation:
     def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> Message:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
         parent = self.tree.get(instead_of).parent if instead_of else self.leaf
-        if not self.saved:
-            self.chat = self.chat._replace(title=title_of(text or "A picture"), updated=time.time())
-            self._history.save_chat(self.chat)
-            self.saved = True
-        asked = Message(new_id(), self.chat.id, parent, "user", text, created=time.time(), pictures=pictures)
-        self.tree.put(asked)
-        self._history.save_message(asked)
+        asked = Message(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
+        with self._history.together():
+            if not self.saved:
+                self.chat = self.chat._replace(title=title_of(text or "A picture"), updated=now())
+                self._history.save_chat(self.chat)
+                self.saved = True
+            self._history.save_message(asked)
+            self.tree.put(asked)
+            self.go_to(asked.id)
         self._history.flush()  # a question that stands on the screen is in the file
         return asked
 
@@ -104,7 +105,7 @@ class Conversation:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
         stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow, adapter=adapter)
-        answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=time.time())
+        answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
         self.tree.put(answer)
         self.go_to(answer.id)
         return answer

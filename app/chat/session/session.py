@@ -102,7 +102,6 @@ class ChatSession(QObject):
         if ready:
             self.answer(asked.id)
             return
-        self.talk.go_to(asked.id)
         self._queue[self.chat_id] = asked.id
         self.changed.emit()
         self.asked.emit()
@@ -120,10 +119,13 @@ class ChatSession(QObject):
         message, tree = self.talk.tree.get(self._queue.pop(self.chat_id)), self.talk.tree
         others = [other for other in tree.siblings(message.id) if other != message.id]
         origin = next((other for other in others if tree.get(other).role == "user"), "")
-        self._history.remove_message(message.id)
-        self.talk.remove(message.id)
-        if not len(self.talk.tree):  # nothing else was ever said in it
-            self._history.delete(self.talk.chat.id)
+        with self._history.together():
+            self._history.remove_message(message.id)
+            self.talk.remove(message.id)
+            empty = not len(self.talk.tree)  # nothing else was ever said in it
+            if empty:
+                self._history.delete(self.talk.chat.id)
+        if empty:
             self._show(self.talk.fresh())
         else:
             self.changed.emit()
@@ -221,7 +223,9 @@ class ChatSession(QObject):
         card = self._link.card
         name, thinking = card.name if card is not None else "", allowed(card, thinking)
         adapter = talk.chat.adapter if original is None else original.stats.adapter
-        answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter)
+        with self._history.together():
+            answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter)
+            self._history.save_message(answer)
         self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
 
     def _on_updated(self, message: Message) -> bool:

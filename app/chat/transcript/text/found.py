@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 from PySide6.QtGui import QColor, QTextCursor
 from PySide6.QtWidgets import QTextEdit
 
 from app.chat.transcript.text.tint import TintRun, in_utf16
+from app.history.search import places
 from app.theme.theme import Theme
 
 SHARE = 0.4
 """Share of the accent colour in the background of a found word."""
-
-
-def places(text: str, words: str) -> list[tuple[int, int]]:
-    """(start, end) of the words of ``text`` that begin with one of ``words``, whatever their case and accents."""
-    wanted = [re.escape(piece) for piece in re.findall(r"\w+", _folded(words))]
-    if not wanted:
-        return []
-    return [match.span() for match in re.finditer(rf"\b(?:{'|'.join(wanted)})\w*", _folded(text))]
 
 
 def mark(view: QTextEdit, words: str, theme: Theme) -> int | None:
@@ -41,8 +31,3 @@ def mark(view: QTextEdit, words: str, theme: Theme) -> int | None:
     first = QTextCursor(view.document())
     first.setPosition(runs[0].start)
     return view.cursorRect(first).top()
-
-
-def _folded(text: str) -> str:
-    """The text without case and accents, a character for each character."""
-    return "".join((unicodedata.normalize("NFD", char)[0].lower() or char)[0] for char in text)

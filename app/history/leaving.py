@@ -1,0 +1,83 @@
+"""Before the window closes over chats that could not be saved, it says so and offers to write them to another file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+
+from app.history.export import unsaved_to_markdown
+from app.history.store import HistoryStore
+
+NAME = "Kvasir, unsaved chats.md"
+
+
+class Leaving(QObject):
+    """Stands before ``window`` closes."""
+
+    def __init__(self, history: HistoryStore, window: QWidget) -> None:
+        super().__init__(window)
+        self._history, self._window = history, window
+        self.box: QMessageBox | None = None
+        """The question on show."""
+        self._asks = True
+        window.installEventFilter(self)
+
+    def stop(self) -> None:
+        """The program ends, whatever is not saved."""
+        self._asks = False
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() != QEvent.Type.Close or not self._asks or self._history.flush() or not self._history.unsaved():
+            return False
+        event.ignore()
+        if self.box is None:
+            self._ask()
+        return True
+
+    def export(self) -> bool:
+        """Ask for a file and write the chats there; False where none was written."""
+        start = str(Path.home() / NAME)
+        path, _ = QFileDialog.getSaveFileName(self._window, "Save the chats elsewhere", start, "Markdown (*.md)")
+        if not path:
+            return False
+        try:
+            Path(path).write_text(unsaved_to_markdown(self._history), encoding="utf-8")
+        except OSError as error:
+            self._show(f"The file could not be written ({error.strerror or error}). Choose another folder.")
+            return False
+        return True
+
+    def _ask(self) -> None:
+        count = len(self._history.unsaved())
+        what = "A chat is" if count == 1 else f"{count} chats are"
+        box = self._show(f"{what} not saved in the history. If Kvasir closes now, what was said last is lost.")
+        save = box.addButton("Save elsewhere…", QMessageBox.ButtonRole.AcceptRole)
+        leave = box.addButton("Close anyway", QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton("Keep open", QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(save)
+        save.clicked.connect(self._save)
+        leave.clicked.connect(self._close)
+
+    def _show(self, sentence: str) -> QMessageBox:
+        box = QMessageBox(QMessageBox.Icon.Warning, "Kvasir", sentence, parent=self._window)
+        box.setObjectName("history.unsaved")
+        box.finished.connect(self._on_finished)
+        box.open()
+        self.box = box
+        return box
+
+    def _on_finished(self) -> None:
+        if (box := self.sender()) is self.box:
+            self.box = None
+        assert isinstance(box, QObject)
+        box.deleteLater()
+
+    def _save(self) -> None:
+        if self.export():
+            self._close()
+
+    def _close(self) -> None:
+        self._asks = False
+        self._window.close()

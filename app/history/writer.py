@@ -1,0 +1,228 @@
+"""The thread that writes the history. What cannot be written is kept in order and tried again, whatever the cause."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""Between two attempts at what failed, unless another write comes before."""
+HELD_RETRY_S = 0.05
+"""The same where another program has the file locked, which SQLite says at once."""
+HELD_PATIENCE_S = 1.5
+"""For so long a lock of another program is waited for without a word."""
+PATIENCE_S = 2.0
+"""The most that the window waits for a slow disk."""
+CLOSE_S = 3.0
+"""The same when the program ends."""
+_REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, ValueError)
+"""What is wrong with one write and says nothing of those behind it."""
+
+
+class Job(NamedTuple):
+    """Statements that are all in the file or none: (SQL, its values)."""
+
+    statements: tuple[tuple[str, tuple], ...]
+    chats: frozenset[str] = frozenset()
+    """Of which chats it writes something that a person saw."""
+    told: tuple[str, ...] = ()
+    """The chats to announce."""
+    key: str = ""
+    """A later job with this key takes the place of one that still waits; "": none does."""
+    last: bool = False
+    """Whether it waits at the end of the queue all the same."""
+
+
+class Writer:
+    """Writes jobs in the order in which they came, on a thread of its own.
+
+    ``connect`` opens the file, without SQLite's own patience. ``told`` is called with each chat to announce, ``failed``
+    with the cause when writing begins to fail or fails for another reason, ``recovered`` once everything is written;
+    all on the writer's thread.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        told: Callable[[str], None],
+        failed: Callable[[Exception], None],
+        recovered: Callable[[], None],
+    ) -> None:
+        self._connect, self._told, self._failed, self._recovered = connect, told, failed, recovered
+        self._connection: sqlite3.Connection | None = None
+        self._state = threading.Condition()
+        self._jobs: list[Job] = []
+        self._fresh = self._closing = False
+        self._stuck = False
+        """Whether the last attempt failed, or took longer than the window waits."""
+        self._held_since = 0.0
+        self._said = ""
+        self._announced: dict[int, Job] = {}
+        """By their ids, those that wait."""
+        self._thread = threading.Thread(target=self._run, name="kvasir-history", daemon=True)
+        self._thread.start()
+
+    def put(self, job: Job) -> None:
+        with self._state:
+            place = next((at for at, one in enumerate(self._jobs) if job.key and one.key == job.key), None)
+            if place is not None and not job.last:
+                self._jobs[place] = job
+            else:
+                if place is not None:
+                    del self._jobs[place]
+                self._jobs.append(job)
+            self._fresh = True
+            self._state.notify_all()
+
+    def waiting(self) -> list[Job]:
+        """The jobs that are not in the file, in order."""
+        with self._state:
+            return list(self._jobs)
+
+    def flush(self, patience_s: float = PATIENCE_S) -> bool:
+        """Wait until everything is in the file, at most ``patience_s``, and not at all where that fails already.
+
+        Returns whether it is.
+        """
+        with self._state:
+            self._state.wait_for(lambda: not self._jobs or self._stuck, patience_s)
+            self._stuck = bool(self._jobs)
+            return not self._jobs
+
+    def close(self) -> list[Job]:
+        """Try once more, then end. Returns what could not be written."""
+        with self._state:
+            self._closing = True
+            self._state.notify_all()
+        self._thread.join()
+        return self._jobs
+
+    # --- on the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing:
+            with self._state:
+                self._state.wait_for(lambda: self._fresh or self._closing, self._pause())
+                self._fresh = False
+            self._attempt()
+        until = time.monotonic() + CLOSE_S
+        while self._held_since and self._jobs and time.monotonic() < until:
+            time.sleep(HELD_RETRY_S)
+            self._attempt()
+        self._disconnect()
+
+    def _pause(self) -> float | None:
+        if not self._jobs:
+            return None
+        return HELD_RETRY_S if self._held_since else RETRY_S
+
+    def _attempt(self) -> None:
+        """Write what waits, in order, up to the first failure; what is refused for its own sake lets others pass."""
+        at, error = 0, None
+        while (job := self._at(at)) is not None:
+            try:
+                self._write(job)
+            except _REFUSED as refused:
+                error, at = refused, at + 1
+            except (sqlite3.Error, OSError) as failure:
+                self._fail(failure)
+                return
+            else:
+                self._drop(job)
+                at, error = 0, None  # what was refused may have wanted this
+        self._held_since = 0.0
+        if error is not None:
+            self._fail(error)
+        else:
+            self._settle()
+
+    def _at(self, place: int) -> Job | None:
+        with self._state:
+            return self._jobs[place] if place < len(self._jobs) else None
+
+    def _drop(self, job: Job) -> None:
+        with self._state:  # a later one may have taken its place meanwhile
+            place = next((at for at, one in enumerate(self._jobs) if one is job), None)
+            if place is not None:
+                del self._jobs[place]
+        self._tell(job)
+
+    def _tell(self, job: Job) -> None:
+        """Announce what it changes; what waits for the file is shown already (app/history/unsaved.py)."""
+        if id(job) not in self._announced:
+            for chat in job.told:
+                self._told(chat)
+
+    def _write(self, job: Job) -> None:
+        if self._connection is None:
+            self._connection = self._connect()
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, values in job.statements:
+                connection.execute(sql, values)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        held = is_held(error)
+        now = time.monotonic()
+        self._held_since = (self._held_since or now) if held else 0.0
+        if not held and not isinstance(error, _REFUSED) and not is_full(error):
+            self._disconnect()  # some failures last as long as the connection
+        with self._state:
+            self._stuck = True
+            waiting = list(self._jobs)
+            self._state.notify_all()
+        for job in waiting:
+            self._tell(job)
+        self._announced = {id(job): job for job in waiting}
+        if held and not self._said and now - self._held_since < HELD_PATIENCE_S:
+            return
+        if str(error) != self._said:
+            self._said = str(error)
+            log.error("the history could not be written: %s", error)
+            self._failed(error)
+
+    def _settle(self) -> None:
+        with self._state:
+            if self._jobs:
+                return
+            self._stuck = False
+            self._state.notify_all()
+        self._announced = {}
+        if self._said:
+            self._said = ""
+            log.info("the history is written again")
+            self._recovered()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+
+def is_held(error: Exception) -> bool:
+    """Whether another program has the file locked."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether the disk has no room."""
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", -1) & 0xFF
