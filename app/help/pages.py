@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.lines import split_lines
+
 log = logging.getLogger(__name__)
 
 SOURCES = (("using.md", "Using Kvasir"), ("optimisations.md", ""))
@@ -58,7 +60,7 @@ def _sections(text: str) -> Iterator[tuple[int, str, str, str]]:
     level, title, key = 0, "", ""
     lines: list[str] = []
     fenced = False
-    for line in [*text.splitlines(), "## end"]:
+    for line in [*split_lines(text), "## end"]:
         fenced ^= line.startswith("```")
         match = None if fenced else _HEADING.match(line)
         if match is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
+from engine.lines import split_lines
+
 _V1 = """
 CREATE TABLE chats (
     id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
@@ -129,7 +131,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 def _statements(script: str) -> Iterator[str]:
     """executescript would commit before it begins; a trigger's body holds semicolons of its own."""
     statement = ""
-    for line in script.splitlines(keepends=True):
+    for line in split_lines(script, keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement

@@ -10,6 +10,7 @@ import typer
 from engine.cli.arguments import DeviceOption, device_of
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import lines
+from engine.lines import split_lines
 
 if TYPE_CHECKING:
     from engine.protocol.lab import LabCompared
@@ -97,7 +98,7 @@ def tell(found: LabCompared) -> None:
         for prompt, texts in zip(kind.prompts, kind.texts, strict=True):
             for place, each in enumerate(texts):
                 show_line(
-                    f"{prompt.strip().splitlines()[0][:60]!r}, {names[place + 1]}: {text_verdict(found, place, each)}"
+                    f"{split_lines(prompt.strip())[0][:60]!r}, {names[place + 1]}: {text_verdict(found, place, each)}"
                 )
     for line in (*quality_lines(found), found.taken):
         show_line(line)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.lines import split_lines
 from engine.protocol import ChatMessage
 from engine.recipes.errors import RecipeError
 from engine.text.prompt import prompt_ids, rendered
@@ -72,7 +73,7 @@ def held_out_text(folder: Path) -> HeldOutText:
     """Of the folder ``evaluation`` of the bundled models. Raises :class:`RecipeError` where it is not there."""
     try:
         entries = {
-            name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
+            name: [json.loads(line) for line in split_lines((folder / f"{name}.jsonl").read_text("utf-8"))]
             for name in ("answers", "distant", "questions", "development")
         }
     except OSError as error:
@@ -139,7 +140,7 @@ def _chat(file: Path, messages: list[ChatMessage], words: TextEncoder, length: i
 
 
 def _lines(file: Path, text: str) -> Iterator[str | list[ChatMessage]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if line.strip():
             try:
                 yield _item(json.loads(line))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from itertools import pairwise
 
 import pytest
@@ -16,26 +18,39 @@ from app.chat.transcript.text.tint import TintRun, in_utf16, tinted_runs
 from app.history.records import Span
 from tests.app.fake_engine import CODE, long_answer
 
+ODD = ("\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r", "\r\n", "\r\n\r\n", "\x00", "\ufdd0")
+"""What str.splitlines takes for the end of a line, and other letters that are taken for something else somewhere."""
 PIECES = st.sampled_from(
-    ["word ", "**bold** ", "\n", "\n\n", "```python\n", "x = 1\n", "```\n", "- item\n", "1. one\n", "# head\n", "> q\n",
+    [*ODD, "word ", "**bold** ", "\\(x\\) ", "\\[\n", "\\]\n", "$$\n", "$a$ ",
+     "[1]: http://x\n", "``` ", "| 1 | 2 | 3 | 4 |\n", "\n", "\n\n",
+     "```python\n", "x = 1\n", "```\n", "- item\n", "1. one\n", "# head\n", "> q\n",
      "| a | b |\n", "| - | - |\n", "    indented\n", "---\n", "ünï🙂 ", "`c` ", "\t"]
 )  # fmt: skip
 
 
 @given(st.lists(PIECES, max_size=40))
 @settings(max_examples=150, deadline=None)
-def test_growing_text_covers_all_of_it_in_order(pieces: list[str]) -> None:
+def test_every_character_is_in_one_block_and_every_word_is_shown(pieces: list[str]) -> None:
     growing, text = GrowingText(), ""
-    for piece in pieces:
-        text += piece
+    for number, piece in enumerate(pieces):
+        text += f"{piece}w{number}q"
         growing.update(text)
-    blocks = growing.blocks
-    assert all(a.end <= b.start for a, b in pairwise(blocks))
-    shown = "".join(text[block.start : block.end] for block in blocks)
-    assert "".join(shown.split()) == "".join(text.split())
-    for block in blocks:
-        if block.kind == "code" and block.body_start >= 0:
-            assert text[block.body_start :].startswith(block.body)
+    for blocks in (growing.blocks, parse(text), merged(parse(text), text)):
+        assert "".join(text[block.start : block.end] for block in blocks) == text
+        assert all(one.end == other.start for one, other in pairwise(blocks))
+        shown = "".join(to_html(one.body) if one.kind == "text" else f"{one.info}\n{one.body}" for one in blocks)
+        assert [number for number in range(len(pieces)) if shown.count(f"w{number}q") != 1] == []
+        for block in blocks:
+            assert block.start == 0 or text[block.start - 1] in "\r\n"
+            if block.kind == "code":
+                assert [(one.kind, one.body) for one in parse(text[block.start : block.end])] == [("code", block.body)]
+            if block.kind == "code" and block.body_start >= 0:
+                assert (
+                    text[block.body_start :]
+                    .replace("\r\n", "\n")
+                    .replace("\r", "\n")
+                    .startswith(block.body.replace("\ufffd", "\x00"))
+                )
 
 
 def test_growing_text_ends_like_the_whole() -> None:
@@ -130,6 +145,42 @@ def test_footnotes_are_raised_and_stay_whole() -> None:
     assert "Words<sup>1</sup> and <sup>note</sup>." in html
     assert "<p><sup>1</sup> The first.</p>\n<p><sup>note</sup> word</p>" in html
     assert "".join(block.body for block in parse("[^a]: b\n\nc")) == "[^a]: bc"
+
+
+def shown(source: str) -> str:
+    """What stands on the screen, with its line ends."""
+    return html.unescape(re.sub(r"<[^>]+>", "", re.sub(r"<br />\n?", "\n", to_html(source)))).strip()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"so \(a_1 * b_2 * c\) and \[ \frac{a}{b}\,c \] hold",
+        "where\n\\[\na\n- b\n+ c\n= d\n\\]\nends",
+        "$$\nx = \\begin{matrix} a & b \\\\ c \\end{matrix}\n$$",
+        "\\begin{align*}\na &= b \\\\\n- c &= d\n\\end{align*}",
+        "inline $a*b*c$, prices of $5 to $10 and $5/$6",
+        r'var s = @"\(user\)", x\,y',
+        "[1]: http://example.org/a_b_c 'A title'",
+    ],
+)
+def test_maths_and_definitions_are_shown_as_written(source: str) -> None:
+    assert shown(source) == source
+
+
+def test_maths_that_is_being_written_stays_one_block() -> None:
+    growing, text = GrowingText(), "Then\n\n\\[\na\n- b\n\\]\n\nand *so* on: \\*no\\*"
+    for end in range(len(text) + 1):
+        growing.update(text[:end])
+    assert growing.blocks == parse(text)
+    assert [block.body for block in growing.blocks][1] == "\\[\na\n- b\n\\]"
+    assert shown(growing.blocks[2].body) == "and so on: *no*"
+
+
+def test_a_row_longer_than_its_table_keeps_its_end() -> None:
+    table = "| a | b |\n|---|---|\n| 1 | 2 | 3 | 4 |\n| 5 |\n"
+    assert "<td>2 | 3 | 4</td>" in to_html(table)
+    assert "<td>2 | 3 | 4</td>" in to_html("".join(f"> {line}\n" for line in table.splitlines()))
 
 
 @pytest.fixture

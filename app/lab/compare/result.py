@@ -18,6 +18,7 @@ from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption
+from engine.lines import split_lines
 from engine.protocol import OptionSpec
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
@@ -122,7 +123,7 @@ class ResultView(QWidget):
         marks = [min((leave for leave in leaves if leave is not None), default=None), *leaves]
         for at, (name, text, mark) in enumerate(zip(self._names, written, marks, strict=True)):
             grid.addWidget(ElidedLabel(name, "small-figure"), 1, at)
-            marked = MarkedText(Side(f"{name}: {prompt.strip().splitlines()[0]}", "", text), mark, self._theme)
+            marked = MarkedText(Side(f"{name}: {split_lines(prompt.strip())[0]}", "", text), mark, self._theme)
             marked.setFixedHeight(self._theme.px(_TEXT_PX))
             marked.setProperty("edge", "all")
             marked.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)

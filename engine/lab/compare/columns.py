@@ -15,6 +15,7 @@ from engine.catalogue import option
 from engine.catalogue.option import OptionError
 from engine.lab.experiment import LabError, Side
 from engine.lab.workload import bytes_of
+from engine.lines import split_lines
 from engine.loading.model import LoadedModel, release_memory
 from engine.memory.nvml import Meter
 from engine.paths import ModelNotFound, find_model
@@ -70,7 +71,7 @@ def prompts_of(file: Path) -> list[Prompt]:
     if file.suffix != ".jsonl":
         return [Prompt(text)]
     try:
-        found = [msgspec.json.decode(line, type=Prompt) for line in text.splitlines() if line.strip()]
+        found = [msgspec.json.decode(line, type=Prompt) for line in split_lines(text) if line.strip()]
     except msgspec.MsgspecError as error:
         raise LabError(f'{file} is no file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
     if not all(prompt.text.strip() for prompt in found):

@@ -258,6 +258,8 @@ def test_files_of_prompts(tmp_path: Path) -> None:
     lined = tmp_path / "some.jsonl"
     lined.write_text('{"text": "Hello"}\n\n{"text": "x = 1", "kind": "code", "plain": true}\n')
     assert prompts_of(lined) == [Prompt("Hello"), Prompt("x = 1", "code", True)]
+    lined.write_text('{"text": "one\u2028prompt\x85still"}\n', "utf-8")
+    assert prompts_of(lined) == [Prompt("one\u2028prompt\x85still")]
     lined.write_text("Hello\n")
     with pytest.raises(LabError, match="file of prompts"):
         prompts_of(lined)

@@ -50,7 +50,7 @@ def test_conversations_go_through_the_template(words: TextEncoder, tmp_path: Pat
     lines = [
         json.dumps({"messages": [{"role": role, "content": text} for role, text in chat]}),
         json.dumps({"conversations": [{"from": {"user": "human"}.get(r, "gpt"), "value": t} for r, t in chat[:2]]}),
-        json.dumps({"text": "plain text that goes on for a little while, at least"}),
+        json.dumps({"text": "plain text that\u2028goes on for a little while, at\x85least"}, ensure_ascii=False),
         "",
     ]
     (tmp_path / "chats.jsonl").write_text("\n".join(lines), "utf-8")

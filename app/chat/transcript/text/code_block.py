@@ -56,6 +56,7 @@ class CodeBlock(QFrame):
         self._text = ""
         self._language = QLabel(self)
         self._language.setProperty("role", "caption")
+        self._language.setTextFormat(Qt.TextFormat.PlainText)
         self._copy = QPushButton("Copy", self)
         self._copy.setProperty("kind", "link")
         self._copy.setAccessibleName("Copy this code")
@@ -78,7 +79,7 @@ class CodeBlock(QFrame):
 
     def show_block(self, block: MarkdownBlock, growing: bool) -> None:
         self._block = block
-        self._language.setText(block.language)
+        self._language.setText(block.info)
         self._set_text(block.body)
         self._highlighter.refresh(block.body, block.language, growing)
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from app.chat.transcript.text.markdown_rules import extend
+from engine.lines import split_lines
 
-_parser = extend(MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]))
+_parser = extend(
+    MarkdownIt("commonmark", {"html": False, "inline_definitions": True}).enable(["table", "strikethrough"])
+)
 _RESYNC = 160
 """How many characters of markup :func:`align` may skip to find the next shown character."""
 
 
 class MarkdownBlock(NamedTuple):
-    """One top-level block. ``start`` and ``end`` are character indices into the whole text.
+    """One top-level block. ``start`` and ``end`` are character indices into the whole text, each of whose characters
+    is in one block.
 
     A code block's ``body`` begins at index ``body_start``; for an indented one, whose body is not contiguous in the
     text, that is -1. A text block's body is its Markdown source.
@@ -27,31 +32,36 @@ class MarkdownBlock(NamedTuple):
     end: int
     body: str
     body_start: int
-    language: str = ""
+    info: str = ""
+    """What stands behind the fence of a code block."""
+
+    @property
+    def language(self) -> str:
+        return self.info.split()[0] if self.info else ""
 
 
 def parse(text: str, offset: int = 0) -> list[MarkdownBlock]:
-    """The blocks of ``text``, which begins at index ``offset`` of the whole."""
-    lines = text.splitlines(keepends=True)
-    starts = [0, *accumulate(len(line) for line in lines)]
-    blocks: list[MarkdownBlock] = []
-    for token in _parser.parse(text):
-        if token.level != 0 or token.nesting < 0 or token.map is None:
-            continue
-        first, last = token.map
-        start, end = starts[min(first, len(lines))], starts[min(last, len(lines))]
-        if token.type in ("fence", "code_block"):
-            fenced = token.type == "fence" and not text[start : start + 1].isspace()
-            body_start = offset + starts[min(first + 1, len(lines))] if fenced else -1
-            language = token.info.split()[0] if token.info.strip() else ""
-            blocks.append(
-                MarkdownBlock(
-                    "code", offset + start, offset + end, token.content.removesuffix("\n"), body_start, language
-                )
-            )
-        else:
-            blocks.append(MarkdownBlock("text", offset + start, offset + end, text[start:end].rstrip(), offset + start))
-    return blocks
+    """The blocks of ``text``, which begins at index ``offset`` of the whole.
+
+    A block goes on to the beginning of the next one; what is before the first is the first's.
+    """
+    starts = [0, *accumulate(map(len, split_lines(text, keepends=True)))]
+    tokens = [token for token in _parser.parse(text) if token.level == 0 and token.nesting >= 0 and token.map]
+    begins = [starts[token.map[0]] for token in tokens if token.map]
+    bounds = [*(0, *begins[1:])[: len(begins)], len(text)]
+    return [
+        _block(token, text[begin:end], offset + begin)._replace(start=offset + start, end=offset + end)
+        for token, begin, (start, end) in zip(tokens, begins, pairwise(bounds), strict=True)
+    ]
+
+
+def _block(token: Token, source: str, at: int) -> MarkdownBlock:
+    """The block of ``token``, whose ``source`` begins at index ``at`` of the whole."""
+    if token.type not in ("fence", "code_block"):
+        return MarkdownBlock("text", at, at, source.rstrip(), at)
+    fenced = token.type == "fence" and not source[:1].isspace()
+    body_start = at + len(split_lines(source, keepends=True)[0]) if fenced else -1
+    return MarkdownBlock("code", at, at, token.content.removesuffix("\n"), body_start, token.info.strip())
 
 
 def merged(blocks: Sequence[MarkdownBlock], text: str) -> list[MarkdownBlock]:
@@ -60,7 +70,7 @@ def merged(blocks: Sequence[MarkdownBlock], text: str) -> list[MarkdownBlock]:
     for block in blocks:
         last = result[-1] if result else None
         if last is not None and last.kind == block.kind == "text":
-            body = text[last.start : block.end].rstrip()
+            body = text[last.body_start : block.end].rstrip()
             result[-1] = last._replace(end=block.end, body=body)
         else:
             result.append(block)

@@ -1,4 +1,5 @@
-"""What people write beyond CommonMark: task lists, footnotes, and a placeholder for images, which are never loaded."""
+"""What people write beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
+images, which are never loaded. Nothing is hidden: definitions of links are shown too."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block.table import escapedSplit
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+
+from engine.lines import split_lines
 
 _DONE = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _MARK = re.compile(r"\[\^([^\]\s]+)\](:?)")
@@ -20,11 +24,26 @@ IMAGE = "▨"
 """Stands before the alternative text of an image."""
 
 
+_MATHS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
+"""How maths begins and ends."""
+_ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}")
+_IN_DOLLARS = re.compile(r"\$(?![\s$])(?:\\.|[^$\\\n]){1,500}(?<!\s)\$(?!\d)")
+"""As Pandoc has it, so that prices are none."""
+_AS_WRITTEN = re.compile(r"\\[()\[\],;]")
+"""Escapes that are more often maths than Markdown."""
+_MOST = 4_000
+"""Characters of maths in which its end is looked for."""
+
+
 def extend(parser: MarkdownIt) -> MarkdownIt:
     """Adds the rules to ``parser``."""
     parser.core.ruler.after("inline", "task_list", _task_list)
     parser.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
+    parser.block.ruler.before("table", "maths", _maths_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.inline.ruler.before("link", "footnote_mark", _footnote_mark)
+    parser.inline.ruler.before("escape", "maths", _maths)
+    parser.core.ruler.after("block", "whole_rows", _whole_rows)
+    parser.core.ruler.after("inline", "definition", _definition)
     parser.add_render_rule("image", _image)
     return parser
 
@@ -38,6 +57,93 @@ def _task_list(state: StateCore) -> None:
         first = token.children[0]
         if first.type == "text" and (box := _DONE.get(first.content[:4])):
             first.content = box + first.content[4:]
+
+
+def _whole_rows(state: StateCore) -> None:
+    """What a row of a table has beyond the columns of its head stays in its last cell."""
+    tokens, source, row = state.tokens, None, 0
+    for index, token in enumerate(tokens):
+        if token.type == "tr_open":
+            row = index
+        elif token.type == "tr_close" and (place := tokens[row].map) is not None:
+            source = source or split_lines(state.src)
+            cells = escapedSplit(source[place[0]].lstrip(" >").rstrip())
+            cells = cells[not cells[0] : len(cells) - (not cells[-1])]
+            beyond = cells[sum(each.type == "inline" for each in tokens[row:index]) :]
+            if beyond:
+                last = next(each for each in reversed(tokens[row:index]) if each.type == "inline")
+                last.content = " | ".join((last.content, *(cell.strip() for cell in beyond)))
+
+
+def _definition(state: StateCore) -> None:
+    """``[1]: address`` is shown as written, besides being what links refer to."""
+    if not any(token.type == "definition" for token in state.tokens):
+        return
+    source, tokens = split_lines(state.src, keepends=True), []
+    for token in state.tokens:
+        if token.type != "definition" or token.map is None:
+            tokens.append(token)
+            continue
+        words = "".join(line.lstrip(" >" if token.level else " ") for line in source[slice(*token.map)]).strip()
+        inline = Token("inline", "", 0, map=token.map, level=token.level + 1, content=words)
+        inline.children = [Token("text", "", 0, content=words)]
+        tokens += [Token("paragraph_open", "p", 1, map=token.map, block=True, level=token.level), inline]
+        tokens.append(Token("paragraph_close", "p", -1, block=True, level=token.level))
+    state.tokens = tokens
+
+
+def _end_of_maths(text: str, start: int, stop: int) -> int:
+    """Where the maths that begins at ``start`` ends, at most at ``stop``; -1 where none begins, or it has no end."""
+    closing = _MATHS.get(text[start : start + 2], "")
+    if not closing and (environment := _ENVIRONMENT.match(text, start, stop)):
+        closing = f"\\end{{{environment[1]}}}"
+    if closing:
+        found = text.find(closing, start + 2, min(stop, start + _MOST))
+        return found + len(closing) if found > start + 2 else -1
+    dollars = _IN_DOLLARS.match(text, start, stop)
+    return dollars.end() if dollars else -1
+
+
+def _maths(state: StateInline, silent: bool) -> bool:
+    if state.src[state.pos] not in "\\$":
+        return False
+    end = _end_of_maths(state.src, state.pos, state.posMax)
+    if end < 0 and _AS_WRITTEN.match(state.src, state.pos, state.posMax):
+        end = state.pos + 2
+    if end < 0:
+        return False
+    if not silent:
+        for number, line in enumerate(state.src[state.pos : end].split("\n")):
+            if number:
+                state.push("hardbreak", "br", 0)
+            state.push("text", "", 0).content = line
+    state.pos = end
+    return True
+
+
+def _maths_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Maths of several lines is one paragraph, whatever its lines begin with."""
+    if state.is_code_block(start):
+        return False
+    begin = state.bMarks[start] + state.tShift[start]
+    if state.src[begin : begin + 2] not in ("\\[", "$$") and not _ENVIRONMENT.match(state.src, begin):
+        return False
+    if _end_of_maths(state.src, begin, state.eMarks[start]) >= 0:
+        return False
+    last = start + 1
+    while last < end and not state.isEmpty(last):
+        last += 1
+        if _end_of_maths(state.src, begin, state.eMarks[last - 1]) >= 0:
+            break
+    if silent:
+        return True
+    state.push("paragraph_open", "p", 1).map = [start, last]
+    words = state.push("inline", "", 0)
+    words.content = state.getLines(start, last, state.blkIndent, False).strip()
+    words.map, words.children = [start, last], []
+    state.push("paragraph_close", "p", -1)
+    state.line = last
+    return True
 
 
 def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
