@@ -39,10 +39,11 @@ def remember(data: Path) -> None:
     """Record this version. It is there to be named in a sentence: that it cannot be written is only logged."""
     if last_used(data) == installed():
         return
-    unfinished = data / (FILE + ".new")
+    file = (data / FILE).resolve()  # it may be a link
+    unfinished = file.with_name(file.name + ".new")
     try:
         unfinished.write_bytes(msgspec.json.encode(_Record(installed())) + b"\n")
-        os.replace(unfinished, data / FILE)
+        os.replace(unfinished, file)
     except OSError as error:
         log.warning("the version of Kvasir could not be recorded: %s", error)
         with contextlib.suppress(OSError):

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import msgspec
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from app.chat.adapter_choice import AdapterChoice
 from app.chat.context.overflow import MEANINGS, TITLES
 from app.chat.preset_choice import PresetChoice
 from app.settings.store import Preset
+from app.texts.exact import ExactTextEdit
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import Segments
@@ -115,7 +116,7 @@ class ChatSettings(QFrame):
         self.preset = PresetChoice(self)
         self.preset.chosen.connect(self._apply)
         self.preset.resized.connect(self._fit)
-        self.system = QPlainTextEdit(self)
+        self.system = ExactTextEdit(self)
         self.system.setProperty("field", "true")
         self.system.setTabChangesFocus(True)
         self.system.setFixedHeight(SYSTEM_PX)
@@ -123,7 +124,7 @@ class ChatSettings(QFrame):
         self.system.setAccessibleName("System prompt")
         self.system.setObjectName("system-prompt")
         self.inputs = {field.name: self._input(field) for field in FIELDS}
-        self.stop = QPlainTextEdit(self)
+        self.stop = ExactTextEdit(self)
         self.stop.setProperty("field", "true")
         self.stop.setTabChangesFocus(True)
         self.stop.setFixedHeight(STOP_PX)

@@ -6,13 +6,14 @@ import math
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.chat import pictures
 from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import Draft
+from app.texts.exact import ExactTextEdit
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from engine.protocol import ModelCard
@@ -23,7 +24,7 @@ MOST_CHARS = 2_000_000
 """Most characters of one message: far beyond what models read, and what can be laid out while somebody waits."""
 
 
-class MessageEdit(QPlainTextEdit):
+class MessageEdit(ExactTextEdit):
     """Plain text as high as what it holds, up to LINES lines."""
 
     submitted = Signal()
@@ -92,12 +93,25 @@ class MessageEdit(QPlainTextEdit):
         return QSize(80, self._wanted())
 
     def _wanted(self) -> int:
-        line = self.fontMetrics().lineSpacing()
-        lines = self.document().size().height()  # QPlainTextDocumentLayout counts in lines
-        return math.ceil(min(max(1.0, lines), LINES) * line + 2 * self.document().documentMargin())
+        shown, margins = min(max(1, self._lines()), LINES), 2 * self.document().documentMargin()
+        height = self.document().begin().layout().lineAt(0).height()
+        # A pixel more, without which the last line counts as one to scroll to.
+        return math.ceil(shown * max(height, self.fontMetrics().lineSpacing()) + margins) + 1
+
+    def _lines(self) -> int:
+        """How many lines the text takes, counted up to one more than LINES.
+
+        The document itself counts a paragraph that is not laid out yet as one line.
+        """
+        layout, block, lines = self.document().documentLayout(), self.document().begin(), 0
+        while block.isValid() and lines <= LINES:
+            layout.blockBoundingRect(block)  # lays it out
+            lines += block.layout().lineCount()
+            block = block.next()
+        return lines
 
     def _fit(self) -> None:
-        full = self.document().size().height() > LINES
+        full = self._lines() > LINES
         policy = Qt.ScrollBarPolicy.ScrollBarAsNeeded if full else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.setVerticalScrollBarPolicy(policy)
         if self.height() != self._wanted():

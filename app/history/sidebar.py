@@ -51,6 +51,18 @@ class ChatListView(QListView):
             super().keyPressEvent(event)
 
 
+class SearchField(QLineEdit):
+    """Down goes to what was found, Enter opens the first of it."""
+
+    list_asked = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Down:
+            self.list_asked.emit()
+        else:
+            super().keyPressEvent(event)
+
+
 class Sidebar(QWidget):
     """Shows what the history holds; opening a chat is the window's business."""
 
@@ -78,7 +90,7 @@ class Sidebar(QWidget):
         self.new_button.setObjectName("new-chat")
         self.new_button.setStyleSheet("text-align: left;")
         self.new_button.clicked.connect(self.new_chat)
-        self.search = QLineEdit(self)
+        self.search = SearchField(self)
         self.search.setPlaceholderText("Search all chats")
         self.search.setClearButtonEnabled(True)
         self.search.setAccessibleName("Search all chats")
@@ -98,6 +110,8 @@ class Sidebar(QWidget):
         self._undo_timer = self._timer("sidebar-undo", UNDO_MS, lambda: self._undo_bar.setVisible(False))
         self.search.textChanged.connect(self._search_timer.start)
         self.search.textChanged.connect(self.search_changed)
+        self.search.list_asked.connect(self._enter_list)
+        self.search.returnPressed.connect(self._open_first)
         self.model.renamed.connect(history.set_title)
         history.changed.connect(self._on_changed)
         theme.changed.connect(self.list.viewport().update)
@@ -222,6 +236,24 @@ class Sidebar(QWidget):
     def _id(self, index: QModelIndex) -> str:
         chat = self.model.row(index).chat if index.isValid() else None
         return chat.id if chat is not None else ""
+
+    def _first(self) -> QModelIndex:
+        """The first chat of the list as the search has it now; an invalid index where there is none."""
+        if self._search_timer.isActive():
+            self._search_timer.stop()
+            self.refresh()
+        rows = (self.model.index(number) for number in range(self.model.rowCount()))
+        return next((index for index in rows if self._id(index)), QModelIndex())
+
+    def _enter_list(self) -> None:
+        first = self._first()
+        if first.isValid():
+            self.list.setCurrentIndex(first)
+            self.list.setFocus(Qt.FocusReason.TabFocusReason)
+
+    def _open_first(self) -> None:
+        if self.search.text().strip():
+            self._open(self._first())
 
     def _open(self, index: QModelIndex) -> None:
         chat_id = self._id(index)

@@ -281,10 +281,11 @@ class HistoryStore(QObject):
                 raise HistoryUnusableError(
                     f"The history at {self._path} cannot be opened ({error}). Check the folder's permissions and space."
                 ) from error
-            aside = self._path.with_name(f"{self._path.stem}.damaged-{int(time.time())}{self._path.suffix}")
-            self._path.rename(aside)
+            file = self._path.resolve()  # a link to it stays one
+            aside = file.with_name(f"{file.stem}.damaged-{int(time.time())}{file.suffix}")
+            file.rename(aside)
             for suffix in ("-wal", "-shm"):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+                file.with_name(file.name + suffix).unlink(missing_ok=True)
             log.error("the history was damaged (%s) and set aside as %s", error, aside)
             self.notice = f"The history could not be read, so a new one was begun. The old file is kept as {aside}."
             return self._prepare()

@@ -23,6 +23,7 @@ from app.command import End, LineCommand
 from app.models import words
 from app.models.library import Library
 from app.models.rows import back_button
+from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import ElidedLabel, caption, tip
@@ -214,8 +215,8 @@ def _visible(text: str) -> str:
     return html.escape(text).replace("\n", "↵").replace("\t", "⇥").replace(" ", "&nbsp;") or "&nbsp;"
 
 
-def _text(name: str, title: str, read_only: bool = True) -> QPlainTextEdit:
-    edit = QPlainTextEdit()
+def _text(name: str, title: str, read_only: bool = True) -> ExactTextEdit:
+    edit = ExactTextEdit()
     edit.setObjectName(name)
     edit.setAccessibleName(title)
     edit.setReadOnly(read_only)

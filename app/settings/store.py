@@ -108,10 +108,14 @@ class SettingsStore(QObject):
     to its default. A file of an earlier version is kept as ``settings.version-N.json`` when its successor is written. A
     file of a later version is never written to: these settings are then those of ``settings.version-N.json``, this
     version's own, which lie there since the upgrade. In all of these cases but the upgrade ``notice`` has a sentence
-    for the person.
+    for the person from the beginning.
     """
 
     changed = Signal(object)
+    failed = Signal(str)
+    """They could not be written, until :attr:`recovered`; a sentence for people."""
+    recovered = Signal()
+    """They are written after that had failed."""
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -120,6 +124,7 @@ class SettingsStore(QObject):
         self._earlier: tuple[Path, bytes] | None = None
         """Where the file of an earlier version is to be kept, and what is in it."""
         self.notice = ""
+        self._unwritten = False
         self.settings = self._read()
 
     @property
@@ -226,7 +231,10 @@ class SettingsStore(QObject):
         log.warning("unreadable settings file %s: %s", self._path, error)
         aside = self._path.with_name(self._path.name + ".broken")
         try:
-            os.replace(self._path, aside)
+            try:
+                _replace(aside, self._path.read_bytes())  # it may be a link, which stays where it is
+            except OSError:
+                os.replace(self._path, aside)
             where = f"It was kept as {aside}; the defaults are in force."
         except OSError:
             where = "The defaults are in force."
@@ -242,10 +250,15 @@ class SettingsStore(QObject):
             _replace(self._path, msgspec.json.format(msgspec.json.encode(body)))
         except OSError as error:
             log.warning("cannot write %s: %s", self._path, error)
-            self.notice = (
+            self._unwritten = True
+            self.failed.emit(
                 f"The settings could not be written to {self._path}: {error.strerror}. "
-                "Free some space or allow writing there."
+                "Free some space or allow writing there. Until then they hold only while Kvasir runs."
             )
+            return
+        if self._unwritten:
+            self._unwritten = False
+            self.recovered.emit()
 
 
 def versioned(path: Path, version: int) -> Path:
@@ -254,7 +267,8 @@ def versioned(path: Path, version: int) -> Path:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Whatever ends this early, the file is the old one or the new one. Raises OSError."""
+    """Whatever ends this early, the file is the old one or the new one; a link to it stays one. Raises OSError."""
+    path = path.resolve()
     temporary = path.with_name(path.name + ".new")
     with temporary.open("wb") as file:
         file.write(content)

@@ -97,6 +97,8 @@ class MainWindow(QWidget):
         self._restore()
         if store.notice:
             self.notice.say(store.notice, topic="settings")
+        store.failed.connect(lambda sentence: self.notice.say(sentence, "bad", topic="unwritten settings"))
+        store.recovered.connect(lambda: self.notice.clear("unwritten settings"))
         self.chat.focus_composer()  # one can type at once
 
     @property

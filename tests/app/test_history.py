@@ -128,6 +128,21 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_damaged_file_behind_a_link_leaves_the_link(tmp_path: Path, qapp) -> None:
+    real, path = tmp_path / "elsewhere" / "chats.db", tmp_path / "history.db"
+    real.parent.mkdir()
+    real.write_bytes(b"this is no database" * 100)
+    path.symlink_to(real)
+    store = HistoryStore(path)
+    store.save_chat(chat("Kept"))
+    store.close()
+    assert path.is_symlink()
+    again = HistoryStore(real)
+    assert [one.title for one in again.chats()] == ["Kept"]
+    again.close()
+
+
 def test_a_later_version_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     HistoryStore(path).close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,9 +84,43 @@ def test_an_older_file_is_migrated_step_by_step(path, monkeypatch):
 def test_a_folder_that_cannot_be_written_gives_a_sentence(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = SettingsStore(tmp_path / "file" / "settings.json")
+    said: list[str] = []
+    store.failed.connect(said.append)
+    store.recovered.connect(lambda: said.append("written"))
     store.update(theme="dark")
     assert store.settings.theme == "dark"
-    assert "could not be written" in store.notice
+    assert "could not be written" in said[0]
+    (tmp_path / "file").unlink()
+    store.update(tint=True)
+    store.update(tint=False)
+    assert said[1:] == ["written"]
+    assert SettingsStore(store.path).settings.theme == "dark"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("content", ['{"version": 1, "theme": "dark"}', "{", '{"theme": 7}'])
+def test_a_file_that_is_a_link_stays_one(tmp_path, path, content):
+    real = tmp_path / "dotfiles" / "mine.json"
+    real.parent.mkdir()
+    path.parent.mkdir()
+    real.write_text(content)
+    path.symlink_to(real)
+    SettingsStore(path).update(text_scale=1.2)
+    assert path.is_symlink()
+    assert json.loads(real.read_text())["text_scale"] == 1.2
+    assert [file.name for file in real.parent.iterdir()] == ["mine.json"]
+
+
+def test_the_window_says_that_settings_are_not_written_and_when_they_are(start, own_folders):
+    program = start(model=False)
+    folder = program.store.path.parent
+    folder.rename(folder.with_name("away"))
+    folder.write_text("in the way")
+    program.store.update(text_scale=1.2)
+    assert "could not be written" in program.window.notice.text
+    folder.unlink()
+    program.store.update(text_scale=1.1)
+    assert program.window.notice.text == ""
 
 
 def test_a_chosen_quantisation_goes_with_every_load(path):

@@ -55,6 +55,29 @@ def test_search_shows_what_it_found(qtbot, sidebar: Sidebar) -> None:
     qtbot.waitUntil(lambda: len(titles(sidebar)) == 6, timeout=5_000)
 
 
+def test_the_search_is_led_by_keys(qtbot, sidebar: Sidebar) -> None:
+    opened: list[str] = []
+    sidebar.hit_selected.connect(lambda chat, *_: opened.append(chat))
+    sidebar.chat_selected.connect(opened.append)
+    sidebar.search.setFocus()
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Return)
+    assert opened == []
+    qtbot.keyClicks(sidebar.search, "more")
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Return)  # before the list was refreshed
+    first, second = (sidebar.model.row(sidebar.model.index(row)).chat.id for row in (1, 2))
+    assert opened == [first]
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Down)
+    assert sidebar.list.hasFocus()
+    assert sidebar.list.currentIndex().row() == 1
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Down)
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Return)
+    assert opened == [first, second]
+    sidebar.search.setText("nowhere")
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Return)
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Down)
+    assert opened == [first, second]
+
+
 def test_rename_in_place(qtbot, sidebar: Sidebar, history: HistoryStore) -> None:
     assert sidebar.model.setData(sidebar.model.index_of("c0"), "  Pages, again ")
     assert not sidebar.model.setData(sidebar.model.index_of("c0"), "  ")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from PySide6.QtCore import QEvent, QRectF, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl
 from PySide6.QtGui import (
     QDesktopServices,
     QFont,
@@ -25,6 +25,7 @@ from app.chat.transcript.text.markdown import Alignment, MarkdownBlock, align, t
 from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import Span
+from app.texts.exact import selected
 from app.theme.theme import Theme
 
 LINE_PX = 20
@@ -63,6 +64,12 @@ class TextView(QTextBrowser):
 
     def text_font(self) -> QFont:
         return self._theme.ui_font()
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """What is copied: no letter is another one for it, as a no-break space would be."""
+        copied = super().createMimeDataFromSelection()
+        copied.setText(selected(self.textCursor()))
+        return copied
 
     def fit(self, width: int) -> int:
         self.document().setTextWidth(width)

@@ -1,0 +1,44 @@
+"""A field of plain text that gives back every letter that was put into it, and text that is copied without changes.
+
+Qt takes U+2029, U+FDD0 and U+FDD1 for ends of lines, and gives a no-break space back as a space.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData
+from PySide6.QtGui import QTextCursor
+from PySide6.QtWidgets import QPlainTextEdit
+
+_ENDS = "\u2029\ufdd0\ufdd1"
+_KEPT = "\U0005fffe\U0005ffff\U0006fffe"
+"""Noncharacters, which Unicode leaves to the inside of programs; Qt takes them for any other letter."""
+_INTO = str.maketrans(_ENDS, _KEPT)
+_BACK = str.maketrans(_KEPT + "\u2029", _ENDS + "\n")
+
+
+class ExactTextEdit(QPlainTextEdit):
+    r"""Ends of lines are \n, also where \r\n or \r was put in."""
+
+    def toPlainText(self) -> str:
+        return self.document().toRawText().translate(_BACK)
+
+    def setPlainText(self, text: str) -> None:
+        super().setPlainText(text.translate(_INTO))
+
+    def insertPlainText(self, text: str) -> None:
+        super().insertPlainText(text.translate(_INTO))
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        if text := source.text():
+            self.insertPlainText(text)
+            self.ensureCursorVisible()
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        copied = QMimeData()
+        copied.setText(selected(self.textCursor()))
+        return copied
+
+
+def selected(cursor: QTextCursor) -> str:
+    """The selected text, each letter as it stands there."""
+    return cursor.selectedText().translate(_BACK)
