@@ -33,7 +33,7 @@ from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
-from app.single import SingleInstance, socket_name
+from app.single import SingleInstance, UnansweredError
 from app.theme.icons import app_icon
 from app.theme.sheet import apply
 from app.theme.theme import Theme
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from app.lab.runs import LabRuns
 
 log = logging.getLogger(__name__)
+
+_UNSEEN = ("offscreen", "minimal")
+"""Platforms without a screen, where nobody could close a box."""
 
 
 class Program:
@@ -239,13 +242,13 @@ class Program:
         app.setDesktopFileName("kvasir")
         app.setWindowIcon(app_icon())
         try:
-            single = SingleInstance(socket_name(paths.data_dir()))
+            single = SingleInstance(paths.data_dir())
             # Those that Qt has left of ours: on Windows its list begins with the interpreter's own.
             model = path_of([argument for argument in app.arguments() if argument in arguments[1:]])
             if not single.acquire(model):
                 return 0
             program = Program(app, log_file.start(paths.log_dir()), engine)
-        except HistoryUnusableError as error:
+        except (HistoryUnusableError, UnansweredError) as error:
             return _refuse(app, str(error))
         except OSError as error:
             what = f"{error.filename} ({error.strerror})" if error.filename else str(error)
@@ -271,9 +274,10 @@ def _refuse(app: QApplication, sentence: str) -> int:
     if logging.getLogger().hasHandlers():  # else it would go to standard error twice
         log.error("%s", sentence)
     sys.stderr.write(sentence + "\n")
-    box = QMessageBox(QMessageBox.Icon.Critical, "Kvasir", sentence)
-    box.show()
-    app.exec()
+    if app.platformName() not in _UNSEEN:
+        box = QMessageBox(QMessageBox.Icon.Critical, "Kvasir", sentence)
+        box.show()
+        app.exec()
     return 1
 
 

@@ -1,27 +1,42 @@
-"""One instance of the program per user and data folder: a second start raises the first one's window.
+"""One instance of the program per data folder: a second start raises the first one's window.
 
-The second one writes one JSON object, :class:`Greeting`, and goes.
+A lock in the data folder says which is the first, and a file next to it where that one listens: both are the same
+whatever a session has for its own temporary folder. The second one writes one JSON object, :class:`Greeting`, on a
+line, waits for the answer and goes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
+import time
 from pathlib import Path
+from typing import cast
 
 import msgspec
-from PySide6.QtCore import QDir, QLockFile, QObject, Signal
+from PySide6.QtCore import QDir, QEventLoop, QLockFile, QObject, QTimer, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 log = logging.getLogger(__name__)
 
-_WAIT_MS = 500
-_LOCK_MS = 3_000
+LOCK, ADDRESS = "window.lock", "window.address"
+"""Files in the data folder (engine/cli/installation/running.py knows them too)."""
+ANSWER_S = 10.0
+"""For so long the first instance may be busy, or about to end, or about to listen."""
+_PAUSE_MS = 100
+_ANSWER = b"here\n"
+_MOST_PATH = 100
+"""Characters of a socket's path that every system takes."""
 _ACTIVATION = "XDG_ACTIVATION_TOKEN"
 """A token with which a Wayland desktop lets the first instance come to the front for the second; Qt reads it there."""
 MOST_BYTES = 65_536
 """Largest size of a greeting."""
+
+
+class UnansweredError(Exception):
+    """Another instance runs and does not answer; the text says which, and what to do."""
 
 
 class Greeting(msgspec.Struct):
@@ -30,77 +45,128 @@ class Greeting(msgspec.Struct):
     activation: str = ""
 
 
-def socket_name(data: Path) -> str:
-    """A name of its own for every data folder; a socket file's path may not exceed about 100 characters."""
-    return "kvasir-" + hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]
-
-
 class SingleInstance(QObject):
-    """``raised`` is emitted in the first instance when another one starts, with the path of the model it was given."""
+    """For the data folder ``data``. ``raised`` is emitted in the first instance when another one starts, with the path
+    of the model it was given."""
 
     raised = Signal(str)
 
-    def __init__(self, name: str, parent: QObject | None = None) -> None:
+    def __init__(self, data: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._name = name
+        self._data = data.resolve()
+        self._lock = QLockFile(str(self._data / LOCK))
+        self._lock.setStaleLockTime(0)  # it is held for as long as the program runs
         self._server: QLocalServer | None = None
         self._talking: list[QLocalSocket] = []
 
     def acquire(self, path: str = "") -> bool:
-        """True for the first instance; False when another one runs, which now comes to the front and opens ``path``."""
-        # Two clicks on the icon start two at once: the second waits until the first one listens.
-        lock = QLockFile(QDir.temp().filePath(self._name + ".lock"))
-        lock.tryLock(_LOCK_MS)
-        try:
-            return not self._greet_first(path) and self._listen()
-        finally:
-            lock.unlock()
+        """True for the first instance; False when another one runs, which now comes to the front and opens ``path``.
+
+        Raises UnansweredError.
+        """
+        until = time.monotonic() + ANSWER_S
+        while not self._lock.tryLock(0):
+            if self._lock.error() is not QLockFile.LockError.LockFailedError:
+                log.warning("cannot lock %s", self._data / LOCK)  # whoever opens the history there says why
+                return True
+            if self._greet_first(path, until):
+                return False
+            if time.monotonic() >= until:
+                raise UnansweredError(self._unanswered())
+            _wait(_PAUSE_MS)
+        self._listen()
+        return True
 
     def release(self) -> None:
         if self._server is not None:
             self._talking.clear()
             self._server.close()
             self._server = None
+            with contextlib.suppress(OSError):
+                (self._data / ADDRESS).unlink()
+        self._lock.unlock()
 
-    def _greet_first(self, path: str) -> bool:
-        """Whether there was somebody to greet."""
-        socket = QLocalSocket()
-        socket.connectToServer(self._name)
-        if not socket.waitForConnected(_WAIT_MS):
+    def _unanswered(self) -> str:
+        process, host, _ = cast(tuple[int, str, str], self._lock.getLockInfo())
+        which = f" (process {process} on {host})" if process else ""
+        return (
+            f"Kvasir runs already{which} and does not answer. Wait until its window reacts again, or end that process; "
+            f"then start Kvasir again. Its chats are in {self._data}."
+        )
+
+    def _greet_first(self, path: str, until: float) -> bool:
+        """Whether the first one answered."""
+        try:
+            address = (self._data / ADDRESS).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):  # it does not listen yet
             return False
-        socket.write(msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))))
-        socket.waitForBytesWritten(_WAIT_MS)
-        socket.disconnectFromServer()
-        return True
+        socket, loop = QLocalSocket(), QEventLoop()
+        greeting = msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))) + b"\n"
+        socket.connected.connect(lambda: socket.write(greeting))
+        socket.readyRead.connect(loop.quit)
+        socket.disconnected.connect(loop.quit)
+        socket.errorOccurred.connect(lambda _: loop.quit())
+        QTimer.singleShot(0, loop, lambda: socket.connectToServer(address))
+        QTimer.singleShot(max(1, round(1000 * (until - time.monotonic()))), loop, loop.quit)
+        loop.exec()
+        answered = bytes(socket.readLine(MOST_BYTES).data()) == _ANSWER
+        socket.abort()
+        return answered
 
-    def _listen(self) -> bool:
-        # Nobody answers: a socket file that a crash left behind is in the way of listening.
-        QLocalServer.removeServer(self._name)
+    def _listen(self) -> None:
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
         self._server.newConnection.connect(self._greet)
-        if not self._server.listen(self._name):
-            # A second window is better than none: without a socket we only lose the raising of the first.
-            log.warning("cannot listen for a second start: %s", self._server.errorString())
-        return True
+        try:
+            if not any(map(self._listens_at, _places(self._data))):
+                raise OSError(self._server.errorString())
+            (self._data / ADDRESS).write_text(self._server.fullServerName(), "utf-8")
+        except OSError as error:  # without a socket we only lose the raising of this window
+            log.warning("cannot listen for a second start: %s", error)
+
+    def _listens_at(self, name: str) -> bool:
+        assert self._server is not None
+        QLocalServer.removeServer(name)  # a socket file that a crash left behind is in the way
+        return self._server.listen(name)
 
     def _greet(self) -> None:
         assert self._server is not None
         while (socket := self._server.nextPendingConnection()) is not None:
             self._talking.append(socket)
+            socket.readyRead.connect(self._hear)
             socket.disconnected.connect(self._hear)
         self._hear()
 
     def _hear(self) -> None:
-        """Read the greetings of all that have disconnected; some did so before their signal could be connected."""
-        over = [socket for socket in self._talking if socket.state() is QLocalSocket.LocalSocketState.UnconnectedState]
-        for socket in over:
+        """Take the greetings that are whole; some had come before their signals could be connected."""
+        gone = QLocalSocket.LocalSocketState.UnconnectedState
+        for socket in [socket for socket in self._talking if socket.canReadLine() or socket.state() is gone]:
             self._talking.remove(socket)
-            greeting = _understand(bytes(socket.read(MOST_BYTES).data()))
-            socket.deleteLater()
+            greeting = _understand(bytes(socket.readLine(MOST_BYTES).data()))
+            socket.write(_ANSWER)
+            socket.flush()
+            socket.disconnected.connect(socket.deleteLater)
+            socket.disconnectFromServer()
             if greeting.activation:
                 os.environ[_ACTIVATION] = greeting.activation
             self.raised.emit(greeting.path)
+
+
+def _places(data: Path) -> list[str]:
+    """Where the first instance for this data folder may listen, under a name of its own: in the user's runtime folder,
+    or in one for temporary files; on Windows a pipe."""
+    name = "kvasir-" + hashlib.sha256(str(data).encode()).hexdigest()[:16]
+    if os.name == "nt":
+        return [name]
+    folders = [os.environ.get("XDG_RUNTIME_DIR", ""), QDir.tempPath(), "/tmp"]
+    paths = [f"{folder}/{name}" for folder in folders if folder and Path(folder).is_dir()]
+    return [path for path in paths if len(path) <= _MOST_PATH]
+
+
+def _wait(milliseconds: int) -> None:
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop, loop.quit)
+    loop.exec()
 
 
 def _understand(words: bytes) -> Greeting:

@@ -39,11 +39,10 @@ def remember(data: Path) -> None:
     """Record this version. It is there to be named in a sentence: that it cannot be written is only logged."""
     if last_used(data) == installed():
         return
-    file = (data / FILE).resolve()  # it may be a link
-    unfinished = file.with_name(file.name + ".new")
+    unfinished = data / (FILE + ".new")
     try:
         unfinished.write_bytes(msgspec.json.encode(_Record(installed())) + b"\n")
-        os.replace(unfinished, file)
+        os.replace(unfinished, data / FILE)
     except OSError as error:
         log.warning("the version of Kvasir could not be recorded: %s", error)
         with contextlib.suppress(OSError):

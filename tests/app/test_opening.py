@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QPushButton
 
 from app.opening import path_of, trouble
 from app.program import Program
-from app.single import SingleInstance, socket_name
+from app.single import ADDRESS, SingleInstance
 from app.window.window import MainWindow
 
 ROOT = Path(__file__).parents[2]
@@ -132,8 +132,7 @@ def test_a_wrong_path_leaves_the_model_of_last_time(qtbot, start, tmp_path):
 
 def test_a_second_start_hands_its_path_over(qtbot, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_ACTIVATION_TOKEN", "token-of-the-desktop")
-    name = socket_name(tmp_path)
-    first, second = SingleInstance(name), SingleInstance(name)
+    first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
     assert first.acquire()
     with qtbot.waitSignal(first.raised) as raised:
         assert not second.acquire("/models/my model é.gguf")
@@ -144,12 +143,11 @@ def test_a_second_start_hands_its_path_over(qtbot, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("words", [b"", b"{", b'{"path": 7}'])
 def test_what_is_not_understood_raises_the_window_all_the_same(qtbot, tmp_path, words):
-    name = socket_name(tmp_path)
-    first = SingleInstance(name)
+    first = SingleInstance(tmp_path)
     assert first.acquire()
     with qtbot.waitSignal(first.raised) as raised:
         socket = QLocalSocket()
-        socket.connectToServer(name)
+        socket.connectToServer((tmp_path / ADDRESS).read_text())
         assert socket.waitForConnected(5000)
         socket.write(words)
         socket.waitForBytesWritten(1000)

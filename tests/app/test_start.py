@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import log as log_file
-from app import paths, preflight
-from app.single import SingleInstance, socket_name
+from app import paths, preflight, program, single
+from app.single import SingleInstance, UnansweredError
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,64 +103,75 @@ def test_who_started_it_from_a_menu_is_told_by_a_dialog(tmp_path, monkeypatch, c
     assert capsys.readouterr().err == "The window needs libEGL.so.1.\n"
 
 
-def test_a_second_start_raises_the_first(qtbot, tmp_path):
-    name = socket_name(tmp_path)
-    assert name != socket_name(tmp_path / "other")
-    first, second = SingleInstance(name), SingleInstance(name)
+def test_a_second_start_raises_the_first(qtbot, tmp_path, monkeypatch):
+    first = SingleInstance(tmp_path)
     assert first.acquire()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "of another session"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    second = SingleInstance(tmp_path)
     with qtbot.waitSignal(first.raised):
         assert not second.acquire()
     first.release()
     assert second.acquire()
     second.release()
+    assert {file.name for file in tmp_path.iterdir()} == {"home"}
 
 
-START = """
-import sys
-from PySide6.QtCore import QCoreApplication, QLockFile
-from app import single
-
-app = QCoreApplication([])
-single._LOCK_MS = 60_000
-
-class Slow(single.SingleInstance):
-    def _listen(self):
-        print("nobody is there", flush=True)
-        sys.stdin.readline()
-        return super()._listen()
-
-class Lock(QLockFile):
-    def tryLock(self, patience):
-        print("begins", flush=True)
-        return super().tryLock(patience)
-
-single.QLockFile = Lock
-one = Slow(sys.argv[1])
-print(one.acquire(), flush=True)
-sys.stdin.readline()
-one.release()
-"""
+def test_each_folder_has_a_window_of_its_own(qapp, tmp_path):
+    windows = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        windows.append(SingleInstance(tmp_path / name))
+        assert windows[-1].acquire()
+    for window in windows:
+        window.release()
 
 
-def test_of_two_that_start_at_once_one_is_the_first(tmp_path):
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", START, socket_name(tmp_path)]
-        env = environment(TMPDIR=str(tmp_path))
-        return subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_first_that_does_not_answer_is_named(qapp, tmp_path, monkeypatch, listens):
+    monkeypatch.setattr(single, "ANSWER_S", 0.3)
+    if not listens:
+        monkeypatch.setattr(SingleInstance, "_listen", lambda self: None)
+    monkeypatch.setattr(SingleInstance, "_hear", lambda self: None)
+    first = SingleInstance(tmp_path)
+    assert first.acquire()
+    with pytest.raises(UnansweredError, match=f"process {os.getpid()}"):
+        SingleInstance(tmp_path).acquire()
+    first.release()
 
-    def says(process: subprocess.Popen[str]) -> str:
-        return process.stdout.readline().strip()
 
-    first = start()
-    assert (says(first), says(first)) == ("begins", "nobody is there")
-    second = start()
-    assert says(second) == "begins"
-    first.stdin.write("\n")
-    first.stdin.flush()
-    assert (says(first), says(second)) == ("True", "False")
-    for process in (second, first):
-        process.communicate("\n", timeout=300)
-    assert list(tmp_path.glob("kvasir-*")) == []
+def test_a_second_start_without_an_answer_fails(qapp, monkeypatch, capsys):
+    def refuse(self, path):
+        raise UnansweredError("Kvasir runs already (process 7) and does not answer.")
+
+    monkeypatch.setattr(SingleInstance, "acquire", refuse)
+    monkeypatch.setattr(program, "Application", lambda _: qapp)
+    assert program.Program.run(["kvasir"], time.perf_counter()) == 1
+    assert "(process 7)" in capsys.readouterr().err
+
+
+def test_of_two_that_start_at_once_one_is_the_first(qtbot, tmp_path, monkeypatch):
+    """The second waits until the first, which has the lock, listens."""
+    first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
+    listen = first._listen
+    monkeypatch.setattr(first, "_listen", lambda: QTimer.singleShot(300, first, listen))
+    assert first.acquire()
+    with qtbot.waitSignal(first.raised):
+        assert not second.acquire()
+    first.release()
+
+
+def test_what_a_crash_left_behind_is_in_nobodys_way(qapp, tmp_path):
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom PySide6.QtCore import QCoreApplication\n"
+        "from app.single import SingleInstance\napp = QCoreApplication([])\n"
+        "one = SingleInstance(Path(sys.argv[1]))\nassert one.acquire()\nos._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment(), cwd=ROOT, check=True, timeout=300)
+    assert {file.name for file in tmp_path.iterdir()} >= {single.LOCK, single.ADDRESS}
+    again = SingleInstance(tmp_path)
+    assert again.acquire()
+    again.release()
 
 
 def test_the_log_takes_python_and_qt(qapp, tmp_path):

@@ -11,7 +11,7 @@ from app import paths, version
 from app.history.schema import VERSION
 from app.history.store import HistoryStore
 from app.settings.store import SettingsStore
-from app.single import SingleInstance, socket_name
+from app.single import SingleInstance
 from engine.cli.installation.running import running
 from engine.cli.main import app
 from tests.app import released_histories as released
@@ -45,7 +45,7 @@ def test_all_that_the_window_writes_is_known(qapp, own_folders: Path) -> None:
 
 def test_an_open_window_is_found(qapp, tmp_path: Path) -> None:
     assert running() == ""
-    window = SingleInstance(socket_name(paths.data_dir()))
+    window = SingleInstance(paths.data_dir())
     assert window.acquire()
     try:
         assert "window is open" in running()

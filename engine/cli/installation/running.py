@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import socket
@@ -19,7 +18,7 @@ _WAIT_S = 0.5
 
 def running() -> str:
     """What runs for this user and must be closed first, as a sentence; "" where nothing does."""
-    if _answers(window_socket()):
+    if (address := window_address()) is not None and _answers(address):
         return "Kvasir's window is open. Close it, then try again."
     for file in token_files():
         if _listens(int(file.name.removeprefix("token-"))):
@@ -33,14 +32,18 @@ def running() -> str:
     return ""
 
 
-def window_socket() -> Path:
-    """Where the window listens for a second start (app/single.py): Qt's folder for temporary files, a name by folder.
+def window_address() -> Path | None:
+    """Where the window listens for a second start (app/single.py), on Windows a named pipe; None where none does."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path((config.places().data / "window.address").read_text("utf-8"))
+    return None
 
-    On Windows a named pipe.
-    """
-    data = config.places().data
-    name = "kvasir-" + hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]
-    return Path(rf"\\.\pipe\{name}") if os.name == "nt" else Path(os.environ.get("TMPDIR") or "/tmp") / name
+
+def window_files() -> list[Path]:
+    """What a window that was killed leaves behind, besides its chats."""
+    data, address = config.places().data, window_address()
+    socket_file = [] if address is None or os.name == "nt" or not address.is_socket() else [address]
+    return [*socket_file, data / "window.address", data / "window.lock"]
 
 
 def token_files() -> list[Path]:

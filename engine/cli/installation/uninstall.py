@@ -18,7 +18,7 @@ from engine.cli.errors import CommandFailed
 from engine.cli.installation import desktop, program_files
 from engine.cli.installation.inventory import Entry, Item, inventory, left_in_folders, remove, remove_empty_folders
 from engine.cli.installation.program_files import Installation
-from engine.cli.installation.running import running, token_files, window_socket
+from engine.cli.installation.running import running, token_files, window_files
 from engine.sizes import human
 
 KEYS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs", "program")
@@ -142,7 +142,7 @@ def _yes(question: str) -> bool:
 
 def _delete(choice: UninstallPlan) -> list[str]:
     failed = [sentence for entry in choice.entries for sentence in remove(entry.path)]
-    for file in (*token_files(), window_socket()):  # of a server or a window that was killed
+    for file in (*token_files(), *window_files()):  # of a server or a window that was killed
         with contextlib.suppress(OSError):
             file.unlink()
     if choice.menu:

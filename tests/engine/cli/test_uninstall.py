@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from engine import installation
 from engine import paths as config
-from engine.cli.installation import program_files, running
+from engine.cli.installation import program_files
 from engine.cli.installation.desktop import ENTRY, install
 from engine.cli.installation.inventory import inventory, remove
 from engine.cli.main import app
@@ -308,14 +308,19 @@ def test_it_waits_for_a_server_to_end(home: Path) -> None:
 def test_it_waits_for_the_window_to_be_closed(home: Path) -> None:
     fill(home, FILES["chats"])
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(running.window_socket()))
+        address = home.parent / "window"
+        server.bind(str(address))
         server.listen()
+        left = {"data/window.address", "data/window.lock"}
+        fill(home, left)
+        (home / "data" / "window.address").write_text(str(address))
         done = uninstall("--purge-all", "--yes")
         assert done.exit_code == 1
         assert "window is open" in done.output
-        assert there(home) == set(FILES["chats"])
+        assert there(home) == {*FILES["chats"], *left}
     assert uninstall("--purge-all", "--yes").exit_code == 0, "what a crash left behind is nobody's answer"
-    assert not running.window_socket().exists()
+    assert not address.exists()
+    assert not home.exists()
 
 
 # --- the program itself ----------------------------------------------------------------------------------------------
