@@ -80,4 +80,4 @@ class Leaving(QObject):
 
     def _close(self) -> None:
         self._asks = False
-        self._window.close()
+        self._asks = not self._window.close()  # something else may keep it open

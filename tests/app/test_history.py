@@ -15,6 +15,7 @@ import pytest
 from app.history.export import file_name, to_markdown
 from app.history.records import AnswerStats, Chat, Message, OmittedContext, Span, new_id
 from app.history.schema import MIGRATIONS, VERSION, HistoryUnusableError, TooNewError
+from app.history.search import places
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import Sampling, Thinking
@@ -70,6 +71,38 @@ def test_search_finds_words_accents_and_titles_but_nothing_deleted(history: Hist
     assert history.search("cafe") == []
     history.undelete(trip.id)
     assert len(history.search("cafe")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("本文是关于教务系统使用的一篇小教程", ["教务", "一篇", "本文", "教务系统", "教务 一篇", "程"]),
+        ("明日の東京の天気を教えてください", ["天気", "東京", "ください"]),
+        ("내일서울날씨알려줘", ["날씨", "서울"]),
+        ("สวัสดีชาวโลกทั้งหลาย", ["ชาวโลก", "โลก"]),
+        ("un cafe\u0301 cre\u0300me", ["café", "cafe", "CRÈME"]),
+        ("I like 🐍 snakes, C++ and F#", ["🐍", "C++", "c++ snakes", "F#", "like,"]),
+        (
+            "call my_function_name(x) in foo.bar.baz: 100 %",
+            ["my_function", "function_name", "bar.baz", "name(x", "_", "%"],
+        ),
+        ("the spaceship is unidentifiable", ["ship", "SPACESH", "s"]),
+    ],
+)
+def test_search_finds_every_script_and_sign_in_texts_and_titles(
+    history: HistoryStore, text: str, words: list[str]
+) -> None:
+    one, titled, other = chat("One"), chat(text), chat("Other")
+    for each, content in ((one, f"before {text} after"), (titled, "nothing"), (other, "雨の日, C and F, a cage, ip")):
+        history.save_chat(each)
+        history.save_message(message(each.id, content))
+    for word in words:
+        hits = history.search(word)
+        assert {hit.chat.id for hit in hits} - {other.id if word == "s" else ""} == {one.id, titled.id}, word
+        excerpt = next(hit.excerpt for hit in hits if hit.chat.id == one.id)
+        assert places(excerpt, word), word
+    for nothing in ("教系", "ipship", "C--", "%_", "'", '"'):
+        assert history.search(nothing) == [], nothing
 
 
 def test_edited_and_removed_messages_leave_the_index(history: HistoryStore) -> None:

@@ -203,8 +203,13 @@ def test_background_answers_are_marked_until_they_are_read(start, qtbot) -> None
     assert mark(first) == RUNNING
     assert RUNNING in model.index_of(first).data(Qt.ItemDataRole.AccessibleTextRole)
     qtbot.waitUntil(lambda: mark(first) == UNREAD, timeout=20_000)
+    program.close()
+    program = start(model=False)
+    model = program.sidebar.model
+    assert mark(first) == UNREAD
     program.chat.open_chat(first)
     assert mark(first) == ""
+    assert program.history.unread() == frozenset()
 
 
 # --- from a search to its place --------------------------------------------------------------------------------------

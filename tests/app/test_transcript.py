@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.chat.transcript.transcript import Transcript
 from app.history.records import Message, Span
@@ -19,6 +20,22 @@ def transcript(qtbot, theme: Theme) -> Transcript:
     view.resize(900, 600)
     view.show()
     return view
+
+
+def test_the_end_is_in_sight_after_it_grew_behind_another_page(qtbot, theme: Theme) -> None:
+    pages, view = QStackedWidget(), Transcript(theme)
+    qtbot.addWidget(pages, before_close_func=lambda _: view.stop())
+    pages.addWidget(view)
+    pages.addWidget(QWidget())
+    pages.resize(900, 600)
+    pages.show()
+    answer = Message("a", "c", "", "assistant", "word " * 400, "streaming")
+    view.show_path([answer], lambda _: (0, 1))
+    pages.setCurrentIndex(1)
+    view.update_message(answer._replace(content="word " * 4000, state="complete"))
+    pages.setCurrentIndex(0)
+    bar = view.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 1000 and bar.value() == bar.maximum())
 
 
 def messages(count: int) -> list[Message]:

@@ -62,6 +62,7 @@ class Transcript(QScrollArea):
         self._line = UnseenLine(theme, self._page)
         self._hidden: Hidden | None = None
         self.verticalScrollBar().valueChanged.connect(self._on_scroll)
+        self.verticalScrollBar().rangeChanged.connect(self._on_range)
         self._frame = QTimer(self, singleShot=True, interval=FRAME_MS)
         self._frame.setObjectName("transcript-frame")
         self._frame.timeout.connect(self._paint_stream)
@@ -200,6 +201,11 @@ class Transcript(QScrollArea):
         if not self._syncing:
             bar = self.verticalScrollBar()
             self._stick = bar.value() >= bar.maximum() - _AT_BOTTOM_PX
+            self._sync()
+
+    def _on_range(self) -> None:
+        """What grew while another page was on screen comes into the scroll bar's range when this one is shown again."""
+        if self._stick:
             self._sync()
 
     def _on_refolded(self, message_id: str) -> None:
