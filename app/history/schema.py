@@ -71,15 +71,16 @@ _V7 = """
 CREATE VIRTUAL TABLE letters USING fts5 (
     content, content = 'messages', content_rowid = 'number', tokenize = 'trigram'
 );
-INSERT INTO letters (letters) VALUES ('rebuild');
-CREATE TRIGGER letters_insert AFTER INSERT ON messages BEGIN
+INSERT INTO letters (rowid, content) SELECT number, content FROM messages WHERE state != 'streaming';
+CREATE TRIGGER letters_insert AFTER INSERT ON messages WHEN new.state != 'streaming' BEGIN
     INSERT INTO letters (rowid, content) VALUES (new.number, new.content);
 END;
-CREATE TRIGGER letters_update AFTER UPDATE OF content ON messages BEGIN
-    INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
-    INSERT INTO letters (rowid, content) VALUES (new.number, new.content);
+CREATE TRIGGER letters_update AFTER UPDATE OF content, state ON messages BEGIN
+    INSERT INTO letters (letters, rowid, content)
+        SELECT 'delete', old.number, old.content WHERE old.state != 'streaming';
+    INSERT INTO letters (rowid, content) SELECT new.number, new.content WHERE new.state != 'streaming';
 END;
-CREATE TRIGGER letters_delete AFTER DELETE ON messages BEGIN
+CREATE TRIGGER letters_delete AFTER DELETE ON messages WHEN old.state != 'streaming' BEGIN
     INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
 END;
 -- Whether it has an answer that nobody has seen.

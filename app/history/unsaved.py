@@ -1,13 +1,16 @@
-"""What is not in the history's file yet: how it is read all the same, and what is said of it when the program ends."""
+"""How the history is read while something of it is not in the file yet."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Sequence
 
 from app.history import cells
 from app.history.writer import Job
+
+log = logging.getLogger(__name__)
 
 
 class UnsavedCopy:
@@ -20,12 +23,16 @@ class UnsavedCopy:
         """By their ids."""
 
     def reader(self, waiting: Sequence[Job]) -> sqlite3.Connection:
-        """Where to read what a person saw: ``file`` itself where nothing waits. Raises sqlite3.Error."""
+        """Where to read what a person saw: ``file`` itself where nothing waits, or a copy of it cannot be made."""
         if not waiting:
             self.close()
             return self._file
         if self._copy is None:
-            self._copy = _in_memory(self._file)
+            try:
+                self._copy = _in_memory(self._file)
+            except (sqlite3.Error, MemoryError):
+                log.exception("what is not saved cannot be shown")
+                return self._file
         for job in waiting:
             if id(job) not in self._applied:
                 self._applied[id(job)] = job
