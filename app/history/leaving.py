@@ -45,26 +45,26 @@ class Leaving(QObject):
         try:
             Path(path).write_text(unsaved_to_markdown(self._history), encoding="utf-8")
         except OSError as error:
-            self._show(f"The file could not be written ({error.strerror or error}). Choose another folder.")
+            self._box(f"The file could not be written ({error.strerror or error}). Choose another folder.").open()
             return False
         return True
 
     def _ask(self) -> None:
         count = len(self._history.unsaved())
         what = "A chat is" if count == 1 else f"{count} chats are"
-        box = self._show(f"{what} not saved in the history. If Kvasir closes now, what was said last is lost.")
+        box = self._box(f"{what} not saved in the history. If Kvasir closes now, what was said last is lost.")
         save = box.addButton("Save elsewhere…", QMessageBox.ButtonRole.AcceptRole)
         leave = box.addButton("Close anyway", QMessageBox.ButtonRole.DestructiveRole)
         box.addButton("Keep open", QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(save)
         save.clicked.connect(self._save)
         leave.clicked.connect(self._close)
+        box.open()
 
-    def _show(self, sentence: str) -> QMessageBox:
+    def _box(self, sentence: str) -> QMessageBox:
         box = QMessageBox(QMessageBox.Icon.Warning, "Kvasir", sentence, parent=self._window)
         box.setObjectName("history.unsaved")
         box.finished.connect(self._on_finished)
-        box.open()
         self.box = box
         return box
 

@@ -134,7 +134,7 @@ class HistoryStore(QObject):
         columns = ", ".join(f"c.{name}" for name in cells.CHAT)
         for query in search.queries(terms, columns, 4 * limit):
             for *chat, message, content in self._read(query.sql, *query.values):
-                if chat[0] not in found and len(found) < limit:
+                if not found[chat[0]].message if chat[0] in found else len(found) < limit:
                     excerpt = search.excerpt(cells.plain(content), terms)
                     found[chat[0]] = SearchHit(cells.chat(tuple(chat), []), excerpt, message)
         return list(found.values())[:limit]

@@ -67,6 +67,8 @@ def test_search_finds_words_accents_and_titles_but_nothing_deleted(history: Hist
     assert [found.chat.id for found in history.search("cafe")] == [trip.id]
     assert [found.chat.id for found in history.search("paged att")] == [pages.id]
     assert history.search('"AND NOT *') == []
+    both = history.search("trondheim")[0]
+    assert (both.chat.id, both.message) == (trip.id, history.messages(trip.id)[0].id)
     history.delete(trip.id)
     assert history.search("cafe") == []
     history.undelete(trip.id)

@@ -354,6 +354,7 @@ def test_the_window_asks_before_it_closes_over_what_is_not_saved(start, qtbot, t
         box = program.leaving.box
         assert box is not None
         assert "A chat is not saved" in box.text()
+        assert {button.text() for button in box.buttons()} == {"Save elsewhere…", "Close anyway", "Keep open"}
         file = tmp_path / "elsewhere.md"
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
         save = next(button for button in box.findChildren(QPushButton) if "Save" in button.text())
