@@ -6,7 +6,7 @@ Qt takes U+2029, U+FDD0 and U+FDD1 for ends of lines, and gives a no-break space
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData
-from PySide6.QtGui import QTextCursor
+from PySide6.QtGui import QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QPlainTextEdit
 
 _ENDS = "\u2029\ufdd0\ufdd1"
@@ -32,6 +32,13 @@ class ExactTextEdit(QPlainTextEdit):
         if text := source.text():
             self.insertPlainText(text)
             self.ensureCursorVisible()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.InsertLineSeparator):  # Qt would insert U+2028
+            self.insertPlainText("\n")
+            self.ensureCursorVisible()
+        else:
+            super().keyPressEvent(event)
 
     def createMimeDataFromSelection(self) -> QMimeData:
         copied = QMimeData()
