@@ -278,10 +278,13 @@ class HistoryStore(QObject):
             return self._prepare()
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
-                why = f"({error}). Check the folder's permissions and space."
                 if writer.is_held(error):
-                    why = "because another program holds it. Close that program, then start Kvasir again."
-                raise HistoryUnusableError(f"The history at {self._path} cannot be opened {why}") from error
+                    raise HistoryUnusableError(
+                        f"Another program holds the history at {self._path}. Close it, then start Kvasir again."
+                    ) from error
+                raise HistoryUnusableError(
+                    f"The history at {self._path} cannot be opened ({error}). Check the folder's permissions and space."
+                ) from error
             file = self._path.resolve()  # a link to it stays one
             aside = file.with_name(f"{file.stem}.damaged-{int(time.time())}{file.suffix}")
             file.rename(aside)

@@ -81,9 +81,11 @@ def test_where_it_cannot_be_kept_it_is_not_replaced(path: Path, second: None) ->
     path.write_text(content)
     path.with_name("settings.version-1.json").mkdir()
     store = SettingsStore(path)
+    said: list[str] = []
+    store.failed.connect(said.append)
     store.update(draft=True)
     assert path.read_text() == content
-    assert "could not be written" in store.notice
+    assert "could not be written" in said[0]
 
 
 def test_a_migration_that_fails_gives_the_defaults_and_keeps_the_file(path: Path, second: None) -> None:
