@@ -47,12 +47,9 @@ class Card(QFrame):
         column.addLayout(head)
         self.picture = Miniature(theme, self)
         self.picture.hide()
-        self.drawing = label("drawing", "tiny")
-        self.drawing.hide()
         shown = QVBoxLayout()
         shown.setSpacing(0)
         shown.addWidget(self.picture)
-        shown.addWidget(self.drawing)
         shown.addStretch(1)
         about = QHBoxLayout()
         about.setSpacing(12)
@@ -61,7 +58,10 @@ class Card(QFrame):
         column.addLayout(about)
         column.addStretch(1)
         self.found = label("", "caption", f"lab.card.{page.name}.found")
-        column.addWidget(self.found)
+        self.below = label("", "caption", f"lab.card.{page.name}.below")
+        self.note = label("", "caption", f"lab.card.{page.name}.note")
+        for each in (self.found, self.below, self.note):
+            column.addWidget(each)
         for words_of_it in self.findChildren(QLabel):  # a click on them opens it too
             words_of_it.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
 
@@ -73,18 +73,23 @@ class Card(QFrame):
             side = _SIDES.get(self.page.name, result.told_of + 1 or -1)
             picture = next(iter(result.pictures[side:]), None)
         self.picture.setVisible(picture is not None)
-        self.drawing.setVisible(result is None and picture is not None)
         if picture is not None:
             self.picture.show_picture(picture, drawing=result is None)
 
-    def show_state(self, found: str, running: bool, note: str) -> None:
-        """What was found last, "" for nothing; whether it runs now, and how its last run ended."""
+    def show_state(self, found: str, below: str, clear: bool, running: bool, note: str) -> None:
+        """What was found last, "" for nothing, what stands ``below`` it, and whether that was a verdict; whether it
+        runs now, and how its last run ended."""
         page = self.page
         self._tick.setVisible(bool(found))
+        self._tick.setToolTip("" if clear else words.NO_VERDICT)
+        set_role(self._tick, "good" if clear else "caption")
+        self.below.setText(below)
+        self.below.setVisible(bool(below) and not running)
+        self.note.setText(note)
+        self.note.setVisible(bool(note) and not running and not (found and note == words.STOPPED))
+        set_role(self.note, words.note_role(note))
         if running:
             text, role = "Running now…", "caption"
-        elif note and not (found and note == words.STOPPED):
-            text, role = note, "caption" if note == words.STOPPED else "bad"
         elif found:
             text, role = found, "small-figure"
         elif page.refused:
@@ -131,4 +136,5 @@ class Overview(Part):
             result = runs.results.get(name)
             found = words.found(result, runs.index) if result is not None else ""
             card.show_picture(result)
-            card.show_state(found, name == runs.running, runs.notes.get(name, ""))
+            below, clear = ("", False) if result is None else (words.below(result), words.clear(result))
+            card.show_state(found, below, clear, name == runs.running, runs.notes.get(name, ""))

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 from app.lab import words
 from app.lab.layout import Columns, Part, label, take_out
 from app.lab.pictures import PictureView
+from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.words import moment
 from app.lab.player import Player
 from app.lab.result import ResultView
@@ -108,7 +109,7 @@ class ExperimentView(Part):
         self.status.setVisible(bool(self.status.text()))
         self.note.setText(note)
         self.note.setVisible(bool(note) and not running)
-        set_role(self.note, "caption" if note == words.STOPPED else "bad")
+        set_role(self.note, words.note_role(note))
         if had_focus:
             (self.cancel if running else self.run).setFocus()
 
@@ -157,7 +158,8 @@ class ExperimentView(Part):
         """Of ``sides``: all that there may be while it runs, and then those that ran."""
         if pictures and sides != self.sides:
             self._make_sides(sides)
-        for side, picture in pictures.items():
+        shown = {at: view.picture for at, view in enumerate(self.pictures) if view.picture is not None}
+        for side, picture in on_one_axis({**shown, **pictures}).items():
             if 0 <= side < len(self.pictures):
                 self.pictures[side].show_picture(picture)
                 self.boxes[side].setAccessibleDescription(self.pictures[side].accessibleDescription())

@@ -16,6 +16,7 @@ from app.lab.experiment import ExperimentView
 from app.lab.pictures import PlotView
 from app.theme.theme import LIGHT
 from app.theme.widgets import MenuButton
+from engine.protocol.compared import headline_of
 from engine.protocol.lab import LabFigure, LabPage, LabResult, LabText, PaperFigure
 
 _MARGIN = 24
@@ -83,14 +84,20 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(page.title)}</title>'
         f"<style>{_style()}</style></head><body><h1>{escape(words.heading(page))}</h1><p>{escape(page.problem)}</p>"
-        f"<div class=sides>{''.join(pictures)}</div><p class=headline>{escape(result.headline)}</p>"
-        f"{_chosen(page, result)}"
+        f"<div class=sides>{''.join(pictures)}</div><p class=headline>{escape(headline_of(result))}</p>"
+        f"{_second(result)}{_chosen(page, result)}"
         f"<p><strong>{escape(result.lesson)}</strong> {escape(''.join(result.why[:1]))}</p>"
         f"<h2>Figures</h2><table><tr><th></th>{heads}<th></th><th>single runs</th></tr>{rows}</table>"
         f"{text}<div class=sides>{''.join(plots)}</div>{''.join(_paper(each) for each in page.papers)}{lists}"
         f"<h2>When it does not help</h2><p>{escape(page.fails)}</p><h2>How it was taken</h2>"
         f"<p>{escape(words.taken(result))}</p></body></html>\n"
     )
+
+
+def _second(result: LabResult) -> str:
+    """What stands below the headline."""
+    said = [result.second, words.quiet(result).text]
+    return "".join(f"<p>{escape(each)}</p>" for each in said if each)
 
 
 def _chosen(page: LabPage, result: LabResult) -> str:
@@ -132,7 +139,7 @@ def _texts(text: LabText, sides: list[str]) -> str:
 def _paper(paper: PaperFigure) -> str:
     return (
         f'<p>{escape(words.source(paper))}: <a href="{escape(paper.address)}">{escape(paper.title)}</a>. '
-        f"{escape(paper.claim)} {escape(paper.setting)}</p>"
+        f"{escape(paper.claim)} {escape(paper.setting)} {escape(paper.place)}</p>"
     )
 
 

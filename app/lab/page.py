@@ -285,7 +285,8 @@ class LabView(QWidget):
         runs, comparing = self._runs, self.compare.busy
         self.topics.show_states(
             {runs.running} | ({COMPARE} if comparing else set()),
-            {*runs.results} | ({ROOFLINE} if runs.roofline is not None else set()),
+            {name: words.clear(result) for name, result in runs.results.items()}
+            | ({ROOFLINE: True} if runs.roofline is not None else {}),
         )
         self.compare.set_blocked(self._blocked or (words.ELSEWHERE if runs.running else ""))
         blocked = self._blocked or (words.COMPARING if comparing else "")
@@ -312,10 +313,17 @@ class LabView(QWidget):
         self.everything.setToolTip("" if running else blocked)
         self.save.setVisible(self.view is not None)
         self.save.view = self.view
-        self.models.set_bundled(index.model if index is not None and index.pages else "")
+        self.models.set_bundled(self._bundled())
         about = f"{words.INTRODUCTION} {words.where(index)}" if index is not None and overview else ""
         self.said.setText((runs.trouble or words.LOOKING) if index is None else about)
         self.said.setVisible(bool(self.said.text()))
+
+    def _bundled(self) -> str:
+        """The bundled model that the page runs with, "" while that is not known."""
+        index, page = self._runs.index, self.view.page if self.view is not None else None
+        if page is not None and page.refused and page.brings:
+            return page.brings
+        return index.model if index is not None and index.pages else ""
 
     def _refresh_one(self, view: ExperimentView, blocked: str) -> None:
         runs, page, name = self._runs, view.page, view.page.name

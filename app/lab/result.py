@@ -15,6 +15,7 @@ from app.lab.pictures import PlotView
 from app.lab.steps import Steps
 from app.texts.side_by_side import BothTexts, Side
 from app.theme.theme import Theme
+from engine.protocol import compared
 from engine.protocol.lab import LabPage, LabResult, LabText, PaperFigure, Plot
 
 _PLOT_PX = 220
@@ -29,7 +30,9 @@ class ResultView(Part):
         self._theme = theme
         self.setObjectName("lab.result")
         self.column.setSpacing(16)
-        self.headline = label(result.headline, "headline", "lab.headline")
+        self.headline = label(compared.headline_of(result), "headline", "lab.headline")
+        said, mark = label(result.second, "figure", "lab.second"), words.quiet(result)
+        quiet = label(mark.text, mark.tone, "lab.quiet")
         predicted = words.prediction(page, choice, result)
         self.prediction = label(predicted.text, predicted.tone, "lab.prediction")
         self.lesson = lesson = Part(box=True)
@@ -37,8 +40,9 @@ class ResultView(Part):
         lesson.add(label(result.lesson, "figure", "lab.lesson"))
         if result.why:
             lesson.add(label(result.why[0], name="lab.here"))
-        head = Part().add(self.headline, self.prediction)
-        self.prediction.setVisible(bool(predicted.text))  # now that it is within another: else it were a window
+        head = Part().add(self.headline, said, quiet, self.prediction)
+        for each in (said, quiet, self.prediction):  # now that they are within another: else they were windows
+            each.setVisible(bool(each.text()))
         if told := words.chosen(page, result):
             head.add(label(words.otherwise(told), "warn", "lab.chosen"))
         self.add(head, lesson)
@@ -56,11 +60,11 @@ class ResultView(Part):
         if result.text is not None:
             self.add(self._texts(result.text, result.sides))
             yield
-        ours = [Part("This machine", box=True) for _ in result.plots]
+        ours = [Part("This computer" if page.papers else "", box=True) for _ in result.plots]
         theirs = [Part(words.source(each), box=True) for each in page.papers]
         if ours or theirs:
             columns = Columns([*ours, *theirs], self._theme, 360, min(2, len(ours) + len(theirs)))
-            self.add(Part("Here, and in the paper").add(columns))
+            self.add(Part("Here, and in the paper" if theirs else "On this computer").add(columns))
             yield
         for box, plot in zip(ours, result.plots, strict=True):
             box.column.addWidget(self._drawn(plot, result.sides), 1)
@@ -112,7 +116,9 @@ class ResultView(Part):
         box.add(link)
         if paper.plot is not None:
             box.column.addWidget(self._drawn(paper.plot), 1)
-        box.add(label(paper.claim), label(paper.setting, "caption"), label(f"Checked: {paper.checked}", "tiny"))
+        box.add(label(paper.claim), label(paper.setting, "caption"))
+        if paper.place:
+            box.add(label(paper.place, "tiny"))
         if paper.plot is None:
             box.column.addStretch(1)
 

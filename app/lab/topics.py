@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QIcon, QPixmap
@@ -67,8 +67,8 @@ class Topics(QListWidget):
             if self.item(row).data(_NAME) == name:
                 self.setCurrentRow(row)
 
-    def show_states(self, running: Collection[str], found: Collection[str]) -> None:
-        """What runs now and what has a result, by name."""
+    def show_states(self, running: Collection[str], found: Mapping[str, bool]) -> None:
+        """What runs now and what has a result, by name, and whether that is a verdict."""
         side = self._theme.px(14)
         self.setIconSize(QSize(side, side))
         blank = QPixmap(side, side)  # in the place of a tick, so that names stand in one column
@@ -76,12 +76,14 @@ class Topics(QListWidget):
         marks = {
             "running": icon(self._theme, "measure", side, "accent"),
             "with a result": icon(self._theme, "check", side, "good"),
+            "with a result, no verdict": icon(self._theme, "check", side, "mute"),
             "no result": QIcon(blank),
         }
         for item in map(self.item, range(self.count())):
             name, title = item.data(_NAME), item.data(_TITLE)
             if name:
-                state = "running" if name in running else "with a result" if name in found else "no result"
+                state = "with a result" if found.get(name) else "with a result, no verdict"
+                state = "running" if name in running else state if name in found else "no result"
                 item.setIcon(marks[state])
                 item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
 

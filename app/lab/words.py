@@ -14,7 +14,8 @@ NO_LAB = "This engine has no experiments."
 LOOKING = "Looking at the experiments and at what was found before…"
 INTRODUCTION = (
     "Each experiment shows what one technique buys on this machine: predict, run, and compare with the paper it "
-    "comes from. A token is a word or a piece of one; a pair is one run of each side."
+    "comes from. A token is a word or a piece of one; a pair is one run of each side. Pictures of experiments that "
+    "were not run yet are drawings."
 )
 STOPPED = "Stopped: nothing of this run was kept."
 STOPPING = "Stopping…"
@@ -26,14 +27,15 @@ COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
 RUNNING = "It is running now."
 PREPARING, STARTING = "Making room for the model…", "Loading the model…"
-DISTURBED = "An answer was written while this ran, so its times are worth little. Run it again."
+DISTURBED = "An answer was written while this ran, so its times are worth little; counts are not affected."
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
 SAMPLE = "The first answer, as the model wrote it: here it only matters whether the sides wrote the same."
 EVERY_SIDE = "The same picture for all sides"
 AGAINST, AGAINST_A = "B against A", "the others are compared with A"
 TURN, ENTER, ESCAPE = "Left and Right go from side to side.", "Run (Enter)", "Stop (Esc)"
-TRY = "The same experiment with other numbers. What is found then is no answer to the question above."
+TRY = "These runs don't count for your prediction."
 NO_SWITCH = "The engine is not ready yet. Try again when it has started."
+NO_VERDICT = "Run, but without a verdict: its times could not be told apart."
 USED_ALREADY = "Your chats use it already."
 
 
@@ -82,8 +84,23 @@ def status(sides: list[str], progress: LabProgress | None, preparing: bool = Fal
     if progress is None:
         return PREPARING if preparing else STARTING
     side = sides[progress.side] if 0 <= progress.side < len(sides) else ""
-    sentence = progress.sentence or (f"run {min(progress.done + 1, progress.total)} of {progress.total} at most")
-    return f"{sentence[0].upper()}{sentence[1:]}" + (f": {side}" if side else "")
+    return doing(progress) + (f": {side}" if side else "")
+
+
+def doing(progress: LabProgress) -> str:
+    """For example "Run 11", "Run 11, running longer because this computer is busy", "Warming up"."""
+    said = ", ".join(filter(None, [f"run {progress.run}" if progress.run else "", progress.sentence])) or "running"
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def note_role(note: str) -> str:
+    """Of how a run ended."""
+    return "caption" if note == STOPPED else "warn" if note == DISTURBED else "bad"
+
+
+def clear(result: LabResult) -> bool:
+    """Whether what its question asks for has a verdict."""
+    return result.answer is not None and compared.decided(result.answer)
 
 
 def place(ratio: float, bounds: list[float]) -> int:
@@ -92,17 +109,45 @@ def place(ratio: float, bounds: list[float]) -> int:
 
 
 def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
-    """What came of it; ``choice`` is -1 where nothing was predicted."""
-    effect = result.figures[0].effects[result.told_of] if result.figures and result.figures[0].effects else None
+    """What came of it; ``choice`` is -1 where nothing was predicted. Only what was clearly measured is held against."""
+    effect = result.answer
     if choice < 0 or effect is None or effect.ratio is None or result.chosen:
         return Line("", "caption")
-    said = f"Your prediction: {page.choices[choice]}"
+    said = f"You said “{page.choices[choice]}”"
+    if not compared.decided(effect):
+        return Line(f"{said}{_undecided(effect, result.others)}", "mute")
+    measured = compared.times(effect.ratio)
+    low, high = place(effect.low, page.bounds), place(effect.high, page.bounds)
+    between = f" (from {compared.times(effect.low)} to {compared.times(effect.high)})" if low != high else ""
+    if place(effect.ratio, page.bounds) == choice:
+        return Line(f"{said}, and this computer measured {measured}{between}: right.", "right")
+    return Line(f"{said}; this computer measured {measured}{between}.", "mute")
+
+
+def _undecided(effect: Effect, others: float | None) -> str:
+    """After a prediction: why a run without a verdict neither bears it out nor refutes it."""
+    low, high = compared.times(effect.low), compared.times(effect.high)
+    if not compared.wide(effect):
+        return f"; this computer measured no clear difference (from {low} to {high} times)."
+    if others is not None and others > compared.BUSY:
+        taken = f"other programs took {100 * others:.0f}\u00a0% of the processor"
+        return f". This run cannot tell: {taken}. Run it again when this computer is quiet."
     if effect.verdict == "few":
-        return Line(f"{said}. Too few pairs were run to tell.", "mute")
-    right = place(1.0 if effect.verdict == "none" else effect.ratio, page.bounds)
-    if right == choice:
-        return Line(f"{said}, right.", "right")
-    return Line(f"{said}, not right. Of the choices “{page.choices[right]}” is the one.", "mute")
+        return ". This run cannot tell: too few pairs were run. Run it again to be sure."
+    return f". This run cannot tell: it measured from {low} to {high} times. Run it again to be sure."
+
+
+def quiet(result: LabResult) -> Line:
+    """The mark for a quiet or a busy computer; empty where nothing was timed."""
+    said = compared.busy_or_quiet(result.others)
+    busy = result.others is not None and result.others > compared.BUSY
+    return Line(f"● {said}" if said else "", "warn" if busy else "good")
+
+
+def below(result: LabResult) -> str:
+    """On a card, below the headline: what has noise, and whether the computer was busy."""
+    busy = result.others is not None and result.others > compared.BUSY
+    return f"{result.second} The computer was busy." if result.second and busy else result.second
 
 
 def value(number: float, metric: Metric) -> str:
@@ -188,8 +233,8 @@ def source(paper: PaperFigure) -> str:
 
 def found(result: LabResult, index: LabIndex | None) -> str:
     """The headline, with the model where it is not the usual one."""
-    usual = index is None or result.model == index.model
-    return result.headline if usual else f"{result.headline} ({result.model})"
+    usual, headline = index is None or result.model == index.model, compared.headline_of(result)
+    return headline if usual else f"{headline} ({result.model})"
 
 
 def file_name(result: LabResult) -> str:

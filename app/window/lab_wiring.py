@@ -183,7 +183,9 @@ class LabWiring(QObject):
         self._measuring.set_taken(words.TAKEN if self._busy else "")
 
     def _on_result(self, name: str) -> None:
-        if name == self._runs.running and self._disturbed:
+        result = self._runs.tried.get(name) or self._runs.results.get(name)
+        timed = result is None or result.others is not None
+        if name == self._runs.running and self._disturbed and timed:
             self._runs.notes[name] = words.DISTURBED
 
     def _show_blocked(self, *_: object) -> None:

@@ -16,11 +16,12 @@ BYTES_READ = Metric(figure="read_bytes_per_token", title="read per token", unit=
 WEIGHT_BYTES = Metric(figure="weight_bytes", title="weights", unit="bytes", lower_is_better=True, counted=True)
 
 
-def elsewhere(command: str, what: str) -> Metric:
-    """Of a switch that one answer cannot show."""
-    return Metric(elsewhere=f"One answer alone cannot show this: {command} measures it on {what}.")
+def elsewhere(command: str, what: str, experiment: str = "") -> Metric:
+    """Of a switch that one answer cannot show; ``experiment``: the title of the one that shows its like in the Lab."""
+    lab = f"The Lab's “{experiment}” shows what it is for. " if experiment else ""
+    return Metric(elsewhere=f"One answer alone cannot show this. {lab}{command} in a terminal measures it on {what}.")
 
 
-MANY_CHATS = elsewhere("kvasir bench --cache", "many chats")
-RESTART = elsewhere("kvasir bench --cache", "a chat that goes on after a restart")
-OTHERS_WAIT = elsewhere("kvasir bench", "an answer that waits while another prompt is read")
+MANY_CHATS = elsewhere("kvasir bench --cache", "many chats", "Prefix caching")
+RESTART = elsewhere("kvasir bench --cache", "a chat that goes on after a restart", "Prefix caching")
+OTHERS_WAIT = elsewhere("kvasir bench", "an answer that waits while another prompt is read", "Continuous batching")

@@ -58,7 +58,7 @@ def compare(
 
         try:
             columns = [parse_column(each) for each in column or []]
-            columns = columns if len(columns) > 1 else [Column(name="as it is"), *columns]
+            columns = columns if len(columns) > 1 else [Column(name="baseline"), *columns]
             request = ComparisonRequest(
                 columns,
                 prompts_of(prompts) if prompts is not None else (),

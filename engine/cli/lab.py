@@ -166,8 +166,14 @@ def _list(index: LabIndex) -> None:
 
 
 def _tell(result: LabResult) -> None:
+    from engine.protocol.compared import busy_or_quiet, headline_of
+
     chosen = ", ".join(f"{key}={value}{result.cut(key)}" for key, value in result.chosen.items())
-    print(f"{result.name}{f' with {chosen}' * bool(chosen)}: {result.headline}")
+    print(f"{result.name}{f' with {chosen}' * bool(chosen)}: {headline_of(result)}")
+    if result.second:
+        print(f"  {result.second}")
+    if said := busy_or_quiet(result.others):
+        print(f"  {said}")
     print(f"  {result.model} on {result.device}, {result.machine}")
     for figure in result.figures:
         metric = figure.effects[0].metric

@@ -105,10 +105,17 @@ class Writing:
         self.answers: dict[str, list[Answer]] = {}
         self._steps: dict[str, list[list[Drafted]]] = {text.key: [] for text in kinds}
 
+    def write(self) -> list[Answer]:
+        """All texts once more, for what they say."""
+        return [answer for kind in self._kinds for answer in self._write(kind)]
+
+    def _write(self, kind: Text) -> list[Answer]:
+        return [self._lab.client.answer(*prompt, self.method.switches) for prompt in kind.prompts]
+
     def run(self) -> Side:
         figures: dict[str, float] = {}
         for kind in self._kinds:
-            answers = [self._lab.client.answer(*prompt, self.method.switches) for prompt in kind.prompts]
+            answers = self._write(kind)
             self.answers[kind.key] = answers
             self._steps[kind.key].append([step for answer in answers for step in decoding(answer.steps)])
             # The first token of an answer comes from reading the prompt, and no draft was asked for it.

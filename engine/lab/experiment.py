@@ -13,15 +13,19 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import psutil
+from msgspec import structs
+
 from engine.bench.client import Answer, EngineClient
 from engine.cache.policies import KEEP_ALL
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, KnownModel, LoadOptions, Metric, OptionSpec, Sampling, Value
-from engine.protocol.compared import gain_of
+from engine.protocol import Effect, KnownModel, LoadOptions, Metric, OptionSpec, Sampling, Value, keys
+from engine.protocol.compared import BUSY, FAULT, Gain, amount, gain_of, times, wide
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.runner.perplexity import chunks
 from engine.server.continuing import common
 from engine.telemetry.pairs import LEAST, MOST, estimate, settled
+from engine.telemetry.processor import OtherPrograms
 
 RunEvent = LabProgress | LabPicture
 Side = Mapping[str, float]
@@ -29,12 +33,17 @@ Side = Mapping[str, float]
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, seed=1)
 NEAR_TIE = 1e-4
 """Between two log-probabilities, in nats: below it, rounding decides which token comes first."""
-NEAR = 0.05
-"""And so near that rounding may be why two texts part; 0.02 was seen."""
-CLOSE = " So close, rounding may decide between them, which depends on what is computed together."
-"""Of a technique that changes nothing else."""
-PATIENCE = 2.0
-"""Budgets after which no further round begins, whatever is known by then."""
+ROUNDED = "the fast kernels, which round otherwise when rows are computed together"
+"""Why a technique that is exact changes a token all the same."""
+AS_THEY_MAY = ", as they may: what is rounded changes a model"
+"""Of a technique that is lossy, after the sentence that texts differ."""
+PATIENCE, LONGER = 2.0, 6.0
+"""Budgets after which no further round begins, whatever is known by then; and those while other programs keep the
+processor busy."""
+LONGER_BUSY = "running longer because this computer is busy"
+LONGER_WIDE = "running longer because the times differ widely"
+PARTS = 1000
+"""Of which progress counts those that are done."""
 
 
 class Refusal(NamedTuple):
@@ -69,6 +78,9 @@ class Found(NamedTuple):
     told_of: int = -1
     lesson: str = ""
     """What is said instead of the page's lesson, where the run cannot show that."""
+    asked: int = 0
+    second: str = ""
+    others: float | None = None
 
 
 Run = Generator[RunEvent, None, Found]
@@ -76,8 +88,9 @@ Run = Generator[RunEvent, None, Found]
 
 class Lab(NamedTuple):
     """``pairs``: the most pairs of runs, 0 for as many as a verdict takes. ``budget``: seconds that they may take in
-    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST`; past
-    :data:`PATIENCE` times as many none at all, and then there may be too few for a verdict."""
+    all: past it no further pair begins, once there are :data:`~engine.telemetry.pairs.LEAST` and their range says
+    something; past :data:`PATIENCE` times as many none at all, or :data:`LONGER` on a busy computer, and then there may
+    be too few for a verdict."""
 
     client: EngineClient
     seed: int = 1
@@ -156,10 +169,14 @@ class LabError(RuntimeError):
 class Pairs:
     """Runs of several sides, side by side until each differs clearly from the first one or does not."""
 
-    def __init__(self, lab: Lab, name: str, measured: Sequence[Measured]) -> None:
+    def __init__(self, lab: Lab, name: str, measured: Sequence[Measured], decides: Measured | None = None) -> None:
+        """``decides``: the figure that is waited for; the first one if left out."""
         self._lab, self._name, self._measured = lab, name, measured
+        self._decides = measured.index(decides) if decides is not None else 0
         self.runs: list[list[Side]] = []
         """Of each side; filled by :meth:`run`, or by an experiment that times nothing."""
+        self.others: float | None = None
+        """The share of the processor that other programs took during the runs; None where nothing was timed."""
 
     def run(
         self, sides: Sequence[Callable[[], Side]], picture: Callable[[int], Picture] | None = None
@@ -167,7 +184,7 @@ class Pairs:
         """Warm each side up once, then run all of them in rounds, their order drawn by lot. After each run comes the
         ``picture`` of its side, by the side's place.
 
-        It ends when the headline is settled for every side, at :attr:`Lab.pairs`, or where the budget ends.
+        It ends when the deciding figure is settled for every side, at :attr:`Lab.pairs`, or where the budget ends.
         """
         order, rng = list(range(len(sides))), self._lab.random
         self.runs = [[] for _ in sides]
@@ -175,24 +192,51 @@ class Pairs:
         most = 1 if counted else self._lab.pairs or MOST
         began = time.monotonic()
         for side in order:
-            yield LabProgress(name=self._name, done=0, total=most * len(sides), side=side, sentence="warming up")
+            yield LabProgress(name=self._name, done=0, total=PARTS, side=side, sentence="warming up")
             if not counted:
                 sides[side]()
                 yield from self._shown(side, picture)
-        end, latest = time.monotonic() + self._lab.budget, began + PATIENCE * self._lab.budget
+        programs, measuring, share, longer = OtherPrograms(psutil.Process().parent()), time.monotonic(), 0.0, ""
         for turn in range(most):
             rng.shuffle(order)
             for place, side in enumerate(order):
-                done = turn * len(sides) + place
-                yield LabProgress(name=self._name, done=done, total=most * len(sides), side=side)
+                runs = turn * len(sides) + place
+                share = max(share, self._share(runs / len(sides), most, time.monotonic() - measuring))
+                done = int(PARTS * share)
+                yield LabProgress(name=self._name, done=done, total=PARTS, run=runs + 1, side=side, sentence=longer)
                 self.runs[side].append(sides[side]())
                 yield from self._shown(side, picture)
-            now = time.monotonic()
-            if now > latest:
+            self.others = None if counted else programs.share()
+            if self._enough(turn + 1, most, began, measuring):
                 break
-            if turn + 1 >= min(LEAST, most) and (now > end or all(map(settled, self._effects(0)))):
-                break
-        yield LabProgress(name=self._name, done=most * len(sides), total=most * len(sides))
+            longer = self._longer(turn + 1, measuring)
+        yield LabProgress(name=self._name, done=PARTS, total=PARTS)
+
+    def _share(self, rounds: float, most: int, seconds: float) -> float:
+        """How far it is, by time: as if it took the budget, or longer where too few rounds are done by then."""
+        if not rounds:
+            return 0.0
+        each = seconds / rounds
+        return min(0.99, seconds / max(min(LEAST, most) * each, min(self._lab.budget, most * each), 1e-9))
+
+    def _enough(self, rounds: int, most: int, began: float, measuring: float) -> bool:
+        """Whether no further round begins, by what is known after so many."""
+        now, effects = time.monotonic(), self._effects(self._decides)
+        if rounds >= min(LEAST, most):
+            told = now > measuring + self._lab.budget and not any(map(wide, effects))
+            if told or all(map(settled, effects)):
+                return True
+        return now > began + (LONGER if self._busy else PATIENCE) * self._lab.budget
+
+    def _longer(self, rounds: int, measuring: float) -> str:
+        """Why a further round begins although the budget is spent; else empty."""
+        if time.monotonic() <= measuring + self._lab.budget:
+            return ""
+        return LONGER_BUSY if self._busy else LONGER_WIDE if rounds >= LEAST else ""
+
+    @property
+    def _busy(self) -> bool:
+        return self.others is not None and self.others > BUSY
 
     def _shown(self, side: int, picture: Callable[[int], Picture] | None) -> Iterator[LabPicture]:
         if picture is not None:
@@ -220,25 +264,97 @@ def once(metric: Metric, values: Sequence[float]) -> LabFigure:
 
 
 def headline(effect: Effect, better: str, worse: str) -> str:
-    """A sentence: ``better`` and ``worse`` go on after "2.1 times" and a range."""
-    if effect.metric.counted and effect.verdict not in ("better", "worse"):
-        if effect.before == effect.after:
-            return "The same on both sides."
-        nearly = "Nearly the same on both sides" if effect.ratio is not None else "No ratio can be given"
-        return f"{nearly}: {effect.before:,.4g} and {effect.after:,.4g}."
-    pairs, gain = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}", gain_of(effect)
-    if gain is None or effect.verdict in ("none", "few"):
-        few = "too few pairs to tell" if effect.verdict == "few" else "what it shows lies within the noise"
-        between = "" if gain is None else f" ({effect.low:.2f} to {effect.high:.2f} times in {pairs})"
-        return f"No clear difference here: {few}{between}."
-    between = "" if effect.metric.counted else f" ({gain.low:.2f} to {gain.high:.2f} in {pairs})"
-    return f"{gain.ratio:.2f} times {better if gain.better else worse}{between}."
+    """A sentence on what was counted, with both counts: ``better`` and ``worse`` go on after "2.1 times"."""
+    before, after = (amount(value, effect.metric) for value in (effect.before, effect.after))
+    gain = gain_of(effect)
+    if effect.before == effect.after:
+        return "The same on both sides."
+    if gain is None or gain.ratio < 1.005:
+        nearly = "Nearly the same on both sides" if gain is not None else "No ratio can be given"
+        return f"{nearly}: {before} and {after}."
+    between = f" ({_from_to(gain)} in {effect.pairs} pairs)" if times(gain.low) != times(gain.high) else ""
+    return f"{_times(gain.ratio)} times {better if gain.better else worse}{between}: {after} instead of {before}."
 
 
-def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[Sequence[int]] = ()) -> LabText:
+def timed(effect: Effect, better: str, worse: str, pairs: int = 0) -> str:
+    """A sentence on a figure with noise, the median first: ``better`` and ``worse`` as for :func:`headline`.
+
+    ``pairs``: how many were asked for, 0 for as many as a verdict takes.
+    """
+    gain = gain_of(effect)
+    if gain is None:
+        before, after = (amount(value, effect.metric) for value in (effect.before, effect.after))
+        same = effect.before == effect.after
+        return "The same on both sides." if same else f"No ratio can be given: {before} and {after}."
+    said = f"{times(gain.ratio)} times {better if gain.better else worse}"
+    many = f"{effect.pairs} pairs"
+    if effect.verdict == "few" and effect.pairs == 1:
+        there = "that was asked for" if pairs else "there was time for"
+        return f"About {said} in the one run of each side {there}. Run it again to be sure."
+    if effect.verdict == "few":
+        return f"About {said}, {_from_to(gain)} in {many}: too few for a verdict. Run it again to be sure."
+    if effect.verdict == "none":
+        why = "too noisy for a verdict" if wide(effect) else "no clear difference"
+        return f"About {said}, {_from_to(gain)} in {many}: {why}."
+    return f"{said[:1].upper()}{said[1:]} ({_from_to(gain)} in {many})."
+
+
+def _times(ratio: float) -> str:
+    """In three digits, as counts have no noise."""
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}"
+
+
+def _from_to(gain: Gain) -> str:
+    return f"from {times(gain.low)} to {times(gain.high)}"
+
+
+Writes = Callable[[], Sequence[Answer]]
+"""Lets a side write its answers once more."""
+
+
+def exact_text(
+    name: str,
+    lab: Lab,
+    sides: Sequence[Writes],
+    answers: Sequence[Sequence[Answer]],
+    prompts: Sequence[Sequence[int]],
+) -> Generator[RunEvent, None, LabText]:
+    """Compare what all sides of a lossless technique wrote, ``answers`` and ``prompts`` as for :func:`same_text`.
+
+    Fast kernels round otherwise when rows are computed together, which may change a token. Where it did, all sides
+    write once more in batch-invariant arithmetic, in which the technique is exact, and those texts are shown.
+    """
+    fast = same_text(answers, lab, prompts)
+    spec = lab.client.state()[keys.BATCH_INVARIANT]
+    if fast.same:
+        return fast
+    if spec.value is True:
+        return structs.replace(fast, sentence=f"{fast.sentence} {FAULT}")
+    if not spec.disabled_reason:
+        yield LabProgress(name=name, done=PARTS, total=PARTS, sentence="writing the text in batch-invariant arithmetic")
+        with lab.switched({keys.BATCH_INVARIANT: True}):
+            exact = same_text([side() for side in sides], lab)
+        if exact.same:
+            told = (
+                f"{exact.sentence.removesuffix('.')}, in batch-invariant arithmetic, in which the technique is exact."
+            )
+            return structs.replace(exact, sentence=f"{told} With {ROUNDED}, {lowered(fast.sentence)}")
+        return structs.replace(exact, sentence=f"{exact.sentence} Batch-invariant arithmetic was on. {FAULT}")
+    exactly = f"The technique is exact; with {ROUNDED}, that was enough to change a token here."
+    return structs.replace(fast, sentence=f"{fast.sentence} {exactly}")
+
+
+def lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def same_text(
+    answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[Sequence[int]] = (), differ: str = ""
+) -> LabText:
     """Compare what all sides wrote: ``answers[side][number]``, each pair of answers to the same prompt.
 
-    With ``prompts[number]`` a difference is told with the scores of both tokens, where the model can give them.
+    With ``prompts[number]`` a difference is told with the scores of both tokens, where the model can give them;
+    ``differ`` is said of it after that.
     """
     first, *others = answers
     count = sum(len(answer.ids) for answer in first)
@@ -248,11 +364,10 @@ def same_text(answers: Sequence[Sequence[Answer]], lab: Lab, prompts: Sequence[S
         for number, (one, two) in enumerate(zip(first, side, strict=True)):
             if one.ids != two.ids:
                 at = common(one.ids, two.ids)
-                sentence = f"The texts differ from token {at + 1} on."
-                near = False
+                near, sentence = False, f"The texts differ from token {at + 1} on{differ}."
                 if prompts and at < min(len(one.ids), len(two.ids)):
                     gap = gap_of(lab.model, [*prompts[number], *one.ids[:at]], one.ids[at], two.ids[at])
-                    near, sentence = gap < NEAR_TIE, sentence + apart(gap) + CLOSE * (gap < NEAR)
+                    near, sentence = gap < NEAR_TIE, sentence + apart(gap)
                 texts = [decode(answers_of[number].ids) for answers_of in answers]
                 return LabText(same=False, tokens=count, sentence=sentence, at=at, near_tie=near, texts=texts)
     texts = [decode(side[0].ids) for side in answers]
@@ -276,5 +391,6 @@ def apart(gap: float) -> str:
     if gap == math.inf:
         return ""
     if gap < NEAR_TIE:
-        return f" A near-tie: the two tokens' log-probabilities were {gap:.1e} apart there."
+        far = f"were {gap:.1e} apart" if gap else "were equal"
+        return f" A near-tie: the two tokens' log-probabilities {far} there."
     return f" The two tokens' log-probabilities were {gap:.3f} apart there."

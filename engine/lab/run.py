@@ -94,7 +94,9 @@ def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
 def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
     sides = found.sides or page.sides
     if not found.plots:
-        found = found._replace(plots=[_bars(figure, sides) for figure in found.figures[:1] if figure.effects])
+        shown = dict.fromkeys((0, found.asked))  # what was counted, and what the question is about
+        drawn = [found.figures[place] for place in shown if place < len(found.figures)]
+        found = found._replace(plots=[_bars(figure, sides) for figure in drawn if figure.effects])
     return LabResult(
         name=page.name,
         model=lab.model.card.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -24,6 +25,11 @@ from engine.telemetry.pairs import LEAST
 from engine.text.template import PromptError
 
 _PROBE = 64
+LEAST_ANSWER = 8
+HELD_OUT, APART = 100, 7
+"""Held-out questions, and by how many of them conversations begin apart: never twice with the same one."""
+QUESTIONS, ASKING = 24, 0.25
+"""Questions that are tried for the length of their answers, and the share of the budget that this may take."""
 
 
 def too_short(model: LoadedModel, least: int, need: str) -> Refusal | None:
@@ -81,6 +87,55 @@ def asked(model: LoadedModel, length: int, draw: random.Random) -> list[int]:
             break
         some.append(pair)
     return ids
+
+
+def long_answer(lab: Lab, most: int) -> tuple[list[int], int]:
+    """A question, and how many tokens its answer has: the longest of those that were tried, ``most`` at most.
+
+    So an answer need not be written on past its own end, where what a model says means nothing; only where all are
+    shorter than :data:`LEAST_ANSWER` must it.
+    """
+    room = max(1, lab.model.card.context - most)
+    sampling = msgspec.structs.replace(GREEDY, max_tokens=most, ignore_eos=False)
+    switches: dict[str, Value] = {keys.SPECULATION: "off"}
+    best: tuple[list[int], int] = ([], 0)
+    until = time.monotonic() + ASKING * lab.budget
+    for asked in questions(lab, QUESTIONS):
+        prompt = asked[-room:]
+        length = len(lab.client.answer(prompt, sampling, switches).ids)
+        best = max(best, (prompt, length), key=lambda each: each[1])
+        if best[1] >= most or time.monotonic() > until:
+            break
+    prompt, length = best
+    return prompt, max(length, min(most, LEAST_ANSWER))
+
+
+def questions(lab: Lab, count: int) -> list[list[int]]:
+    """Prompts of so many questions, each of a chat of its own."""
+    return [_encoded(lab.model, [], question) for question, _ in itertools.islice(turns(lab.random), count)]
+
+
+def asking(lab: Lab, length: int, users: int, turn: int) -> list[list[int]]:
+    """Prompts of so many users about one conversation of ``length`` tokens at most: its turns, and a question each.
+
+    Each ``turn`` has another conversation: it begins with another question.
+    """
+    order = list(itertools.islice(turns(lab.random), HELD_OUT))
+    begin = turn * APART % len(order)
+    order = order[begin:] + order[:begin]
+    asked, said = order[:users], order[users:]
+    few, many = 1, 2
+    while len(_encoded(lab.model, _repeated(said, many))) <= length:
+        few, many = many, 2 * many
+    while many - few > 1:
+        middle = (few + many) // 2
+        fits = len(_encoded(lab.model, _repeated(said, middle))) <= length
+        few, many = (middle, many) if fits else (few, middle)
+    return [_encoded(lab.model, _repeated(said, few), question) for question, _ in asked]
+
+
+def _repeated(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, str]]:
+    return list(itertools.islice(itertools.cycle(pairs), count))
 
 
 def _encoded(model: LoadedModel, pairs: Sequence[tuple[str, str]], question: str = "") -> list[int]:

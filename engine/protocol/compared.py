@@ -6,11 +6,15 @@ from typing import NamedTuple
 
 from engine.protocol.from_engine import Effect
 from engine.protocol.keys import BATCH_INVARIANT
-from engine.protocol.lab import LabCompared, LabText
+from engine.protocol.lab import LabCompared, LabResult, LabText
 from engine.protocol.records import Metric
 
 LEAST_PAIRS = 8
 """Fewer allow no verdict (engine/telemetry/pairs.py)."""
+BUSY = 0.25
+"""Share of the processor that other programs may take during a measurement without a word."""
+WIDE = 1.5
+"""A range whose ends are further apart than by this factor says nothing, not even that there is no difference."""
 FAULT = "It was to be the same: that is a fault."
 ROUNDING = (
     "Its settings are lossless up to rounding, which the fast kernels do otherwise for other batches; with "
@@ -36,13 +40,50 @@ def gain_of(effect: Effect) -> Gain | None:
     return Gain(False, 1 / effect.ratio, 1 / effect.high, 1 / effect.low)
 
 
+def decided(effect: Effect) -> bool:
+    """Whether it has a verdict: a clear difference, or a count, which has no noise."""
+    return effect.metric.counted or effect.verdict in ("better", "worse")
+
+
+def wide(effect: Effect) -> bool:
+    """Whether it says nothing at all, not even that there is no clear difference."""
+    return not decided(effect) and (effect.verdict == "few" or effect.high > WIDE * effect.low)
+
+
+def busy(others: float, when: str = "during the runs") -> str:
+    """What other programs' share of the processor casts doubt on; empty where they took little."""
+    if others <= BUSY:
+        return ""
+    return f"This computer was busy: other programs took {100 * others:.0f}\u00a0% of its processor {when}."
+
+
+def busy_or_quiet(others: float | None) -> str:
+    """Of a run in which other programs had this share of the processor; empty where nothing was timed."""
+    if others is None:
+        return ""
+    return busy(others) or f"This computer was quiet: other programs took {100 * others:.0f}\u00a0% of its processor."
+
+
+def headline_of(result: LabResult) -> str:
+    """The headline; of an older result, which names no count where its times could not be told, what it counted."""
+    answer = result.answer
+    if result.second or result.others is not None or answer is None or decided(answer):
+        return result.headline
+    counts = [figure.effects[result.told_of] for figure in result.figures if figure.effects]
+    count = next((each for each in counts if each.metric.counted), None)
+    if count is None:
+        return "This older run could not tell. Run it again."
+    title = f"{count.metric.title[:1].upper()}{count.metric.title[1:]}"
+    return f"{title}: {amount(count.after, count.metric)} instead of {amount(count.before, count.metric)}."
+
+
 def verdict(effect: Effect) -> str:
     """The gain with the range of its pairs, "1.4× more (1.2–1.6 in 8 pairs)", or that there is no verdict."""
     pairs = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}"
-    if effect.verdict == "none":
+    gain = gain_of(effect)
+    if effect.verdict == "none" and (gain is None or not wide(effect)):
         between = spread(effect.low, effect.high)
         return "no clear difference" + (f" ({between} in {pairs})" if between else "")
-    gain = gain_of(effect)
     if gain is None:
         return "no ratio: one of them is 0"
     if effect.metric.unit == "ms":
@@ -52,6 +93,8 @@ def verdict(effect: Effect) -> str:
     if effect.verdict == "few":
         return f"{times(gain.ratio)}× {word}, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict"
     between = spread(gain.low, gain.high)
+    if effect.verdict == "none":
+        return f"about {times(gain.ratio)}× {word} ({between} in {pairs}), too noisy for a verdict"
     return f"{times(gain.ratio)}× {word}" + (f" ({between} in {pairs})" if between else "")
 
 

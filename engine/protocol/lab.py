@@ -45,7 +45,8 @@ class Plot(Part, frozen=True):
 
 
 class PaperFigure(Part, frozen=True):
-    """A figure or headline of a paper, redrawn from its numbers. ``checked``: where each number was read."""
+    """A figure or headline of a paper, redrawn from its numbers. ``place``: where in the paper they stand, which is
+    shown; ``checked``: where each number was read, which is not."""
 
     name: str
     paper: str
@@ -60,6 +61,7 @@ class PaperFigure(Part, frozen=True):
     setting: str
     """Models, hardware and workload it was measured with."""
     checked: str
+    place: str = ""
     plot: Plot | None = None
 
 
@@ -215,11 +217,13 @@ class LabIndex(Message, frozen=True):
 
 class LabProgress(Message, frozen=True):
     """``side``: the place of the one that runs, -1 where none does, among the page's sides or those that were told last
-    with ``sides``, where a run has others."""
+    with ``sides``, where a run has others. ``done`` of ``total`` is how far it is; ``run`` counts runs from 1, 0 for
+    something else."""
 
     name: str
     done: int
     total: int
+    run: int = 0
     side: int = -1
     sentence: str = ""
     sides: list[str] = []
@@ -261,7 +265,7 @@ class LabText(Part, frozen=True):
 
 
 class LabResult(Message, frozen=True):
-    """A run, as it is kept and shown. ``figures[0]`` is the headline."""
+    """A run, as it is kept and shown. ``figures[0]`` is the headline, ``figures[asked]`` what the question is about."""
 
     name: str
     model: str
@@ -273,7 +277,7 @@ class LabResult(Message, frozen=True):
     settings: dict[str, Value]
     """What the experiment was told: lengths, numbers of answers."""
     headline: str
-    """One sentence with the number and its range, or that there is no clear difference."""
+    """What was counted, which has no noise; in older results what was timed."""
     sides: list[str]
     """Those that ran: the page's, without those that the model lacks."""
     figures: list[LabFigure]
@@ -291,9 +295,20 @@ class LabResult(Message, frozen=True):
     """The last of each side."""
     plots: list[Plot] = []
     told_of: int = -1
-    """The place in ``figures[0].effects`` of the one that the headline tells of, and the prediction is about."""
+    """The place in a figure's effects of the one that the headline tells of, and the prediction is about."""
     chosen: dict[str, int] = {}
     """Settings that were other than usual: the prediction is not about this, and no other result is like it."""
+    asked: int = 0
+    second: str = ""
+    """Below the headline: what has noise, with its median and range."""
+    others: float | None = None
+    """The share (0..1) of the processor that other programs took while runs were timed; None: nothing was timed."""
+
+    @property
+    def answer(self) -> Effect | None:
+        """What the prediction is about."""
+        effects = self.figures[self.asked].effects if self.asked < len(self.figures) else []
+        return effects[self.told_of] if effects else None
 
     def cut(self, key: str) -> str:
         """After a number of ``chosen``: the one that was used, where the model or its memory allowed less."""

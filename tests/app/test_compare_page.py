@@ -102,7 +102,7 @@ def test_two_columns_from_the_cards_to_the_result(qtbot, page, state):
     assert nameless(page) == []
     compare(qtbot, page)
     assert columns(state) == [
-        {"name": "as it is", "model": BUNDLED},
+        {"name": "baseline", "model": BUNDLED},
         {"name": "KV cache precision 8-bit", "model": BUNDLED, "set": {"kv_kind": "int8"}},
     ]
     assert page.note.isHidden()
@@ -185,7 +185,7 @@ def test_a_lossless_column_that_differs_is_called_a_fault_where_arithmetic_is_ex
 
 def test_columns_alike_are_compared_and_told_apart(qtbot, page, state):
     compare(qtbot, page)
-    assert [column["name"] for column in columns(state)] == ["as it is", "as it is (B)"]
+    assert [column["name"] for column in columns(state)] == ["baseline", "baseline (B)"]
     assert set(texts(page, "compare.verdict")) == {"no clear difference"}
     assert texts(page, "compare.text") == ["Identical, 8 tokens."] * 2
     assert not any(view.extraSelections() for view in page.result.findChildren(QTextEdit))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING
+from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING, doing
 from app.panel.controls import value_title
 from app.panel.titles import in_two
 from engine.protocol import OptionSpec, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
 
-INTRODUCTION = (
-    "All columns answer the same prompts, once to warm up and then in rounds whose order is drawn by lot. The first is "
-    "what the others are compared with."
-)
-AS_IT_IS = "as it is"
+INTRODUCTION = "Every column answers the same prompts in random order, after a warm-up. Column A is the baseline."
+AS_IT_IS = "baseline"
 NO_COMPARE = "This engine cannot compare."
 PREPARING = "Making room for the models…"
 STARTING = "Loading the models…"
@@ -61,10 +58,10 @@ def first_value(spec: OptionSpec) -> Value:
 
 
 def progress(told: LabProgress, names: Sequence[str]) -> str:
-    """As "Prose, round 3 of at most 16: int8"."""
-    doing = told.sentence or f"run {min(told.done + 1, told.total)} of {told.total} at most"
+    """For example "Prose, run 3: int8"."""
     side = f": {names[told.side]}" if 0 <= told.side < len(names) else ""
-    return f"{told.name[:1].upper()}{told.name[1:]}, {doing}{side}"
+    said = doing(told)
+    return f"{told.name[:1].upper()}{told.name[1:]}, {said[:1].lower()}{said[1:]}{side}"
 
 
 def text_tone(told: LabCompared, place: int, text: LabText) -> str:

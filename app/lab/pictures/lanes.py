@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+from msgspec import structs
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 
@@ -12,12 +14,21 @@ from app.lab.pictures.painter import Painter, solid
 from app.lab.pictures.scale import Scale
 from app.plots.chart import Legend
 from app.theme.theme import Theme
-from engine.protocol.lab import Doing, Lanes
+from engine.protocol.lab import Doing, Lanes, Picture
 
 ROW_PX = 24
 MOST_SECONDS = 3600
 """Of a run, whose moments are told apart."""
 _MARKS: dict[Doing, str] = {"waiting": "■", "reading": "■", "writing": "■", "idle": "▨"}
+
+
+def on_one_axis(pictures: Mapping[int, Picture]) -> dict[int, Picture]:
+    """All as they are, but for those over time, which get the axis of the longest."""
+    longest = max((each.seconds for each in pictures.values() if isinstance(each, Lanes)), default=0.0)
+    return {
+        side: structs.replace(each, seconds=longest) if isinstance(each, Lanes) else each
+        for side, each in pictures.items()
+    }
 
 
 class LanesPainter(Painter):
@@ -65,9 +76,15 @@ class LanesPainter(Painter):
         return min(1.0, max(0.0, self._axis.place(at)))
 
     def _color(self, doing: Doing) -> str:
-        tokens = self.theme.tokens
-        grey = self.theme.tint("mute", 0.4, "panel")
-        return {"waiting": grey, "reading": tokens.violet, "writing": tokens.accent, "idle": grey}[doing]
+        """None of those that sides have, of which a batch has three."""
+        tint = self.theme.tint
+        grey = tint("mute", 0.4, "panel")
+        return {
+            "waiting": grey,
+            "reading": tint("teal", 0.5, "panel"),
+            "writing": self.theme.tokens.teal,
+            "idle": grey,
+        }[doing]
 
     def _draw_axis(self, painter: QPainter, area: QRectF) -> None:
         metrics = self.metrics

@@ -105,7 +105,7 @@ def parse_column(text: str) -> Column:
         raise LabError(f"A column's quantise is none, nf4, int4 or int8, not {quantise!r}.")
     model, draft = values.pop("model", ""), values.pop("draft", None)
     return Column(
-        name=name.strip() or rest.strip() or "as it is",
+        name=name.strip() or rest.strip() or "baseline",
         model=model,
         draft="" if draft == "none" else draft,
         quantise=quantise,  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def compare(request: ComparisonRequest, show: Callable[[LabLine], object]) -> La
             quality=quality,
             lossless=[side.promises(sides[0]) for side in sides[1:]],
             taken=f"Each column answered every prompt in {request.tokens} tokens, once to warm up and then in rounds "
-            "whose order was drawn by lot; medians over rounds, prose and code apart. Every prompt is read from its "
+            "in random order; medians over rounds, prose and code apart. Every prompt is read from its "
             "first token, whatever the prefix cache is set to; the speed leaves the prompt out."
             + ("" if together else _in_turn(min(len(kind.figures[0].runs[0]) for kind in kinds))),
             absent=[*absent, *_unlike_tokens(sides)],

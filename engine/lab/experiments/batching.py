@@ -10,20 +10,35 @@ from typing import NamedTuple
 
 import msgspec
 
-from engine.bench.cache.traces import words_of
 from engine.bench.client import Answer, Arrival
 from engine.cache.pool import PAGE_SIZE
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
-from engine.lab.workload import too_short, wordless
+from engine.lab.experiment import (
+    GREEDY,
+    Found,
+    Lab,
+    Measured,
+    Pairs,
+    Refusal,
+    Run,
+    Side,
+    exact_text,
+    headline,
+    lowered,
+    timed,
+)
+from engine.lab.workload import questions, too_short, wordless
 from engine.loading.model import LoadedModel
-from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import Doing, LabPage, Lane, Lanes, Picture, Span
+from engine.protocol import Effect, Metric, OptionSpec, Sampling, Value, keys
+from engine.protocol.compared import decided
+from engine.protocol.lab import Doing, LabPage, LabProgress, Lane, Lanes, Picture, Span
 from engine.telemetry.pairs import LEAST, estimate
 from engine.telemetry.records import StepRecord
 
-REQUESTS, SLOTS, QUESTION = 8, 4, 16
+REQUESTS, SLOTS = 8, 4
 SHORTEST, LONGEST = 10, 200
-LEAST_CONTEXT = QUESTION + 2 * SHORTEST
+LEAST_CONTEXT = 128
+TRIED, TRYING = 24, 0.25
+"""Questions whose answers may be tried for their lengths, and the share of the budget that this may take."""
 PROBE, PROBES = 12, 5
 """Tokens of an answer that tells how fast the model writes, and how many of them."""
 ROUND = 2.5
@@ -66,27 +81,34 @@ class Batching:
         return too_short(model, LEAST_CONTEXT, "these requests need") or wordless(model)
 
     def run(self, lab: Lab) -> Run:
+        yield LabProgress(name=self.page.name, done=0, total=0, sentence="looking for answers of unlike length")
         asked = _asked(lab)
         sides = [
             _Served(lab, asked, slots, waits=waits) for slots, waits in ((1, False), (SLOTS, True), (SLOTS, False))
         ]
-        pairs = Pairs(lab, self.page.name, (DONE, FIRST, COMPLETE, PASSES, PASS))
+        pairs = Pairs(lab, self.page.name, (PASSES, DONE, FIRST, COMPLETE, PASS), DONE)
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
-        done, first, _, passed, _ = (figure.runs for figure in figures)
+        passed, done, first, _, _ = (figure.runs for figure in figures)
         beside = estimate(done[1], done[2], DONE.metric)
         tokens = sum(arrival.sampling.max_tokens or 0 for arrival in asked)
         passes = [statistics.median(side) for side in passed]
-        longer = figures[4].effects[1].after / figures[4].effects[1].before
+        rate = figures[1].effects[1]
+        answers, writes = [side.answers for side in sides], [side.write for side in sides]
+        text = yield from exact_text(self.page.name, lab, writes, answers, [each.prompt_ids for each in asked])
+        many = ("as many requests done in a minute", "fewer requests done in a minute")
         return Found(
-            headline=headline(
-                figures[0].effects[1], "as many requests done in a minute", "fewer requests done in a minute"
-            ),
+            headline=headline(figures[0].effects[1], "fewer passes through the model", "more passes through the model"),
+            second=timed(rate, *many, lab.pairs),
+            asked=1,
+            others=pairs.others,
             figures=figures,
-            text=same_text([side.answers for side in sides], lab, [arrival.prompt_ids for arrival in asked]),
-            taken=f"{REQUESTS} requests of {QUESTION} tokens, which want {_lengths(asked)} tokens, arrive within "
-            f"{asked[-1].seconds:.2f} s, at the same moments on every side. A wait counts from arrival to word. "
-            "Requests a minute: all of them, over the time from the first arrival to the last word.",
+            text=text,
+            lesson=_lesson(rate),
+            taken=f"{REQUESTS} questions, whose answers have {_lengths(asked)} tokens, arrive within "
+            f"{asked[-1].seconds:.2f} s, at the same moments on every side. Passes are counted by the engine. A wait "
+            "counts from arrival to word. Requests a minute: all of them, over the time from the first arrival to the "
+            "last word.",
             same=["requests of unlike length that arrive by chance", f"both kinds of batches have {SLOTS} slots"],
             other=[
                 f"{REQUESTS} requests, where the paper's servers get them for minutes, on GPUs",
@@ -96,21 +118,42 @@ class Batching:
             why=[
                 f"The {tokens} tokens took {passes[0]:.0f} passes one by one, {passes[1]:.0f} in static batches and "
                 f"{passes[2]:.0f} with continuous batching, which wrote {tokens / passes[2]:.1f} tokens a pass.",
-                f"With continuous batching a pass took {longer:.2f} times as long as for one answer: what sharing a "
-                "pass costs on this machine.",
-                f"Beside static batches: {headline(beside, 'as many requests a minute', 'fewer requests a minute')}",
+                *_longer(figures[4].effects[1]),
+                "Beside static batches: "
+                f"{lowered(timed(beside, 'as many requests a minute', 'fewer requests a minute', lab.pairs))}",
                 f"The first word came after {statistics.median(first[1]):.2f} s in static batches, whose first request "
                 f"waits for number {SLOTS}, and after {statistics.median(first[2]):.2f} s in continuous ones.",
             ],
             settings={
                 "requests": REQUESTS,
                 "slots": SLOTS,
-                "question": QUESTION,
                 "lengths": _lengths(asked),
                 "arrivals": ", ".join(f"{arrival.seconds:.2f}" for arrival in asked),
             },
             pictures=_on_one_axis([side.picture() for side in sides]),
         )
+
+
+def _longer(effect: Effect) -> list[str]:
+    """What sharing costs, where times can be told; of a pass with continuous batching."""
+    if not decided(effect):
+        return []
+    longer = effect.after / effect.before
+    return [
+        f"With continuous batching a pass took {longer:.2f} times as long as for one answer: what sharing a pass costs "
+        "on this machine."
+    ]
+
+
+def _lesson(rate: Effect) -> str:
+    """What is said instead of the page's lesson, where the run does not show that; else ""."""
+    fewer = "Answers that share each pass through the model need fewer passes in all"
+    match rate.verdict:
+        case "better":
+            return ""
+        case "worse":
+            return f"{fewer}, but here each pass took so much longer that they were not done sooner."
+    return f"{fewer}; whether they were done sooner could not be told here."
 
 
 class _Times(NamedTuple):
@@ -130,6 +173,11 @@ class _Served:
         self._lab, self._asked, self._slots, self._waits = lab, asked, slots, waits
         self.answers: list[Answer] = []
         self.times: list[_Times] = []
+
+    def write(self) -> list[Answer]:
+        """The answers of one more run."""
+        self.run()
+        return self.answers
 
     def run(self) -> Side:
         began, client = time.perf_counter(), self._lab.client
@@ -182,24 +230,50 @@ def _spans(times: _Times) -> list[Span]:
 
 
 def _asked(lab: Lab) -> list[Arrival]:
-    """The requests in the order of their arrival: as long as the loaded model writes in the time that there is."""
-    words = words_of(lab.model, lab.seed)
+    """Questions in the order of their arrival, whose answers are as long as the model writes in the time that there
+    is."""
+    prompts = questions(lab, TRIED)
+    longest = max(map(len, prompts))
     probe = msgspec.structs.replace(GREEDY, max_tokens=PROBE)
-    speeds = sorted(
-        lab.client.answer(words.some(QUESTION), probe, _OVERRIDES).timings.tokens_per_second for _ in range(PROBES)
-    )
+    speeds = sorted(lab.client.answer(prompts[0], probe, _OVERRIDES).timings.tokens_per_second for _ in range(PROBES))
+    speed = statistics.median(speeds)
     ladder = [(LONGEST / SHORTEST) ** (place / (REQUESTS - 1)) for place in range(REQUESTS)]  # from 1 to the longest
-    room = min(lab.model.card.context, lab.model.pages * PAGE_SIZE // SLOTS - PAGE_SIZE) - QUESTION
-    most = min(LONGEST, room, statistics.median(speeds) * lab.budget / (LEAST + 1) / ROUND * ladder[-1] / sum(ladder))
-    lengths = [round(max(2.0, most / ladder[-1]) * each) for each in ladder]
+    room = min(lab.model.card.context, lab.model.pages * PAGE_SIZE // SLOTS - PAGE_SIZE) - longest
+    most = min(LONGEST, room, speed * lab.budget / (LEAST + 1) / ROUND * ladder[-1] / sum(ladder))
+    wanted = [round(max(2.0, most / ladder[-1]) * each) for each in ladder]
+    requests = _chosen(lab, prompts, wanted, int(TRYING * lab.budget * speed / wanted[-1]))
     rng = lab.random
-    rng.shuffle(lengths)
-    gaps = [0.0, *(rng.expovariate(1.0) for _ in lengths[1:])]
-    spread = BUSY * sum(lengths) / speeds[-1] / sum(gaps)  # of the fastest: other programs only ever slow it down
+    rng.shuffle(requests)
+    gaps = [0.0, *(rng.expovariate(1.0) for _ in requests[1:])]
+    total = sum(length for _, length in requests)
+    spread = BUSY * total / speeds[-1] / sum(gaps)  # of the fastest: other programs only ever slow it down
     return [
-        Arrival(seconds, words.some(QUESTION), msgspec.structs.replace(GREEDY, max_tokens=length))
-        for seconds, length in zip(accumulate(gap * spread for gap in gaps), lengths, strict=True)
+        Arrival(seconds, prompt, msgspec.structs.replace(GREEDY, max_tokens=length))
+        for seconds, (prompt, length) in zip(accumulate(gap * spread for gap in gaps), requests, strict=True)
     ]
+
+
+def _chosen(lab: Lab, prompts: list[list[int]], wanted: Sequence[int], affordable: int) -> list[tuple[list[int], int]]:
+    """A question for each length that is wanted, with how many tokens of its answer are written: no more than it has.
+
+    ``affordable``: how many answers may be tried; where those are fewer than the lengths, answers are cut or go on.
+    """
+    if affordable < len(wanted):
+        return list(zip(prompts, wanted, strict=False))
+    sampling = msgspec.structs.replace(GREEDY, max_tokens=max(wanted), ignore_eos=False)
+    tried = prompts[:affordable]
+    left = [(prompt, len(answer.ids)) for prompt, answer in zip(tried, _tried(lab, tried, sampling), strict=True)]
+    found = []
+    for length in sorted(wanted, reverse=True):
+        place = min(range(len(left)), key=lambda at: (left[at][1] < length, abs(left[at][1] - length)))
+        prompt, has = left.pop(place)
+        found.append((prompt, max(2, min(length, has))))
+    return found
+
+
+def _tried(lab: Lab, prompts: Sequence[list[int]], sampling: Sampling) -> list[Answer]:
+    """Their answers, as many at a time as a batch has slots."""
+    return lab.client.arriving([Arrival(0.0, prompt, sampling) for prompt in prompts], _OVERRIDES, SLOTS)
 
 
 def _lengths(asked: Sequence[Arrival]) -> str:

@@ -10,9 +10,10 @@ import msgspec
 
 from engine.bench.speculation.steps import Drafted
 from engine.lab.drafting import AHEAD, NODES, PER_STEP, SPEEDS, TEXTS, Writing, asked, methods, refused
-from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, headline, same_text
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, lowered, timed
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
+from engine.protocol.compared import wide
 from engine.protocol.lab import Drafts, DraftToken, LabPage, Picture
 from engine.sizes import figure
 
@@ -74,7 +75,8 @@ class Heads:
         names = [METHODS[each.name] for each in found]
         per_step, speeds = figures[0].effects, figures[1].effects
         best = max(range(len(per_step)), key=lambda place: per_step[place].after)
-        text = same_text([side.all() for side in sides], lab, sides[0].prompts)
+        answers, writes = [side.all() for side in sides], [side.write for side in sides]
+        text = yield from exact_text(self.page.name, lab, writes, answers, sides[0].prompts)
         others = ", ".join(
             f"{name} {effect.after:.2f}"
             for name, effect in zip(names[1:], per_step, strict=True)
@@ -82,8 +84,10 @@ class Heads:
         )
         lacking = {name: title for name, title in METHODS.items() if name not in {each.name for each in found}}
         return Found(
-            headline=f"{names[1 + best]}: {per_step[best].after:.2f} tokens a step of free talk ({others}). "
-            f"{headline(speeds[best], 'as fast as without drafts', 'as slow as without drafts')}",
+            headline=f"{names[1 + best]}: {per_step[best].after:.2f} tokens a step of free talk ({others}).",
+            second=f"{names[1 + best]}: "
+            f"{lowered(timed(speeds[best], 'as fast as without drafts', 'as slow as without drafts', lab.pairs))}",
+            others=pairs.others,
             figures=figures,
             text=text,
             taken=f"The same prompts with each method, one answer at a time, {AHEAD} tokens ahead; Medusa, EAGLE "
@@ -103,7 +107,10 @@ class Heads:
             lesson=_lesson(names[1:], [effect.after for effect in per_step]),
             why=[
                 _fastest(names[1:], speeds),
-                *(_cost(side, METHODS[side.method.name], sides[0]) for side in sides[1:]),
+                *(
+                    _cost(side, METHODS[side.method.name], sides[0], told=not wide(speed))
+                    for side, speed in zip(sides[1:], speeds, strict=True)
+                ),
             ],
             settings={
                 "methods": ", ".join(names),
@@ -132,8 +139,8 @@ def _fastest(names: list[str], speeds: Sequence[Effect]) -> str:
     return f"Tokens a second of free talk: {told}; without drafts {figure(speeds[0].before)}."
 
 
-def _cost(side: Writing, name: str, plain: Writing) -> str:
-    """What a method's steps of free talk hit and took, beside plain steps."""
+def _cost(side: Writing, name: str, plain: Writing, *, told: bool) -> str:
+    """What a method's steps of free talk hit and, where times can be told, what they took beside plain steps."""
     steps = [step for step in side.steps(TALK, plain) if step.depths]
     if not steps:
         return f"{name}: nothing was drafted in free talk."
@@ -143,10 +150,9 @@ def _cost(side: Writing, name: str, plain: Writing) -> str:
     cost, making = (
         statistics.median(each) for each in zip(*((step.cost, step.draft_cost) for step in steps), strict=True)
     )
-    return (
-        f"{name}: {drafted:.1f} draft tokens a step of free talk, of which {kept:.1f} were accepted; such a step takes "
-        f"as long as {cost:.2f} without drafts, {making:.2f} of it for making them."
-    )
+    hit = f"{name}: {drafted:.1f} draft tokens a step of free talk, of which {kept:.1f} were accepted"
+    took = f"as long as {cost:.2f} without drafts, {making:.2f} of it for making them"
+    return f"{hit}; such a step takes {took}." if told else f"{hit}."
 
 
 def _kept(step: Drafted) -> int:

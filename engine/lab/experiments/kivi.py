@@ -16,7 +16,20 @@ from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.lab import finding
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, once, same_text
+from engine.lab.experiment import (
+    AS_THEY_MAY,
+    Found,
+    Lab,
+    Measured,
+    Pairs,
+    Refusal,
+    Run,
+    Side,
+    headline,
+    once,
+    same_text,
+    timed,
+)
 from engine.lab.workload import affordable, bytes_of, rounds
 from engine.layers.hadamard import Hadamard
 from engine.layers.numerics import Numerics
@@ -98,10 +111,12 @@ class Kivi:
         unfit = finding.unfit(shares[0])
         recent = RESIDUAL + CHANNEL_GROUP - 1
         return Found(
-            headline=headline(fits.effects[-1], "more text in the same memory", "less text in the same memory")
+            headline=headline(fits.effects[-1], "more tokens of text in 1 GB", "fewer tokens of text in 1 GB")
             + f" {unfit or finding.shares(shares[0], shares[-1], ('16 bits', 'KIVI'))}",
             figures=figures,
-            text=same_text([side.answers for side in sides], lab),
+            second=timed(speed.effects[-1], "as fast with KIVI", "as slow with KIVI", lab.pairs),
+            others=pairs.others,
+            text=same_text([side.answers for side in sides], lab, differ=AS_THEY_MAY),
             taken=f"In each text of {length:,} tokens {len(finding.DEPTHS)} codes are hidden, from its beginning to "
             f"its end, and each is asked for: {asked} questions a side. Tokens in 1 GB are counted from what the cache "
             "of such a text takes, its recent tokens included; perplexity is over "

@@ -8,17 +8,20 @@ from collections.abc import Mapping
 import msgspec
 
 from engine.bench.client import Answer
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
-from engine.lab.workload import asked, reading_speed, rounds, too_short, unread
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, exact_text, headline, timed
+from engine.lab.workload import long_answer, reading_speed, rounds, too_short, unread
 from engine.loading.model import LoadedModel
-from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import Axis, Cells, LabPage, Plot, Series
+from engine.protocol import Effect, Metric, OptionSpec, Value, keys
+from engine.protocol.compared import decided
+from engine.protocol.lab import Axis, Cells, LabPage, LabProgress, Plot, Series
 
 LENGTHS = (128, 96, 64, 32, 16, 8)
 """Tokens of the answer: the longest that the model writes without a cache in the time there is."""
 LEAST_CONTEXT = 64
+PROMPT = 64
+"""About so many tokens a question has, for what an answer without a cache takes."""
 LATE = 16
-"""The last tokens of the answer, whose time is the headline."""
+"""The last tokens of the answer, whose time the question is about."""
 BIN = 8
 """Tokens to a point of the plot."""
 LATE_MS = Measured("late_ms", Metric(title="a token near the end", unit="ms", lower_is_better=True))
@@ -54,27 +57,30 @@ class KVCache:
         return too_short(model, LEAST_CONTEXT, "the answer needs") or unread(model)
 
     def run(self, lab: Lab) -> Run:
-        prompt = asked(lab.model, 1, lab.random)[-lab.model.card.context // 2 :]
-        length = _length(lab, len(prompt))
+        yield LabProgress(name=self.page.name, done=0, total=0, sentence="looking for a long answer")
+        prompt, length = long_answer(lab, _length(lab))
         sides = [_Written(lab, prompt, length, kept=kept) for kept in (False, True)]
-        pairs = Pairs(lab, self.page.name, (LATE_MS, COMPUTED, EARLY_MS, SPEED))
+        pairs = Pairs(lab, self.page.name, (COMPUTED, LATE_MS, EARLY_MS, SPEED), LATE_MS)
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
-        text = same_text([[side.answers[-1]] for side in sides], lab, [prompt])
-        late, computed, early = (figures[place].effects[0] for place in (0, 1, 2))
+        answers = [[side.answers[-1]] for side in sides]
+        writes = [lambda side=side: [side.write()] for side in sides]
+        text = yield from exact_text(self.page.name, lab, writes, answers, [prompt])
+        computed, late, early = (figures[place].effects[0] for place in (0, 1, 2))
         return Found(
-            headline=headline(late, "sooner for each token near the end", "later for each token near the end"),
+            headline=headline(computed, "fewer tokens computed", "more tokens computed"),
+            second=timed(late, "sooner for each token near the end", "later for each token near the end", lab.pairs),
+            asked=1,
+            others=pairs.others,
             figures=figures,
             text=text,
-            taken=f"One answer of {length} tokens to a prompt of {len(prompt)}, greedy. The headline is the median "
-            f"time of its last {_late(length)} steps. Tokens are counted by the engine, in every step.",
+            taken=f"One answer of {length} tokens to a prompt of {len(prompt)}, greedy. Tokens are counted by the "
+            f"engine, in every step. The time near the end is the median of the last {_late(length)} steps.",
             same=["one answer, greedy, lossless" if text.same else "one answer, greedy"],
             other=[f"the answer has {length} tokens"],
             why=[
                 f"{computed.before:,.0f} tokens were computed without the cache, {computed.after:,.0f} with it.",
-                f"From its beginning to its end a token without the cache went from {early.before:.1f} to "
-                f"{late.before:.1f} ms, with it from {early.after:.1f} to {late.after:.1f} ms. Rows that are computed "
-                "together share what is read of the weights, so that time grows more slowly than their number.",
+                *_grew(early, late),
             ],
             settings={"prompt": len(prompt), "answer": length},
             pictures=[side.picture() for side in sides],
@@ -90,6 +96,17 @@ class KVCache:
         )
 
 
+def _grew(early: Effect, late: Effect) -> list[str]:
+    """How a token's time grew over the answer, where times can be told."""
+    if not decided(late):
+        return []
+    return [
+        f"From its beginning to its end a token without the cache went from {early.before:.1f} to {late.before:.1f} "
+        f"ms, with it from {early.after:.1f} to {late.after:.1f} ms. Rows that are computed together share what is "
+        "read of the weights, so that time grows more slowly than their number."
+    ]
+
+
 class _Written:
     """One side: the same answer in every run. ``answers`` are those of all runs, the warm-up first."""
 
@@ -102,9 +119,12 @@ class _Written:
         }
         self.answers: list[Answer] = []
 
-    def run(self) -> Side:
+    def write(self) -> Answer:
         sampling = msgspec.structs.replace(GREEDY, max_tokens=self._length)
-        answer = self._lab.client.answer(self._prompt, sampling, self._switches)
+        return self._lab.client.answer(self._prompt, sampling, self._switches)
+
+    def run(self) -> Side:
+        answer = self.write()
         self.answers.append(answer)
         times, late = _times(answer), _late(self._length)
         return {
@@ -140,11 +160,11 @@ def _times(answer: Answer) -> list[float]:
     return [1000 * step.duration for step in answer.steps if step.generated]
 
 
-def _length(lab: Lab, prompt: int) -> int:
-    """Tokens of the answer, such that the least number of runs takes no longer than the budget."""
-    rate = reading_speed(lab)
-    fitting = [length for length in LENGTHS if prompt + length <= lab.model.card.context] or [LENGTHS[-1]]
+def _length(lab: Lab) -> int:
+    """The most tokens of the answer, such that the least number of runs takes no longer than the budget."""
+    rate, context = reading_speed(lab), lab.model.card.context
+    fitting = [length for length in LENGTHS if 2 * length <= context] or [LENGTHS[-1]]
     for length in fitting:
-        if rounds(lab) * length * (prompt + length / 2) / rate <= lab.budget:
+        if rounds(lab) * length * (PROMPT + length / 2) / rate <= lab.budget:
             return length
     return fitting[-1]

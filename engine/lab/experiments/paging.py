@@ -15,7 +15,7 @@ from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.core.commands import Inspect
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, headline, same_text
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Reloaded, Run, exact_text, headline
 from engine.lab.workload import asked, reading_speed, too_short, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import LoadOptions, Metric, OptionSpec, Value, keys
@@ -31,6 +31,10 @@ SHARE = 10
 LEAST_CONTEXT = 256
 ENDS = [".", "!", "?", "\n"]
 """An answer is one sentence."""
+SHOWN = 16
+"""Chats whose texts are compared."""
+_SENTENCE = msgspec.structs.replace(GREEDY, ignore_eos=False, stop=ENDS)
+_PLAIN: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
 LOOK = 0.1
 """Seconds between two looks at the pages."""
 AT_ONCE = Measured("chats", Metric(title="chats at once", counted=True))
@@ -77,13 +81,14 @@ class Paging:
             sides = [_Served(lab, prompts, mode) for mode in ("whole_context", "on_demand")]
             pairs = Pairs(lab, self.page.name, (AT_ONCE, IN_USE, MOST))
             for place, side in enumerate(sides):
-                yield LabProgress(name=self.page.name, done=place, total=2, side=place)
+                yield LabProgress(name=self.page.name, done=place, total=2, run=1 + place, side=place)
                 for picture in side.run():
                     yield LabPicture(name=self.page.name, side=place, picture=picture)
                 yield LabPicture(name=self.page.name, side=place, picture=side.picture)
             pairs.runs = [[side.figures()] for side in sides]
             yield LabProgress(name=self.page.name, done=2, total=2)
-            text = same_text([side.answers for side in sides], lab, prompts)
+            answers = [side.answers[:SHOWN] for side in sides]
+            text = yield from exact_text(self.page.name, lab, [side.write for side in sides], answers, prompts)
         figures = pairs.figures()
         chats, used, most = (figure.effects[0] for figure in figures)
         mean = statistics.mean(len(a.ids) + a.usage.prompt_tokens for a in sides[1].answers)
@@ -119,13 +124,16 @@ class _Served:
         self.answers: list[Answer] = []
         self.picture = Pages(owners=[], filled=[])
 
+    def write(self) -> list[Answer]:
+        """The answers whose texts are compared, once more."""
+        with self._lab.switched({keys.PAGE_RESERVATION: self._mode}):
+            return self._lab.client.together(self._prompts[:SHOWN], _SENTENCE, _PLAIN)
+
     def run(self) -> Iterator[Pages]:
         """Answer all chats, with a look at the pages now and then. Raises EngineError."""
-        sampling = msgspec.structs.replace(GREEDY, ignore_eos=False, stop=ENDS)
-        switches: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
         fullest = -1
         with self._lab.switched({keys.PAGE_RESERVATION: self._mode}), ThreadPoolExecutor(1) as thread:
-            answering = thread.submit(self._lab.client.together, self._prompts, sampling, switches)
+            answering = thread.submit(self._lab.client.together, self._prompts, _SENTENCE, _PLAIN)
             while not answering.done():
                 seen: queue.SimpleQueue[PagesSnapshot | TreeSnapshot | PageView | None] = queue.SimpleQueue()
                 self._lab.client.engine.submit(Inspect("pages", seen.put))

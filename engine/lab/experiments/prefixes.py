@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.bench.cache.traces import Words, words_of
 from engine.bench.client import Answer
 from engine.cache.pool import PAGE_SIZE
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
-from engine.lab.workload import affordable, rounds, too_short, wordless
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, exact_text, headline, timed
+from engine.lab.workload import affordable, asking, rounds, too_short, wordless
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabSetting, Tree, TreeNode
+from engine.server.continuing import common
 
-USERS, QUESTION, ANSWER = 12, 16, 8
+USERS, QUESTION, ANSWER = 12, 32, 8
+"""``QUESTION``: about so many tokens one has."""
 LONGEST, LEAST_TEXT = 3000, 128
+EXACT_TEXT = 512
+"""Tokens of the shared text where the answers are written once more in slower arithmetic."""
 QUEUED = (
     "All users but the first ask at once and wait for each other, so that the first word comes sooner by more than the "
     "computed tokens are fewer."
@@ -66,21 +69,27 @@ class Prefixes:
         longest = min(lab.chosen.get("text", LONGEST), lab.model.card.context * 5 // 8, _fitting(lab, users))
         length = affordable(lab, longest, LEAST_TEXT, reads=(users + 1) * rounds(lab))
         sides = [_Users(lab, length, users, shared=shared) for shared in (False, True)]
-        pairs = Pairs(lab, self.page.name, (FIRST, COMPUTED, PAGES))
+        pairs = Pairs(lab, self.page.name, (COMPUTED, FIRST, PAGES), FIRST)
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
         figures = pairs.figures()
-        first, computed = (figure.effects[0] for figure in figures[:2])
-        text = same_text([side.answers for side in sides], lab, sides[0].prompts)
+        computed, first = (figure.effects[0] for figure in figures[:2])
+        writes = [side.write_short for side in sides]
+        text = yield from exact_text(self.page.name, lab, writes, [side.answers for side in sides], sides[0].prompts)
+        shared = common_of(sides[0].prompts)
         return Found(
-            headline=headline(first, "sooner to the first word", "later to the first word"),
+            headline=headline(computed, "fewer prompt tokens computed", "more prompt tokens computed"),
+            second=timed(first, "sooner to the first word", "later to the first word", lab.pairs),
+            asked=1,
+            others=pairs.others,
             figures=figures,
             text=text,
-            taken=f"{users} prompts about one text of {length:,} tokens; the first alone, then the others at once. "
-            "Each run has another text. Tokens and pages are counted by the engine, times are medians over the users.",
+            taken=f"{users} questions after one conversation of {shared:,} tokens; the first alone, then the others at "
+            "once. Each run has another conversation. Tokens and pages are counted by the engine, times are medians "
+            "over the users.",
             same=["one shared text, one question a user", "greedy, lossless" if text.same else "greedy"],
             other=[
                 f"the paper's server ran programs of many calls on a GPU; here {users} users ask once",
-                f"the shared text has {length:,} tokens",
+                f"the shared text has {shared:,} tokens",
             ],
             why=[
                 f"Of the prompts' tokens {computed.before:,.0f} were computed without the tree, {computed.after:,.0f} "
@@ -90,10 +99,10 @@ class Prefixes:
                     if first.verdict == "better" and (first.ratio or 0.0) > 1.2 * (computed.ratio or math.inf)
                     else []
                 ),
-                f"The first user, who finds nothing, waited {sides[1].first_share:.1f} times as long as the "
-                "median user of the same run.",
+                f"The first user, who finds nothing of the text, waited {sides[1].first_share:.1f} times as long as "
+                "the median user of the same run.",
             ],
-            settings={"users": users, "text": length, "question": QUESTION, "answer": ANSWER},
+            settings={"users": users, "text": shared, "answer": ANSWER},
             pictures=[side.picture() for side in sides],
         )
 
@@ -110,13 +119,10 @@ class _Users:
         """How long the first user waited, in medians of all."""
 
     def run(self) -> Side:
-        self.prompts = prompts = self._prompts()
+        self.prompts = prompts = self._prompts(self._length)
         self._turn += 1
-        switches: dict[str, Value] = {keys.PREFIX_CACHE: self._shared, keys.SPECULATION: "off"}
-        sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
-        first = self._lab.client.answer(prompts[0], sampling, switches)
-        others = self._lab.client.together(prompts[1:], sampling, switches)
-        self.answers = [first, *others]
+        self.answers = self._asked(prompts)
+        first, *others = self.answers
         median = statistics.median(answer.timings.ttft_ms for answer in self.answers)
         self.first_share = first.timings.ttft_ms / max(1e-9, median)
         steps = [*first.steps, *others[0].steps]
@@ -126,25 +132,38 @@ class _Users:
             PAGES.key: float(max(step.pages_used - step.pages_cached for step in steps)),
         }
 
-    def _prompts(self) -> list[list[int]]:
+    def write_short(self) -> list[Answer]:
+        """Answers about a text of :data:`EXACT_TEXT` tokens or less."""
+        return self._asked(self._prompts(min(self._length, EXACT_TEXT)))
+
+    def _asked(self, prompts: list[list[int]]) -> list[Answer]:
+        switches: dict[str, Value] = {keys.PREFIX_CACHE: self._shared, keys.SPECULATION: "off"}
+        sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
+        first = self._lab.client.answer(prompts[0], sampling, switches)
+        return [first, *self._lab.client.together(prompts[1:], sampling, switches)]
+
+    def _prompts(self, length: int) -> list[list[int]]:
         """The same texts for both sides of a round, others for another round."""
-        words: Words = words_of(self._lab.model, 1000 * self._lab.seed + self._turn)
-        text = words.some(self._length)
-        return [text + words.some(QUESTION) for _ in range(self._users)]
+        return asking(self._lab, length, self._users, self._turn)
 
     def picture(self) -> Tree:
         """Who reads what: one text of all, or one each."""
-        users = list(range(self._users))
+        users, lengths = list(range(self._users)), list(map(len, self.prompts))
         if not self._shared:
-            return Tree(nodes=[TreeNode(parent=-1, tokens=self._length + QUESTION, readers=[user]) for user in users])
+            return Tree(nodes=[TreeNode(parent=-1, tokens=lengths[user], readers=[user]) for user in users])
         cached = min(answer.usage.cached_tokens for answer in self.answers[1:])
-        own = self._length + QUESTION - cached
         return Tree(
             nodes=[
                 TreeNode(parent=-1, tokens=cached, readers=users),
-                *(TreeNode(parent=0, tokens=own, readers=[user]) for user in users),
+                *(TreeNode(parent=0, tokens=lengths[user] - cached, readers=[user]) for user in users),
             ]
         )
+
+
+def common_of(prompts: Sequence[Sequence[int]]) -> int:
+    """How many tokens all begin with."""
+    first, *others = prompts
+    return min(common(first, other) for other in others)
 
 
 def _fitting(lab: Lab, users: int) -> int:

@@ -15,7 +15,18 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.quest import DENSE_LAYERS
 from engine.lab import finding, needle
-from engine.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text
+from engine.lab.experiment import (
+    Found,
+    Lab,
+    Measured,
+    Pairs,
+    Refusal,
+    Run,
+    Side,
+    headline,
+    same_text,
+    timed,
+)
 from engine.lab.workload import affordable
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
@@ -102,7 +113,9 @@ class Quest:
             headline=headline(figures[0].effects[-1], "less read for a token", "more read for a token")
             + f" {unfit or finding.shares(found[0], found[-1], ('all of the text', f'{budgets[-1]} tokens'))}",
             figures=figures,
-            text=same_text([side.answers for side in sides], lab),
+            second=timed(figures[1].effects[-1], "sooner for a token", "later for a token", lab.pairs),
+            others=pairs.others,
+            text=same_text([side.answers for side in sides], lab, differ=", as they may: less of the text was read"),
             taken=f"In a text of {length:,} tokens {len(finding.DEPTHS)} codes are hidden, from its beginning to its "
             "end, and each is asked for. The first number of an answer comes from reading the question, which sees "
             "everything; all others from tokens that choose. Bytes are counted by the engine, bounds of the pages "

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 from engine.bench.speculation.steps import Costs, costs, held, predicted
 from engine.lab.drafting import AHEAD, EASY, HARD, PER_STEP, SPEEDS, TEXTS, Method, Writing, asked, methods, refused
-from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, headline, same_text
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, timed
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
+from engine.protocol.compared import wide
 from engine.protocol.lab import Axis, LabPage, Plot, Series
 from engine.speculation.control.stats import expected_tokens
 
 DRAFTS = ("draft", "ngram")
 """The first of them that the model has."""
 CURVE = 50
+UNTOLD = "What making and checking drafts takes could not be told here: the times of this run differ too widely."
 
 
 class Speculation:
@@ -47,18 +49,23 @@ class Speculation:
         method = methods(lab.client.state(), DRAFTS)[0]
         kinds = asked(lab, len(self.page.sides))
         sides = [Writing(lab, kinds, each) for each in (Method("off", "off"), method)]
-        pairs = Pairs(lab, self.page.name, (*SPEEDS.values(), *PER_STEP.values()))
+        pairs = Pairs(lab, self.page.name, (*PER_STEP.values(), *SPEEDS.values()), SPEEDS[EASY])
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].drafts(EASY))
         figures = pairs.figures()
         steps = {key: sides[1].steps(key, sides[0]) for key in TEXTS}
         known = {key: costs(each) for key, each in steps.items() if each}
         shares = {key: held(steps[key]).share for key in known}
-        gains = {key: figures[place].effects[0] for place, key in enumerate(SPEEDS)}
-        easy = known.get(EASY)
+        gains = {key: figures[place].effects[0] for place, key in enumerate(SPEEDS, len(PER_STEP))}
+        easy = known.get(EASY) if not wide(gains[EASY]) else None
         ahead = _ahead(easy) if easy is not None else 0
-        text = same_text([side.all() for side in sides], lab, sides[0].prompts)
+        answers, writes = [side.all() for side in sides], [side.write for side in sides]
+        text = yield from exact_text(self.page.name, lab, writes, answers, sides[0].prompts)
+        fast = ("as fast while a text is edited", "as slow while a text is edited")
         return Found(
-            headline=headline(gains[EASY], "as fast on the text that is easy to foresee", "as slow on the easy text"),
+            headline=_headline(figures[0].effects[0]),
+            second=timed(gains[EASY], *fast, lab.pairs),
+            asked=len(PER_STEP),
+            others=pairs.others,
             figures=figures,
             text=text,
             taken="The same prompts with and without drafts, one answer at a time. Tokens, steps and draft tokens "
@@ -80,12 +87,18 @@ class Speculation:
             ],
             why=[
                 *([_accepted(shares) + (f" {_break_even(easy)}" if easy is not None and ahead else "")] * bool(shares)),
-                _cost(easy) if easy is not None and ahead else f"No draft token was checked in {TEXTS[EASY][0]}.",
+                _cost(easy)
+                if easy is not None and ahead
+                else UNTOLD
+                if EASY in known
+                else f"No draft token was checked in {TEXTS[EASY][0]}.",
                 *(
                     f"For {TEXTS[key][0]} the formula foresees {foreseen:.2f} times the speed from these; "
                     f"{gains[key].ratio:.2f} times was measured."
                     for key in known
-                    if (foreseen := predicted(steps[key], known[key])) is not None and gains[key].ratio is not None
+                    if (foreseen := predicted(steps[key], known[key])) is not None
+                    and gains[key].ratio is not None
+                    and not wide(gains[key])
                 ),
             ],
             settings={
@@ -97,6 +110,14 @@ class Speculation:
             pictures=[side.drafts(EASY, sides[1].typical(EASY)) for side in sides],
             plots=[_plot(easy, shares, gains)] if easy is not None and ahead else [],
         )
+
+
+def _headline(per_step: Effect) -> str:
+    """Of tokens a step of the edit."""
+    before, after = f"{per_step.before:.2f}", f"{per_step.after:.2f}"
+    if before == after:
+        return f"{after} tokens a step with drafts as without: none was accepted."
+    return f"{after} tokens a step instead of {before} while a text is edited."
 
 
 def _ahead(known: Costs) -> int:

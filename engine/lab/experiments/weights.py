@@ -16,7 +16,7 @@ from engine.cache.policies import KEEP_ALL
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.errors import is_out_of_memory
-from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, headline, once
+from engine.lab.experiment import Found, Lab, LabError, Measured, Pairs, Refusal, Run, Side, headline, once, timed
 from engine.lab.workload import asked, conversation, losses, reading_speed, too_short, unread
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
@@ -116,9 +116,9 @@ class Weights:
         most = lab.pairs or (0 if slow * LEAST <= lab.budget else max(1, int(lab.budget / slow)))
         pairs = Pairs(lab._replace(pairs=most), self.page.name, (SPEED, WEIGHTS))  # until speed is settled
         yield from pairs.run([side.run for side in sides])
-        timed, counted = pairs.figures()
+        rates, counted = pairs.figures()
         quality = once(LOSS, [side.loss for side in sides])
-        figures = [counted, timed, quality]
+        figures = [counted, rates, quality]
         weights, speed, loss = (figure.effects[-1] for figure in figures)
         read = loaded.card.parameters
         stays = (sides[0].bytes - 2 * sides[0].weights) / MB
@@ -126,6 +126,8 @@ class Weights:
             headline=headline(
                 weights, "less memory for the weights in 4 bits", "more memory for the weights in 4 bits"
             ),
+            second=timed(speed, "as many tokens a second in 4 bits", "fewer tokens a second in 4 bits", lab.pairs),
+            others=pairs.others,
             figures=figures,
             text=_texts(sides, loaded),
             taken=f"The loaded model, whose linear layers are unpacked and quantised again ({sides[1].how}; "
@@ -142,7 +144,6 @@ class Weights:
                 f"others take {stays:,.1f} MB on every side.",
                 f"Perplexity is {loss.before:.2f} in 16 bits, {figures[2].effects[0].after:.2f} in 8 and "
                 f"{loss.after:.2f} in 4.",
-                f"Speed in 4 bits against 16: {headline(speed, 'as many tokens a second', 'fewer tokens a second')} "
                 f"What is not quantised is computed in {_dtype(loaded.model)} here.",
             ],
             settings={"length": length, "texts": count, "prompt": len(prompt)},

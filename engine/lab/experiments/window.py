@@ -12,11 +12,13 @@ from torch import Tensor
 
 from engine.cache.policies import KEEP_ALL, LEAST_WINDOW, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, headline
+from engine.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, headline, timed
 from engine.lab.workload import conversation, losses, too_short, unread
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, Value, keys
+from engine.protocol.compared import wide
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, Plot, Series, Strip
+from engine.telemetry.pairs import estimate
 
 WINDOW, SINKS, WINDOWS = 256, 4, 3
 """Tokens of the window where the context allows, first tokens that stay, and the length of a text in windows."""
@@ -43,8 +45,8 @@ class Window:
         problem="A chat that never ends needs a cache that never ends, unless only its last tokens are kept: a sliding "
         "window. Many models look at their very first tokens all the time (attention sinks) and fail without them, so "
         "those few stay as well.",
-        question="Past the window, how many times as surprised by the next token (perplexity) is the model without "
-        f"its first {SINKS} tokens?",
+        question="Beyond the window, how much worse does the model get (perplexity) if the first "
+        f"{SINKS} tokens are dropped?",
         choices=["about the same", "2 times", "10 times", "100 times"],
         bounds=[1.4, 5.0, 32.0],
         lesson="The memory of a window stays flat however long the text is, and models that lean on their first tokens "
@@ -75,16 +77,15 @@ class Window:
         draw, ended = lab.random, time.monotonic() + lab.budget
         texts = lab.pairs or TEXTS
         sums = [torch.zeros(length - 1, dtype=torch.float64) for _ in policies]
-        pairs = Pairs(lab, self.page.name, (LOSS, PAGES))
+        pairs = Pairs(lab, self.page.name, (PAGES, LOSS))
         pairs.runs = [[] for _ in policies]
         served: tuple[float, float, float] | None = None
         for number in range(texts):
             ids = conversation(lab.model, length, draw)
             served = served or _served(lab, ids, window)
             for side, policy in enumerate(policies):
-                yield LabProgress(
-                    name=self.page.name, done=number * len(policies) + side, total=texts * len(policies), side=side
-                )
+                at = number * len(policies) + side
+                yield LabProgress(name=self.page.name, done=at, total=texts * len(policies), run=1 + at, side=side)
                 found: list[Tensor] = []
                 assert lab.model.readers is not None
                 read = lab.model.readers(policy).present(length)
@@ -102,17 +103,24 @@ class Window:
         assert served is not None
         count = len(pairs.runs[0])
         figures = pairs.figures()
-        sinks, full = figures[0].effects
+        sinks, full = figures[1].effects
+        lower = (f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
         return Found(
-            headline=headline(sinks, f"lower perplexity with {SINKS} sinks", f"higher perplexity with {SINKS} sinks")
-            + f" The window holds {served[1]:.0f} KV pages, the full cache {served[2]:.0f}.",
+            headline=headline(
+                estimate([served[2]], [served[1]], PAGES.metric),
+                "fewer KV pages than the full cache",
+                "more KV pages than the full cache",
+            ),
+            second=timed(sinks, *lower, lab.pairs),
+            asked=1,
+            told_of=0,
             figures=figures,
             text=None,
             taken=f"{count} conversations of {length:,} tokens, made of questions that training did not see and of the "
-            f"bundled model's answers, in an order drawn by lot; the window is {window} tokens. Perplexity is of the "
+            f"bundled model's answers, in random order; the window is {window} tokens. Perplexity is of the "
             f"tokens from the {window + 2}th on, compared text by text. Pages are what the engine held at most while "
             "it answered the first text; without sinks the engine serves none, and the page of the sinks is left out.",
-            lesson=UNSHOWN if sinks.verdict == "none" else "",
+            lesson=UNSHOWN if sinks.verdict == "none" and not wide(sinks) else "",
             same=[f"{SINKS} sinks, positions counted within what is kept, as in the paper"],
             other=[
                 f"the texts have {length:,} tokens, the paper's up to 4 million",
@@ -153,6 +161,8 @@ def _leans(sinks: Effect) -> str:
             return "this model does better here without its first tokens."
         case "few":
             return "too few texts to tell whether this model leans on its first tokens."
+    if wide(sinks):
+        return "the texts differ too widely to tell whether this model leans on its first tokens."
     return "this model does not lean on its first tokens."
 
 

@@ -17,12 +17,10 @@ from engine.lab.roofline.points import MANY, MeasuredPasses, compute, context_of
 from engine.lab.roofline.work import settings_of
 from engine.lab.run import device_of, machine
 from engine.paths import version
+from engine.protocol.compared import busy
 from engine.protocol.lab import Ceiling, LabRoofline
 from engine.sizes import figure, human
 from engine.telemetry.processor import OtherPrograms
-
-BUSY = 0.25
-"""Share of the processor that other programs may take without a word."""
 
 
 def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
@@ -110,6 +108,4 @@ def _of_switches(made: LabRoofline) -> list[str]:
 def _doubts(ceilings: Sequence[Ceiling], others: float) -> list[str]:
     """What casts doubt on the figures; ``others``: the share of the processor that other programs took."""
     said = [f"The ceiling of {each.name} was measured too low: {each.raised}" for each in ceilings if each.raised]
-    if others > BUSY:
-        said.append(f"This computer was busy: other programs took {100 * others:.0f} % of its processor meanwhile.")
-    return said
+    return [*said, *filter(None, [busy(others, "meanwhile")])]

@@ -37,6 +37,7 @@ from engine.protocol import (
     Sampling,
     Set,
     Value,
+    compared,
     keys,
 )
 from engine.server.answering import tokenised
@@ -57,8 +58,6 @@ RUN_SECONDS = 2.0
 """What a run of more tokens than the least should take, without its prompt."""
 SECONDS, MOST_SECONDS = 60.0, 300.0
 """After the first, no pair is added to the least number; after the second, not even that number is run."""
-OTHERS = 0.25
-"""Share of the processor that other programs may take before the result mentions it."""
 BUSY = "Other answers were being written at the same time, which disturbs the measurement."
 SAME_LAW = "The words differ, drawn by the same probabilities."
 CHANCE = "This switch is lossy: here it changed no token, elsewhere it may."
@@ -164,8 +163,8 @@ def _enough(metric: Metric, measured: Sequence[Pair], rounds: int, seconds: floa
 def _about_runs(disturbed: bool, others: float, cut: int) -> Iterator[str]:
     if disturbed:
         yield BUSY
-    if others > OTHERS:
-        yield f"This computer was busy: other programs took {100 * others:.0f}\u00a0% of its processor during the runs."
+    if said := compared.busy(others):
+        yield said
     if cut:
         yield f"Measured over the first {cut} tokens of the answer."
 

@@ -43,7 +43,7 @@ def request(*columns: Column, **more: Any) -> ComparisonRequest:
 def found() -> tuple[LabCompared, list[LabLine]]:
     """Alike, lossless with drafts, and lossy."""
     columns = (
-        Column(name="as it is"),
+        Column(name="baseline"),
         Column(name="again"),
         Column(name="drafts", set={keys.SPECULATION: "draft"}),
         Column(name="4 bits", set={keys.KV_KIND: "int4"}),
