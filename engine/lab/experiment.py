@@ -299,6 +299,13 @@ def timed(effect: Effect, better: str, worse: str, pairs: int = 0) -> str:
     return f"{said[:1].upper()}{said[1:]} ({_from_to(gain)} in {many})."
 
 
+def steady(effect: Effect, others: float | None) -> bool:
+    """Whether what steps took on average may be told, where their ratio has no verdict: few pairs of many steps each
+    say it, unless other programs were in the way."""
+    quiet = others is None or others <= BUSY
+    return not wide(effect) or (effect.verdict == "few" and quiet)
+
+
 def _times(ratio: float) -> str:
     """In three digits, as counts have no noise."""
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}"

@@ -32,7 +32,7 @@ def main() -> int:
         sys.stderr.write("kvasir: There is no model 'gone'. Give the full path of a model folder.\n")
         return 1
     say({"type": "LabProgress", "name": "prose", "done": 0, "total": 6, "side": 1, "sentence": "warming up"})
-    say({"type": "LabProgress", "name": "prose", "done": 2, "total": 6, "side": 0})
+    say({"type": "LabProgress", "name": "prose", "done": 2, "total": 6, "run": 3, "side": 0})
     time.sleep(told["waits"])
     if told["way"] == "dies":
         sys.stderr.write("Segmentation fault\n")

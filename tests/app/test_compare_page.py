@@ -267,11 +267,11 @@ def test_progress_and_cancel_keep_what_is_on_the_page(qtbot, page, state):
     page.go.setFocus()
     press(page, "compare.run")
     assert QApplication.focusWidget() is page.cancel
-    qtbot.waitUntil(lambda: page.status.text() == "Prose, run 3 of 6 at most: as it is")
+    qtbot.waitUntil(lambda: page.status.text() == "Prose, run 3: baseline")
     assert (page.bar.value(), page.bar.maximum()) == (2, 6)
     page.set_blocked("Another experiment is running.")
     page.set_blocked("")
-    assert page.status.text() == "Prose, run 3 of 6 at most: as it is"
+    assert page.status.text() == "Prose, run 3: baseline"
     with qtbot.waitSignal(page.done):
         qtbot.keyClick(page.cancel, Qt.Key.Key_Escape)
         assert page.status.text() == words.STOPPING

@@ -246,7 +246,7 @@ def test_a_painter_that_fails_does_not_take_the_window_with_it(view, theme, monk
     face(view)._repaint()
     with pytest.raises(ZeroDivisionError):
         pixels(view)
-    assert show(view, LANES)[theme.tokens.accent]
+    assert show(view, LANES)[theme.tokens.teal]
 
 
 def test_a_picture_is_painted_once(view, theme):
@@ -341,8 +341,10 @@ def test_lanes_show_what_requests_did(view, theme):
     drawn = show(view, LANES)
     tokens = theme.tokens
     grey = theme.tint("mute", 0.4, "panel")
-    assert drawn[tokens.accent] / drawn[tokens.violet] == pytest.approx(7, rel=0.15), "seven seconds against one"
-    assert drawn[grey] > drawn[tokens.violet]
+    reading = theme.tint("teal", 0.5, "panel")
+    assert drawn[tokens.teal] / drawn[reading] == pytest.approx(7, rel=0.15), "seven seconds against one"
+    assert drawn[grey] > drawn[reading]
+    assert not {*drawn} & {*colors_of_sides(theme)[1:3]}, "no colour of a side"
     assert view.accessibleDescription() == "2 requests in 8 s; 1 queued."
     assert {"second: queued from 4 s to 8 s", "first: prefilling from 0 s to 1 s"} <= all_under(view)
     idle = Lanes(lanes=[Lane(name="", spans=[Span(start=0, end=8, doing="idle")])], seconds=8.0)

@@ -102,7 +102,7 @@ def test_ones_own_model_gives_its_memory_and_comes_back(qtbot, program, lab, sen
     assert unload == protocol.Unload(reason=words.lent("tiny"))
     assert load == order
     assert asked(state) == [["prefixes", "--json", "--model", "/models/tiny"]]
-    assert said(lab, "lab.headline").startswith("4.00 times")
+    assert said(lab, "lab.headline").startswith("10.5 times")
     qtbot.waitUntil(lambda: [card.name for card in program.link.adapters] == ["pirate"])
     assert lab.models.isVisibleTo(lab)
     assert said(lab, "lab.memory") == words.memory("tiny")  # it is still chosen

@@ -10,10 +10,9 @@ import msgspec
 
 from engine.bench.speculation.steps import Drafted
 from engine.lab.drafting import AHEAD, NODES, PER_STEP, SPEEDS, TEXTS, Writing, asked, methods, refused
-from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, lowered, timed
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, lowered, steady, timed
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
-from engine.protocol.compared import wide
 from engine.protocol.lab import Drafts, DraftToken, LabPage, Picture
 from engine.sizes import figure
 
@@ -108,7 +107,7 @@ class Heads:
             why=[
                 _fastest(names[1:], speeds),
                 *(
-                    _cost(side, METHODS[side.method.name], sides[0], told=not wide(speed))
+                    _cost(side, METHODS[side.method.name], sides[0], told=steady(speed, pairs.others))
                     for side, speed in zip(sides[1:], speeds, strict=True)
                 ),
             ],

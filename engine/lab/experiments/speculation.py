@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from engine.bench.speculation.steps import Costs, costs, held, predicted
 from engine.lab.drafting import AHEAD, EASY, HARD, PER_STEP, SPEEDS, TEXTS, Method, Writing, asked, methods, refused
-from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, timed
+from engine.lab.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, steady, timed
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
-from engine.protocol.compared import wide
 from engine.protocol.lab import Axis, LabPage, Plot, Series
 from engine.speculation.control.stats import expected_tokens
 
@@ -56,7 +55,7 @@ class Speculation:
         known = {key: costs(each) for key, each in steps.items() if each}
         shares = {key: held(steps[key]).share for key in known}
         gains = {key: figures[place].effects[0] for place, key in enumerate(SPEEDS, len(PER_STEP))}
-        easy = known.get(EASY) if not wide(gains[EASY]) else None
+        easy = known.get(EASY) if steady(gains[EASY], pairs.others) else None
         ahead = _ahead(easy) if easy is not None else 0
         answers, writes = [side.all() for side in sides], [side.write for side in sides]
         text = yield from exact_text(self.page.name, lab, writes, answers, sides[0].prompts)
@@ -98,7 +97,7 @@ class Speculation:
                     for key in known
                     if (foreseen := predicted(steps[key], known[key])) is not None
                     and gains[key].ratio is not None
-                    and not wide(gains[key])
+                    and steady(gains[key], pairs.others)
                 ),
             ],
             settings={

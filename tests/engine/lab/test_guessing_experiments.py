@@ -8,7 +8,7 @@ import pytest
 
 from engine.bench.client import Answer, EngineClient
 from engine.bench.speculation.steps import Costs, Drafted
-from engine.lab import drafting, finding
+from engine.lab import drafting, experiment, finding
 from engine.lab import run as laboratory
 from engine.lab.drafting import AHEAD, NODES, TEXTS, Method, Writing, steps_of
 from engine.lab.experiment import Lab
@@ -20,6 +20,7 @@ from engine.speculation.control.stats import expected_tokens
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafting, "SHORTEST", 8)
+    monkeypatch.setattr(experiment.OtherPrograms, "share", lambda self: 0.0)
 
 
 def ran(client: EngineClient, name: str) -> tuple[LabResult, list[LabLine]]:
@@ -77,16 +78,17 @@ def test_speculation(guide: EngineClient) -> None:
     assert result.text is not None
     assert result.text.same
     assert result.settings["draft"] == "draft model"
-    for place in range(len(TEXTS), 2 * len(TEXTS)):
+    for place in range(len(TEXTS)):
         assert result.figures[place].runs[0] == [1.0]
         assert 1.0 <= result.figures[place].runs[1][0] <= AHEAD + 1
+    assert result.headline.startswith(f"{result.figures[0].runs[1][0]:.2f} tokens a step instead of 1.00 ")
     (plot,) = result.plots
     curve, line, *dots = plot.series
     # The curve is the formula's: its cost is the same at each acceptance.
     costs = {round(expected_tokens(x, AHEAD) / y, 6) for x, y in curve.points}
     assert len(costs) == 1
     assert all(y == 1.0 for _, y in line.points)
-    for dot, figure in zip(dots, result.figures, strict=False):
+    for dot, figure in zip(dots, result.figures[result.asked :], strict=True):
         assert dot.points[0][1] == figure.effects[0].ratio
         assert 0.0 <= dot.points[0][0] <= 1.0
 
@@ -103,7 +105,9 @@ def test_an_edit_without_a_plain_step_has_no_curve(guide: EngineClient, monkeypa
     every = Writing.steps
     monkeypatch.setattr(Writing, "steps", lambda side, key, plain: [] if key == "edit" else every(side, key, plain))
     result, _ = ran(guide, "speculation")
-    assert [plot.y.title for plot in result.plots] == ["tokens a second, an edit"], "bars of the medians instead"
+    assert [plot.y.title for plot in result.plots] == ["tokens a step, an edit", "tokens a second, an edit"], (
+        "bars of the medians instead"
+    )
     assert "No draft token was checked in an edit." in result.why
 
 

@@ -17,13 +17,11 @@ from engine.lab import run as laboratory
 from engine.lab import workload
 from engine.lab.experiment import Experiment, Lab, LabError
 from engine.lab.experiments import BY_NAME, prefixes
-from engine.lab.experiments.prefixes import ANSWER, QUESTION, USERS
+from engine.lab.experiments.prefixes import ANSWER, USERS, common_of
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabIndex, LabLine, LabPicture, LabProgress, LabResult, Tree
 
-TEXT, PAGE = 70, 16
-WHOLE = TEXT + QUESTION
-"""Tokens of a prompt."""
+TEXT, PAGE = 120, 16
 
 
 @pytest.fixture(autouse=True)
@@ -49,13 +47,20 @@ def roomy(guide: EngineClient) -> Iterator[EngineClient]:
 
 def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     told: list[LabLine] = []
-    result = laboratory.run(Lab(roomy, pairs=1), BY_NAME["prefixes"], told.append)
-    _, computed, pages = result.figures
-    shared = TEXT // PAGE  # all but the first find whole pages of the text, and copy the page in which it ends
-    held = ceil((WHOLE + ANSWER - 1) / PAGE)  # by each user: the last token of an answer is never read
-    others = USERS - 1
-    assert computed.runs == [[USERS * WHOLE], [WHOLE + others * QUESTION]]
-    assert pages.runs == [[others * held], [shared + others * (held - shared)]]
+    lab = Lab(roomy, pairs=1)
+    result = laboratory.run(lab, BY_NAME["prefixes"], told.append)
+    computed, first, pages = result.figures
+    prompts = workload.asking(lab, TEXT, USERS, turn=1)  # after the warm-up
+    lengths, shared = list(map(len, prompts)), common_of(prompts)
+    assert PAGE < shared <= TEXT
+    whole = [ceil((length + ANSWER - 1) / PAGE) for length in lengths[1:]]  # the last token of an answer is never read
+    # All but the first find whole pages of the text, and copy the page in which it ends; of what each chat template
+    # begins with the first one found as much as an earlier conversation had.
+    head = common_of([prompts[0], workload.asking(lab, TEXT, USERS, turn=0)[0]])
+    assert computed.runs == [[sum(lengths)], [sum(lengths) - (USERS - 1) * shared - head]]
+    assert pages.runs == [[sum(whole)], [shared // PAGE + sum(each - shared // PAGE for each in whole)]]
+    assert result.headline.endswith(f": {computed.runs[1][0]:,.0f} instead of {computed.runs[0][0]:,.0f}.")
+    assert result.figures[result.asked] == first
     assert result.text is not None
     assert result.text.same
     assert result.text.tokens == USERS * ANSWER
@@ -63,9 +68,17 @@ def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     apart, tree = result.pictures
     assert isinstance(apart, Tree)
     assert isinstance(tree, Tree)
-    assert [node.tokens for node in apart.nodes] == [WHOLE] * USERS
-    assert sum(node.tokens for node in tree.nodes) == TEXT + USERS * QUESTION
+    assert [node.tokens for node in apart.nodes] == lengths
+    assert sum(node.tokens for node in tree.nodes) == sum(lengths) - (USERS - 1) * shared
     assert {type(line) for line in told} == {LabProgress, LabPicture}
+
+
+def test_every_run_has_another_conversation_and_users_ask_unlike_questions(guide: EngineClient) -> None:
+    lab = Lab(guide)
+    runs = [workload.asking(lab, 400, 3, turn) for turn in range(8)]
+    assert all(common_of(prompts) > 200 for prompts in runs)
+    assert all(len({tuple(prompt) for prompt in prompts}) == 3 for prompts in runs)
+    assert common_of([prompts[0] for prompts in runs]) < PAGE
 
 
 def test_settings_are_checked_and_only_those_that_are_not_usual_count(roomy: EngineClient) -> None:
@@ -73,7 +86,7 @@ def test_settings_are_checked_and_only_those_that_are_not_usual_count(roomy: Eng
     chosen = laboratory.chosen(experiment, {"users": "3", "text": "3000"})
     assert chosen == {"users": 3}
     result = laboratory.run(Lab(roomy, seed=2, pairs=1, chosen=chosen), experiment, lambda _: None)
-    assert result.figures[1].runs == [[3 * WHOLE], [WHOLE + 2 * QUESTION]]
+    assert len(result.pictures[0].nodes) == 3
     assert (result.chosen, result.settings["users"]) == ({"users": 3}, 3)
     for key, value, sentence in (
         ("users", "33", "users is a number from 3 to 32, not '33'."),

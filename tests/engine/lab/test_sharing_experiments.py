@@ -44,7 +44,7 @@ def most_at_once(lanes: Lanes) -> int:
 def test_batching(guide: EngineClient) -> None:
     result, told = ran(guide, "batching")
     lengths = [int(each) for each in str(result.settings["lengths"]).split(", ")]
-    done, _, _, passes, _ = result.figures
+    passes, done, _, _, _ = result.figures
     assert len(lengths) == REQUESTS
     # Alone each token takes a pass; in batches no fewer than the longest of each, or than the slots allow.
     assert passes.runs[0] == [sum(lengths)]
@@ -69,7 +69,8 @@ def test_batching(guide: EngineClient) -> None:
         assert begins >= static.lanes[SLOTS - 1].spans[0].start
     assert sum(span.doing == "idle" for lane in static.lanes for span in lane.spans) >= REQUESTS - 2
     assert {line.side for line in told if isinstance(line, LabPicture)} == {0, 1, 2}
-    (plot,) = result.plots
+    counted, plot = result.plots
+    assert counted.title == "Medians of all runs"
     assert plot.categories == result.sides
     assert [y for _, y in plot.series[0].points] == [done.effects[0].before, *(effect.after for effect in done.effects)]
     assert (plot.series[0].low, plot.series[0].high) == tuple([fit(runs) for runs in done.runs] for fit in (min, max))
