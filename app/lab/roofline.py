@@ -19,9 +19,10 @@ NAME = "roofline"
 """Of it, where experiments have theirs."""
 PURPOSE = (
     "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
-    "longer is the limit, the roof, and nothing passes it. This measures both ceilings and shows where the model "
-    "stands. A pass is one run through the model: prefill reads a prompt, decode writes a token for each answer of a "
-    "batch, and verify checks draft tokens."
+    "longer is the limit, the roof, and nothing passes it. This measures the ceilings and shows where the model "
+    "stands. A pass that multiplies packed weights and others has a roof between those two ceilings: the solid stroke "
+    "over each measured point. A pass is one run through the model: prefill reads a prompt, decode writes a token for "
+    "each answer of a batch, and verify checks draft tokens."
 )
 MEASURING = "Measuring the ceilings, then one answer, eight together, and a prompt…"
 GROUPS: dict[PointGroup, str] = {

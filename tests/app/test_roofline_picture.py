@@ -13,6 +13,7 @@ from PySide6.QtGui import QPolygonF, QTransform
 
 from app.lab.pictures.roof import Label, Name, RoofAxes, RoofView, point_words, spread, stacked
 from app.plots.chart import LegendLabel
+from engine.protocol.lab import RoofPoint
 from tests.app.fake_lab import roofline
 
 
@@ -51,7 +52,7 @@ def test_every_point_and_ceiling_is_named_and_no_two_names_overlap(view, theme, 
     found = roofline()
     labels = axes.labels_of(axes.room())
     names = axes.names_of(axes.room(), labels)
-    assert len(labels) == len(found.points)
+    assert len(labels) == sum(point.group == "measured" for point in found.points)
     assert {name.text.partition(":")[0] for name in names} == {each.name for each in found.ceilings}
     areas = {label.text: area(axes, label) for label in labels} | {name.text: named(axes, name) for name in names}
     assert len(areas) == len(labels) + len(names)
@@ -62,26 +63,45 @@ def test_every_point_and_ceiling_is_named_and_no_two_names_overlap(view, theme, 
 
 
 @pytest.mark.parametrize("width", [490, 900])
-def test_names_stand_above_the_roof_and_those_of_what_was_measured_below(view, width):
-    """In the steepest ceiling's terms: left of its slope, and right of it or under the flat."""
+def test_what_was_measured_is_labelled_below_its_roof(view, width):
+    """In the steepest ceiling's terms: right of its slope, and under the flat."""
     view.resize(width, 420)
     axes = view.axes
     room = axes.room()
     slope = axes._slope(room, axes._reads[-1])
-    measured = 0
-    for label in axes.labels_of(room):
+    labels = axes.labels_of(room)
+    assert sorted(label.text for label in labels) == [
+        "decode, batch 1: 61 % of its roof, 10 G",
+        "prefill: 65 % of its roof, 46 G",
+    ]
+    for label in labels:
         box = area(axes, label).boundingRect()
         near = box.bottomRight() if label.left else box.topLeft()
         across = min(max((slope.y1() - near.y()) / (slope.y1() - slope.y2()), 0.0), 1.0)
-        edge = slope.x1() + across * (slope.x2() - slope.x1())
-        if "of its roof" in label.text:
-            measured += 1
-            assert box.left() > edge, label.text
-            assert box.top() > slope.y2(), label.text
-        else:
-            assert label.left
-            assert box.right() < edge, label.text
-    assert measured == 2
+        assert box.left() > slope.x1() + across * (slope.x2() - slope.x1()), label.text
+        assert box.top() > slope.y2(), label.text
+
+
+@pytest.mark.parametrize("roof", [46e9, 47.5e9, 10e9])
+def test_no_dot_stands_above_the_roof_that_is_drawn_for_it(qtbot, theme, roof):
+    """The ceilings are 46 and 49 G, and 5 or 5.5 GB a second at two operations a byte: a mixed roof lies between."""
+    intensity = 700.0 if roof > 40e9 else 2.0
+    point = RoofPoint("prefill", "measured", intensity, 0.98 * roof, 0.5 * roof, roof, 900.0, "measured", roof)
+    made = RoofView(msgspec.structs.replace(roofline(), points=[point]), theme)
+    qtbot.addWidget(made)
+    made.resize(900, 420)
+    made.grab()
+    room = made.axes.room()
+    (dot,) = (dot for dot, _ in made.axes._dots)
+    line = made.axes.roof_of(room, point)
+    assert line.x1() < dot.x() < line.x2()
+    over = line.pointAt((dot.x() - line.x1()) / line.dx())
+    assert over.y() <= dot.y()
+    assert over.y() == pytest.approx(made.axes._place(room, intensity, roof).y())
+    assert (line.dy() == 0) == (roof != 10e9), "a slope where bytes are waited for"
+    image, end = made.axes.grab().toImage(), line.pointAt(0.97)
+    lights = [image.pixelColor(round(end.x()), round(end.y()) + dy).lightness() for dy in (-2, -1, 0, 1, 2)]
+    assert max(lights) > 0.7 * theme.color("text").lightness(), "the stroke is there"
 
 
 def test_the_mouse_and_screen_readers_are_told_how_a_point_was_taken(view):

@@ -19,6 +19,8 @@ from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, Ro
 
 HEIGHT_PX = 400
 DOT_PX, SMALL_DOT_PX, ROOF_PX = 4.5, 3.5, 1.75
+PIECE = 2.0
+"""How far the piece of a point's roof goes to both sides of it, in times its intensity."""
 LABEL_GAP = 10
 """Pixels between a label and the line or dot that it stands beside."""
 LEFT, RIGHT, ABOVE, BELOW = 8.0, 4.0, 2.0, 3.0
@@ -49,6 +51,7 @@ class RoofView(QWidget):
                 for group, (color, text) in GROUPS.items()
                 if group in there
             ]
+            + ([Legend("text", "the roof it is held against", "━")] if "measured" in there else [])
         )
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -84,7 +87,7 @@ class Name(NamedTuple):
 
 
 class RoofAxes(LabAxes):
-    """Dots on the roof are labelled above it, measured ones below it; no two labels or names of ceilings overlap."""
+    """What was measured is labelled below its roof; no two labels or names of ceilings overlap."""
 
     _found: LabRoofline | None = None
 
@@ -119,7 +122,7 @@ class RoofAxes(LabAxes):
         self._dots: list[tuple[QPointF, RoofPoint]] = []
         if self._found is None or not self._reads or not self._products:
             return
-        self._draw_roofs(painter, room, self._found)
+        self._draw_roofs(painter, room)
         for point in self._points:
             self._draw_point(painter, room, point)
         labels = self.labels_of(room)
@@ -130,26 +133,33 @@ class RoofAxes(LabAxes):
 
     # --- roofs -----------------------------------------------------------------------------------------------------
 
-    def _draw_roofs(self, painter: QPainter, room: QRectF, found: LabRoofline) -> None:
-        """Each bandwidth's slope up to the highest product, each product's flat from the steepest slope on."""
+    def _draw_roofs(self, painter: QPainter, room: QRectF) -> None:
+        """Each bandwidth's slope up to the highest product, each product's flat from the steepest slope on; and, over
+        what was measured, the piece of its own roof, which lies between flats where it multiplies in both ways."""
+        painter.setPen(QPen(self.theme.color("mute"), 1, Qt.PenStyle.DashLine))
         for read in self._reads:
-            self._draw_roof(painter, self._slope(room, read), held=read == found.memory)
+            painter.drawLine(self._slope(room, read))
         for product in self._products:
             start = self._place(room, product.value / self._reads[-1].value, product.value)
-            line = QLineF(start, QPointF(room.right(), start.y()))
-            self._draw_roof(painter, line, held=product == found.arithmetic)
+            painter.drawLine(QLineF(start, QPointF(room.right(), start.y())))
+        painter.setPen(QPen(self.theme.color("text"), ROOF_PX))
+        for point in self._measured:
+            painter.drawLine(self.roof_of(room, point))
+
+    def roof_of(self, room: QRectF, point: RoofPoint) -> QLineF:
+        """The piece over a point of the roof that it is held against: of a slope, or a flat up to the slope."""
+        left, right = point.intensity / PIECE, point.intensity * PIECE
+        slope = next((r.value for r in self._reads if math.isclose(r.value * point.intensity, point.roof)), 0.0)
+        if slope:
+            return QLineF(self._place(room, left, slope * left), self._place(room, right, slope * right))
+        left = min(point.intensity, max(left, point.roof / self._reads[-1].value))
+        return QLineF(self._place(room, left, point.roof), self._place(room, right, point.roof))
 
     def _slope(self, room: QRectF, read: Ceiling) -> QLineF:
         """From the left or lower end of the axes to the height of the highest product."""
         top = self._products[-1].value
         left = max(self._across.low, self._up.low / read.value)
         return QLineF(self._place(room, left, left * read.value), self._place(room, top / read.value, top))
-
-    def _draw_roof(self, painter: QPainter, line: QLineF, *, held: bool) -> None:
-        """``held``: it is the one that limits this model."""
-        style = Qt.PenStyle.SolidLine if held else Qt.PenStyle.DashLine
-        painter.setPen(QPen(self.theme.color("text" if held else "mute"), ROOF_PX if held else 1, style))
-        painter.drawLine(line)
 
     def names_of(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
         """Where the ceilings' names stand: below the start of a slope in its direction, above the end of a flat."""
@@ -219,22 +229,12 @@ class RoofAxes(LabAxes):
         self._dots.append((at, point))
 
     def labels_of(self, room: QRectF) -> list[Label]:
-        """Where the labels stand, in the order of their dots' heights, each in a row of its own."""
+        """Where the labels of what was measured stand, in the order of their dots' heights, each in a row of its own;
+        of the other points the mouse is told."""
         line = self.fontMetrics().height()
-        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in self._points), key=_height)
+        dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in self._measured), key=_height)
         heights = spread([dot.y() for dot, _ in dots], line, room.top() + line / 2, room.bottom() - line / 2)
-        return [
-            self._below(room, dot, point, y) if point.group == "measured" else self._on_roof(room, dot, point, y)
-            for (dot, point), y in zip(dots, heights, strict=True)
-        ]
-
-    def _on_roof(self, room: QRectF, dot: QPointF, point: RoofPoint, y: float) -> Label:
-        """Left of the steepest slope."""
-        slope = self._slope(room, self._reads[-1])
-        rise = (slope.y2() - slope.y1()) / (slope.x2() - slope.x1())
-        foot = y + self.fontMetrics().height() / 2
-        edge = min(slope.x1() + (foot - slope.y1()) / rise, slope.x2(), dot.x()) - LABEL_GAP
-        return Label(dot, self._fit(point.name, edge - room.left()), QPointF(edge, y), left=True)
+        return [self._below(room, dot, point, y) for (dot, point), y in zip(dots, heights, strict=True)]
 
     def _below(self, room: QRectF, dot: QPointF, point: RoofPoint, y: float) -> Label:
         """Right of its dot and of slopes' names; left of it where there is no room, or another's line."""
@@ -245,7 +245,8 @@ class RoofAxes(LabAxes):
             crossed = any(left < foot.x() < right and foot.y() > y - metrics.height() for foot in feet)
             return room.left() < left and right < room.right() and not crossed
 
-        text = f"{point.name}: {words.percent(point.operations / point.roof)} of its roof"
+        high_as = words.value(Y, float(f"{point.roof:.3g}"))
+        text = f"{point.name}: {words.percent(point.operations / point.roof)} of its roof, {high_as}"
         wide, high = metrics.horizontalAdvance(text), metrics.height()
         row = QPolygonF(QRectF(room.left(), y - high / 2, room.width(), high))
         passed = [name.area(metrics).intersected(row).boundingRect().right() for name in self._slope_names(room)]

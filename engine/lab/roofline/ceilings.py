@@ -17,6 +17,8 @@ from engine.models.base import CausalLM
 from engine.protocol.lab import Ceiling
 from engine.sizes import human
 
+MIXED = 0.05
+"""Share of the time of all products from which on a kind of them is named."""
 PACKED_ROWS = 512
 """Of a product with packed weights that is measured: as many as a step reads of a prompt."""
 
@@ -103,10 +105,15 @@ class Roof:
         seconds = self._multiplying(work)
         return self._ceilings[max(seconds, key=seconds.__getitem__)]
 
-    def binds(self, work: Work) -> Ceiling:
-        """The one that it waits for."""
-        reading, multiplying = (sum(each.values()) for each in (self._reading(work), self._multiplying(work)))
-        return self.reads(work) if reading > multiplying else self.products(work)
+    def binds(self, work: Work) -> str:
+        """What it waits for, by name; where both kinds of products take their time, both."""
+        reading, seconds = sum(self._reading(work).values()), self._multiplying(work)
+        multiplying = sum(seconds.values())
+        if reading > multiplying:
+            return self.reads(work).name
+        if min(seconds.values()) > MIXED * multiplying and len(seconds) > 1:
+            return " and ".join(self._ceilings[key].name for key in seconds)
+        return self.products(work).name
 
     def over(self, work: Work) -> float:
         """Operations a second that are possible."""

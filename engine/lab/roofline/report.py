@@ -13,7 +13,7 @@ import msgspec
 
 from engine.bench.client import EngineClient
 from engine.lab.roofline.ceilings import Rates, Roof, measure_rates, percent
-from engine.lab.roofline.points import MANY, MeasuredPasses, compute, context_of, length_of, measure
+from engine.lab.roofline.points import MANY, Measured, MeasuredPasses, compute, context_of, length_of, measure
 from engine.lab.roofline.work import settings_of
 from engine.lab.run import device_of, machine
 from engine.paths import version
@@ -66,9 +66,9 @@ def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
 def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof) -> list[str]:
     measured = {each.name: each for each in made.points if each.group == "measured"}
     one, prompt = measured[passes.one.name], measured[passes.prompt.name]
-    of_one, of_prompt = (roof.binds(each.work).name for each in (passes.one, passes.prompt))
+    of_one, of_prompt = (_roof(roof, each) for each in (passes.one, passes.prompt))
     said = [
-        f"One answer stands at {percent(one.operations, one.roof)} of its ceiling ({of_one}), "
+        f"One answer stands at {percent(one.operations, one.roof)} of its roof ({of_one}), "
         f"its fastest pass at {percent(one.high, one.roof)}: {figure(one.tokens)} tokens a second of at most "
         f"{figure(made.limit)}.",
         f"Each of its tokens reads {human(int(made.weights + made.kept))}: {human(int(made.weights))} of weights and "
@@ -87,9 +87,14 @@ def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof) -> list[st
         )
     said.append(
         f"A prompt is read at {figure(prompt.tokens)} tokens a second, {percent(prompt.operations, prompt.roof)} of "
-        f"its ceiling ({of_prompt}): a byte serves {prompt.intensity:,.0f} operations there."
+        f"its roof ({of_prompt}): a byte serves {prompt.intensity:,.0f} operations there."
     )
     return [*said, *_of_switches(made)]
+
+
+def _roof(roof: Roof, passed: Measured) -> str:
+    """What makes the roof of a pass, and how high it is."""
+    return f"{roof.binds(passed.work)}: {figure(roof.over(passed.work) / 1e9)} billion operations a second"
 
 
 def _of_switches(made: LabRoofline) -> list[str]:

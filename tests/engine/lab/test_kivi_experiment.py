@@ -55,8 +55,8 @@ def test_it_counts_what_fits_and_what_is_found(client: EngineClient, monkeypatch
     assert effect.ratio == pytest.approx(wanted[0] / wanted[-1])
     share = sum(found[-1]) / len(found[-1])
     assert result.headline == (
-        f"{effect.ratio:.2f} times more text in the same memory. {share:.0f} % of the codes were found with KIVI, "
-        f"{sum(found[0]) / len(found[0]):.0f} % with 16 bits."
+        f"{effect.ratio:.2f} times more tokens of text in 1 GB: {effect.after:,.0f} instead of {effect.before:,.0f}. "
+        f"{share:.0f} % of the codes were found with KIVI, {sum(found[0]) / len(found[0]):.0f} % with 16 bits."
     )
     assert found[0][0] == reference.share_found(reference.model_of(), text) > 50
     for place, effect in enumerate(result.figures[1].effects):  # the table says what the sentence says

@@ -54,10 +54,11 @@ def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     lengths, shared = list(map(len, prompts)), common_of(prompts)
     assert PAGE < shared <= TEXT
     whole = [ceil((length + ANSWER - 1) / PAGE) for length in lengths[1:]]  # the last token of an answer is never read
-    # All but the first find whole pages of the text, and copy the page in which it ends; of what each chat template
-    # begins with the first one found as much as an earlier conversation had.
-    head = common_of([prompts[0], workload.asking(lab, TEXT, USERS, turn=0)[0]])
-    assert computed.runs == [[sum(lengths)], [sum(lengths) - (USERS - 1) * shared - head]]
+    # All but the first find whole pages of the text, and copy the page in which it ends; the first one finds what the
+    # chat template begins with, of an earlier conversation.
+    before = [workload.asking(lab, TEXT, USERS, turn=0)[0], *[prompts[0]] * (USERS - 1)]
+    found = sum(common_of(pair) for pair in zip(prompts, before, strict=True))
+    assert computed.runs == [[sum(lengths)], [sum(lengths) - found]]
     assert pages.runs == [[sum(whole)], [shared // PAGE + sum(each - shared // PAGE for each in whole)]]
     assert result.headline.endswith(f": {computed.runs[1][0]:,.0f} instead of {computed.runs[0][0]:,.0f}.")
     assert result.figures[result.asked] == first
@@ -190,7 +191,10 @@ def test_results_are_kept_and_shown_again(home: Path) -> None:
     file.with_name("tried.json").write_bytes(msgspec.json.encode(tried))
     assert lines(lab("--results", "--json")) == [result], "the window shows the newest of each that is as usual"
     assert older.headline in lab("--results").stdout
-    assert f"prefixes with users=12, text=8000 (cut to {TEXT}): {result.headline}" in lab("--results").stdout
+    assert (
+        f"prefixes with users=12, text=8000 (cut to {result.settings['text']}): {result.headline}"
+        in lab("--results").stdout
+    )
 
 
 def test_the_model_is_loaded_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,9 +201,10 @@ def test_operations_with_packed_weights_and_without_have_their_own_rates(setting
     roof = Roof(Rates(memory=1e12, cache=0.0, dense=2e9, packed=1e9), settings, 1.0)
     both = Work(weights=1.0, kept=0.0, packed=1e9, dense=4e9)
     assert roof.over(both) == 5e9 / 3
-    assert roof.binds(both).name == "products in float32"
-    assert roof.binds(both._replace(packed=3e9)).name == "packed products"
-    assert roof.binds(both._replace(weights=4e12)).name == "memory"
+    assert roof.binds(both) == roof.binds(both._replace(packed=3e9)) == "packed products and products in float32"
+    assert roof.binds(both._replace(packed=1e7)) == "products in float32"
+    assert roof.binds(both._replace(dense=0.0)) == "packed products"
+    assert roof.binds(both._replace(weights=4e12)) == "memory"
 
 
 def test_what_caches_hold_half_of_is_no_pass_of_memory(settings: Settings, monkeypatch) -> None:
@@ -244,7 +245,7 @@ def test_what_fits_into_the_processors_cache_is_held_against_that(client: Engine
     cached = roofline(client, HIGH._replace(memory=1e9, cache=1e12))
     assert cached.memory.name == "processor's cache"
     assert cached.limit == pytest.approx(1e12 / (cached.weights + cached.kept))
-    assert "of its ceiling (processor's cache)" in cached.sentences[0]
+    assert "of its roof (processor's cache: " in cached.sentences[0]
 
 
 def test_ceilings_are_measured_once_for_what_a_token_reads(settings: Settings, monkeypatch) -> None:

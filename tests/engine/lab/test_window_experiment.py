@@ -40,7 +40,9 @@ def test_curves_and_pages(client: EngineClient, monkeypatch: pytest.MonkeyPatch,
     lines: list[LabLine] = []
     result = run(lab, window.Window(), lines.append)
     assert {key: spec.value for key, spec in client.state().items()} == state
-    losses, pages = result.figures
+    pages, losses = result.figures
+    assert result.figures[result.asked] == losses
+    assert f": {pages.runs[1][0]:.0f} instead of {pages.runs[2][0]:.0f}." in result.headline
     assert [len(side) for side in losses.runs] == [2, 2, 2]
     alone, sinks, full = (series.points for series in result.plots[0].series)
     hides = WINDOW + PAGE_SIZE - 1  # the first token whose row misses a page
@@ -72,7 +74,7 @@ def test_perplexity_of_the_full_cache_is_that_of_transformers(
     with torch.no_grad():
         logits = dequantised(client.model.checkpoint)(torch.tensor([ids])).logits[0]
     nll = torch.nn.functional.cross_entropy(logits[WINDOW:-1], torch.tensor(ids[WINDOW + 1 :]))
-    assert result.figures[0].runs[2] == pytest.approx([math.exp(float(nll))], rel=1e-3)
+    assert result.figures[1].runs[2] == pytest.approx([math.exp(float(nll))], rel=1e-3)
 
 
 def test_what_cannot_slide_is_refused(client: EngineClient) -> None:
@@ -91,5 +93,5 @@ def test_what_cannot_slide_is_refused(client: EngineClient) -> None:
 def test_in_full(client: EngineClient) -> None:
     client.load(find_model("").path, "", LoadOptions(device="cpu"))
     result = run(Lab(client), window.Window(), lambda line: None)
-    assert result.figures[0].effects[0].pairs == window.TEXTS
-    assert result.figures[1].effects[1].verdict == "worse"
+    assert result.figures[1].effects[0].pairs == window.TEXTS
+    assert result.figures[0].effects[1].verdict == "worse"
