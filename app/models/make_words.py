@@ -13,8 +13,10 @@ WIDTHS = {"bfloat16": 16, "float16": 16, "float32": 32}
 """Bits of a weight that is not quantised, by its dtype."""
 SHORT_TEXT = 500
 """Tokens below which a report gives no verdict."""
-_NEAR = 0.05
-"""By which speeds may differ and still be called the same."""
+STRANGE = 1000.0
+"""Perplexity of the original above which a text is not what the model was made for."""
+ONE_RUN = "one run each, no verdict"
+"""Of speeds, which other programs disturb."""
 
 
 class Format(NamedTuple):
@@ -39,8 +41,8 @@ FORMATS = {
             "gptq",
             "GPTQ",
             4.16,
-            "4 bits in groups of 128 weights; the weights of a layer that are rounded later make up for the error of "
-            f"those before. {_CALIBRATED}",
+            "4-bit, group size 128. Rounding errors are corrected as it goes (GPTQ), so quality stays close to the "
+            f"original. {_CALIBRATED}",
             calibrated=True,
         ),
         Format(
@@ -84,7 +86,9 @@ def expected_bytes(model: StoredModel, to: str) -> float:
     """What it would take on the disk, from the bytes that it takes now."""
     form, width = FORMATS[to], WIDTHS[model.quantisation]
     tables = min(model.embedding_bytes, model.bytes)
-    return tables * (form.embedding_bits or width) / width + (model.bytes - tables) * form.bits / width
+    packed = min(model.packable_bytes or model.bytes, model.bytes - tables)
+    stays = model.bytes - tables - packed
+    return tables * (form.embedding_bits or width) / width + packed * form.bits / width + stays
 
 
 def expected(model: StoredModel, to: str) -> str:
@@ -94,7 +98,7 @@ def expected(model: StoredModel, to: str) -> str:
 def progress(job: MakeProgress, stopping: bool) -> str:
     """How far it is."""
     if job.state == "waiting":
-        return "waits for its turn"
+        return "queued"
     if job.state == "failed":
         return job.sentence
     if job.state == "paused":
@@ -141,15 +145,14 @@ def figures(report: MakeReport) -> list[Figure]:
     ]
     if not report.tokens:
         return found
-    rise = _rise(report)
-    tone = "good" if rise < 0 else "caption" if rise < 1 else "warn"
-    change = f"{rise:+.1f} %" if rise else "the same"
-    found.append(Figure("Perplexity", f"{before.perplexity:.2f}", f"{after.perplexity:.2f}", change, tone))
-    faster = _faster(report)
-    if faster:
-        tone = "good" if faster > 1 + _NEAR else "warn" if faster < 1 - _NEAR else "caption"
+    rise, few = _rise(report), report.tokens < SHORT_TEXT
+    tone = "caption" if few or 0 <= rise < 1 else "good" if rise < 0 else "warn"
+    change = "too few tokens" if few else f"{rise:+.1f} %" if rise else "the same"
+    was, now = (perplexity(each.perplexity) for each in (before, after))
+    found.append(Figure("Perplexity", was, now, change, tone))
+    if min(before.tokens_per_second, after.tokens_per_second) > 0:
         was, now = (f"{each.tokens_per_second:.1f}" for each in (before, after))
-        found.append(Figure("Tokens a second", was, now, f"{faster:.2g}×", tone))
+        found.append(Figure("Tokens a second", was, now, ONE_RUN))
     found.append(Figure("KL divergence", "", f"{report.kl:.2g} nats"))
     found.append(Figure("Same top token", "", f"{100 * report.same_top:.1f} %"))
     return found
@@ -161,19 +164,14 @@ def summary(report: MakeReport) -> str:
     won = f"It takes {percent(share)} of the room"
     if not report.tokens:
         return f"{won}; what it lost was not measured. {report.unmeasured}".rstrip()
-    faster = _faster(report)
-    if faster > 1 + _NEAR:
-        won += f" and writes {faster:.2g} times as fast"
-    elif faster:
-        won += " and writes as fast" if faster >= 1 - _NEAR else f", writes at {percent(faster)} of the speed"
+    if report.tokens < SHORT_TEXT:
+        return f"{won}. The {report.tokens:,} tokens that it was measured on are too few to say what it lost."
     rise = _rise(report)
     lost = f"{abs(rise):.1f} % {'higher' if rise > 0 else 'lower'}" if rise else "the same"
-    said = (
-        f"{won}; its perplexity is {lost}, and at {percent(1 - report.same_top)} of the places in the text it thinks "
-        "another token the likeliest."
-    )
-    if report.tokens < SHORT_TEXT:
-        said += f" {report.tokens:,} tokens are too few for a verdict."
+    other = f"it picks a different top token {percent(1 - report.same_top)} of the time"
+    said = f"{won}; its perplexity is {lost}, and {other}."
+    if report.before.perplexity > STRANGE:
+        said += " This text is not what the model was made for, so its perplexity says little."
     return said
 
 
@@ -183,8 +181,13 @@ def about(report: MakeReport) -> str:
     return _parts(
         f"{title(report.to)} of {report.source}",
         took,
-        f"measured on {report.tokens:,} tokens, none calibrated with" if report.tokens else "",
+        f"measured on {report.tokens:,} tokens that were not used for calibration" if report.tokens else "",
     )
+
+
+def perplexity(value: float) -> str:
+    """For example "12.87", "9,279,973"."""
+    return f"{value:,.0f}" if value >= STRANGE else f"{value:.2f}"
 
 
 def percent(share: float) -> str:
@@ -198,9 +201,3 @@ def _rise(report: MakeReport) -> float:
     """Of the perplexity, in percent, to the digit that is shown."""
     before, after = report.before.perplexity, report.after.perplexity
     return round(100 * (after / before - 1), 1) if before > 0 else 0.0
-
-
-def _faster(report: MakeReport) -> float:
-    """How many times as fast it writes; 0 where that was not measured."""
-    rates = report.before.tokens_per_second, report.after.tokens_per_second
-    return rates[1] / rates[0] if min(rates) > 0 else 0.0

@@ -14,8 +14,8 @@ from engine.protocol import MakeReport
 
 _MEANINGS = (
     "Perplexity: how surprised a model is by the text; lower is better. KL divergence: how far the probabilities of "
-    "the next token are from the original's; 0 is no difference. Same top token: at how many places of the text both "
-    "think the same token the likeliest."
+    "the next token are from the original's; 0 is no difference. Same top token: how often both pick the same token "
+    "first. Compare, in the Lab, tells how much faster it writes, in pairs of runs."
 )
 _WORST = (
     "How far a layer's outputs on the calibration text are from the original's, as a share of them (sums of squares), "

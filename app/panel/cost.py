@@ -24,10 +24,12 @@ def has_cost(spec: OptionSpec) -> bool:
 def describe(cost: Cost) -> str:
     """A verdict on the setting's quality, or that the text is too short for one; the figures behind it after that."""
     loss, error = _loss(cost), 100 * _ERRORS * cost.error
-    short = f"; needs {VERDICT_TOKENS} for a verdict" if cost.tokens < VERDICT_TOKENS else ""
     found = "no measurable loss" if loss <= error else f"perplexity {loss:+.1f} % (± {error:.1f})"
+    told = f"{found} ({cost.tokens:,} tokens)"
+    if cost.tokens < VERDICT_TOKENS:
+        told = f"no verdict yet: this chat has {cost.tokens:,} tokens, a verdict needs {VERDICT_TOKENS}"
     return (
-        f"Quality with {cost.setting}: {found} ({cost.tokens:,} tokens{short}). "
+        f"Quality with {cost.setting}: {told}. "
         f"Details: PPL {cost.exact:.2f} → {cost.present:.2f}, KL {cost.divergence:.2g}"
     )
 

@@ -265,7 +265,7 @@ def once(metric: Metric, values: Sequence[float]) -> LabFigure:
 
 def headline(effect: Effect, better: str, worse: str) -> str:
     """A sentence on what was counted, with both counts: ``better`` and ``worse`` go on after "2.1 times"."""
-    before, after = (amount(value, effect.metric) for value in (effect.before, effect.after))
+    before, after = (_count(value, effect.metric) for value in (effect.before, effect.after))
     gain = gain_of(effect)
     if effect.before == effect.after:
         return "The same on both sides."
@@ -304,6 +304,11 @@ def steady(effect: Effect, others: float | None) -> bool:
     say it, unless other programs were in the way."""
     quiet = others is None or others <= BUSY
     return not wide(effect) or (effect.verdict == "few" and quiet)
+
+
+def _count(value: float, metric: Metric) -> str:
+    """A median may lie between two counts."""
+    return f"{value:,.0f}" if value >= 100 and not metric.unit else amount(value, metric)
 
 
 def _times(ratio: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,18 @@ def _format(path: Path) -> ModelFormat:
     return "gguf" if is_gguf(path) or not (path / "config.json").is_file() else "safetensors"
 
 
+IN_LAYER = re.compile(r"(^|\.)(layers|h|blocks)\.\d+\.")
+TOWER = re.compile(r"vision|visual|audio|projector|multi_modal")
+
+
 def _packing(path: Path) -> dict[str, Any]:
     """``quantisation`` and ``embedding_bytes``, as the file's name or config.json has them."""
     if is_gguf(path):
         label = QUANTISATION.search(path.stem)
         return {"quantisation": label[1].upper() if label else ""}
-    with contextlib.suppress(CheckpointError, AttributeError, TypeError, ValueError):  # the loader says what is wrong
+    with contextlib.suppress(
+        CheckpointError, AttributeError, TypeError, ValueError, KeyError, OSError
+    ):  # the loader says it
         config = read_json(path / "config.json") or {}
         text = config.get("text_config") or config
         dtype = next((str(each["dtype"]) for each in (config, text) if each.get("dtype")), "")
@@ -103,8 +110,25 @@ def _packing(path: Path) -> dict[str, Any]:
         tables = 2 if config.get("tie_word_embeddings", text.get("tie_word_embeddings")) is False else 1
         width = 4 if dtype == "float32" else 2
         size = tables * width * int(text.get("vocab_size", 0)) * int(text.get("hidden_size", 0))
-        return {"quantisation": str(method or dtype), "embedding_bytes": size}
+        packable = 0 if method else _packable_bytes(path)
+        return {"quantisation": str(method or dtype), "embedding_bytes": size, "packable_bytes": packable}
     return {}
+
+
+def _packable_bytes(folder: Path) -> int:
+    """Of the matrices in the layers of the language model, by the headers of its files; what stands beside these, such
+    as a vision tower, stays as it is. 0 where a file cannot be read so."""
+    found = 0
+    try:
+        for file in folder.glob("*.safetensors"):
+            with file.open("rb") as opened:
+                length = int.from_bytes(opened.read(8), "little")
+                header = msgspec.json.decode(opened.read(length), type=dict[str, Any]) if length <= MAX_JSON else {}
+            packed = (t for name, t in header.items() if IN_LAYER.search(name) and not TOWER.search(name))
+            found += sum(t["data_offsets"][1] - t["data_offsets"][0] for t in packed if len(t["shape"]) > 1)
+    except (OSError, msgspec.MsgspecError, LookupError, TypeError):  # the loader says what is wrong
+        return 0
+    return found
 
 
 def report_of(path: Path) -> MakeReport | None:

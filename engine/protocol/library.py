@@ -53,6 +53,8 @@ class StoredModel(Message, frozen=True):
     """As "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
     embedding_bytes: int = 0
     """Of safetensors: bytes of the token embeddings and the output head, which quantising leaves as they are."""
+    packable_bytes: int = 0
+    """Of safetensors: bytes of the matrices in the language model's layers, which quantising packs; 0: not known."""
     made_of: str = ""
     """Name of the model that Kvasir made it of; there is a report then."""
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 from app.cache.page_map import SmallMap
 from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
+from app.panel.cost import describe
 from app.program import Program
 from app.window.measure_wiring import NO_CHAT
 from app.window.window import CACHE_HEIGHTS, MainWindow
@@ -311,6 +312,16 @@ def test_an_approximation_offers_to_measure_its_cost(qtbot, program, monkeypatch
     assert button.isEnabled()
     program.chat.new_chat()
     assert not outcome.isVisible()
+
+
+def test_a_text_too_short_for_a_verdict_gets_none():
+    few = p.Cost(
+        id="1", setting="int4", tokens=251, exact=12.0, present=12.0, divergence=0.002, same_top=1.0, error=0.1
+    )
+    assert describe(few) == (
+        "Quality with int4: no verdict yet: this chat has 251 tokens, a verdict needs 500. Details: PPL 12.00 → 12.00, "
+        "KL 0.002"
+    )
 
 
 def test_a_cost_that_cannot_be_measured_says_so(qtbot, program):

@@ -107,7 +107,8 @@ def test_from_the_form_to_the_report(qtbot, page):
     press(page, "models.stored.Qwen3-0.6B-gptq.report")
     qtbot.waitUntil(page.report.isVisible)
     said = {label.text() for label in page.report.findChildren(QLabel)}
-    assert {"1.5 GB", "540 MB", "12.50", "12.80", "+2.4 %", "20.0", "36.0", "1.8×", "0.031 nats", "94.2 %"} <= said
+    assert {"1.5 GB", "540 MB", "12.50", "12.80", "+2.4 %", "20.0", "36.0", "0.031 nats", "94.2 %"} <= said
+    assert "one run each, no verdict" in said
     assert {"layers.27.mlp.down_proj", "2.1 %", "5.0 %"} <= said
     ours, rounded = (bar.fraction for bar in page.report.findChildren(FillBar)[2:4])  # after the legend's
     assert (ours, rounded) == (pytest.approx(1 / 2.4), 1.0)
@@ -286,12 +287,21 @@ def report(**changes: Any) -> MakeReport:
 def test_the_sentence_that_sums_up():
     slower = ModelQuality(bytes=300, perplexity=9.9, tokens_per_second=8.0)
     assert make_words.summary(report(after=slower, same_top=0.97)) == (
-        "It takes 30 % of the room, writes at 80 % of the speed; its perplexity is 1.0 % lower, and at 3.0 % of the "
-        "places in the text it thinks another token the likeliest."
+        "It takes 30 % of the room; its perplexity is 1.0 % lower, and it picks a different top token 3.0 % of the "
+        "time."
     )
-    same = make_words.summary(report(tokens=93))
-    assert "writes as fast; its perplexity is the same" in same
-    assert same.endswith("93 tokens are too few for a verdict.")
+    few = report(tokens=93, after=slower)
+    assert make_words.summary(few) == (
+        "It takes 30 % of the room. The 93 tokens that it was measured on are too few to say what it lost."
+    )
+    assert [(line.change, line.tone) for line in make_words.figures(few)[1:3]] == [
+        ("too few tokens", "caption"),
+        ("one run each, no verdict", "caption"),
+    ], "neither is a promise"
+    strange = ModelQuality(bytes=300, perplexity=9279973.07, tokens_per_second=8.0)
+    told = report(before=strange, after=strange)
+    assert make_words.figures(told)[1].before == "9,279,973"
+    assert "not what the model was made for" in make_words.summary(told)
     unmeasured = ModelQuality(bytes=300, perplexity=10.0, tokens_per_second=0.0)
     assert "writes" not in make_words.summary(report(after=unmeasured))
     names = [line.name for line in make_words.figures(report(after=unmeasured))]
@@ -317,6 +327,8 @@ def test_words():
     assert not make_words.can_be_made_smaller(StoredModel(**SMALL))
     assert make_words.expected_bytes(model, "nf4") == pytest.approx(3e8 + 1.2e9 * 4.5 / 16)
     assert make_words.expected_bytes(model, "gguf-q4_0") == pytest.approx(3e8 * 8.5 / 16 + 1.2e9 * 4.5 / 16)
+    tower = StoredModel(**{**BIG, "packable_bytes": 700_000_000})
+    assert make_words.expected_bytes(tower, "nf4") == pytest.approx(8e8 + 7e8 * 4.5 / 16), "a tower stays as it is"
     assert [make_words.title(to) for to in ("awq", "gguf-q5_0", "gguf-q4_1")] == ["AWQ", "GGUF Q5_0", "GGUF Q4_1"]
     job = MakeProgress(id="x", model="/a", to="gptq", state="measuring", done=3, total=8, left_s=125.0)
     assert make_words.progress(job, False) == "measuring what it lost · 3 of 8 texts · 2 min left"

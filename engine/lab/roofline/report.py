@@ -17,7 +17,7 @@ from engine.lab.roofline.points import MANY, Measured, MeasuredPasses, compute, 
 from engine.lab.roofline.work import settings_of
 from engine.lab.run import device_of, machine
 from engine.paths import version
-from engine.protocol.compared import busy
+from engine.protocol.compared import BUSY, busy
 from engine.protocol.lab import Ceiling, LabRoofline
 from engine.sizes import figure, human
 from engine.telemetry.processor import OtherPrograms
@@ -58,12 +58,14 @@ def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
         points=points,
         sentences=[],
     )
-    return msgspec.structs.replace(
-        made, sentences=[*_sentences(made, passes, roof), *_doubts(roof.ceilings, programs.share())]
-    )
+    others = programs.share()
+    told = [*_doubts(roof.ceilings, others), *_sentences(made, passes, roof, others)]
+    return msgspec.structs.replace(made, sentences=told)
 
 
-def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof) -> list[str]:
+def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof, others: float) -> list[str]:
+    """``others``: the share of the processor that other programs took; where that was much, speeds that were measured
+    one after the other are not compared."""
     measured = {each.name: each for each in made.points if each.group == "measured"}
     one, prompt = measured[passes.one.name], measured[passes.prompt.name]
     of_one, of_prompt = (_roof(roof, each) for each in (passes.one, passes.prompt))
@@ -78,7 +80,7 @@ def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof) -> list[st
     if passes.together is not None:
         many = measured[passes.together.name]
         alike = passes.together.context == passes.one.context
-        times = f", {many.tokens / one.tokens:.1f} times one" if alike else ""
+        times = f", {many.tokens / one.tokens:.1f} times one" if alike and others <= BUSY else ""
         instead = f" instead of {one.intensity:.1f}" if alike else ""
         said.append(
             f"{MANY} answers, {passes.together.context} each, reach {figure(many.tokens)} tokens a second together"

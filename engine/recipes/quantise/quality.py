@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.policies import KeepAll
+from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import LoadCancelled
 from engine.fetching.room import free_bytes
@@ -125,8 +126,14 @@ def _compared(
 
 def unmeasured(source: Path, made: Path) -> Quality:
     """All that is known without loading them. Raises :class:`CheckpointError`."""
-    before, after = (open_checkpoint(path, need_tokenizer=False).weight_bytes for path in (source, made))
+    before, after = (whole_bytes(open_checkpoint(path, need_tokenizer=False)) for path in (source, made))
     return Quality(ModelQuality(before), ModelQuality(after), 0.0, 0.0, 0)
+
+
+def whole_bytes(checkpoint: Checkpoint) -> int:
+    """Of all weights on the disk, a tower's among them, which nothing packs."""
+    tower = checkpoint.vision
+    return checkpoint.weight_bytes + (tower.weight_bytes if tower is not None else 0)
 
 
 class _Size(NamedTuple):
@@ -138,7 +145,7 @@ class _Size(NamedTuple):
     @classmethod
     def of(cls, loaded: LoadedModel) -> _Size:
         assert loaded.checkpoint is not None
-        return cls(loaded.checkpoint.weight_bytes, tokens_per_second(loaded))
+        return cls(whole_bytes(loaded.checkpoint), tokens_per_second(loaded))
 
 
 def _read_source(

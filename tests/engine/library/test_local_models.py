@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from engine.library.local import REPORT, stored_models
+from engine.paths import find_model
 from engine.protocol import KnownModel, MakeReport, ModelQuality, StoredModel
 
 PLAIN = {"dtype": "bfloat16", "vocab_size": 1000, "hidden_size": 64}
@@ -50,6 +51,20 @@ def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_it_is_packed(tmp_path, config, others, quantisation, tables):
     model = listed(folder(tmp_path / "model", config, **others))
     assert (model.quantisation, model.embedding_bytes) == (quantisation, tables * 1000 * 64 * 2)
+
+
+def test_what_quantising_packs_is_the_layers_of_the_language_model(tmp_path):
+    seeing = listed(Path(find_model("kvasir-seeing").path))
+    with (Path(find_model("kvasir-seeing").path) / "model.safetensors").open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    sizes = {name: each["data_offsets"][1] - each["data_offsets"][0] for name, each in header.items() if name[0] != "_"}
+    tower = sum(size for name, size in sizes.items() if ".visual." in name)
+    norms = sum(size for name, size in sizes.items() if "visual" not in name and len(header[name]["shape"]) == 1)
+    assert seeing.packable_bytes == sum(sizes.values()) - tower - norms - seeing.embedding_bytes
+    assert listed(Path(find_model("kvasir-guide").path)).packable_bytes == 0, "it is packed"
+    broken = folder(tmp_path / "broken", PLAIN)
+    (broken / "model.safetensors").write_bytes(b"\xff" * 100)
+    assert (listed(broken).quantisation, listed(broken).packable_bytes) == ("bfloat16", 0)
 
 
 def test_a_gguf_file_says_it_in_its_name(tmp_path):
