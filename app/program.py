@@ -24,7 +24,6 @@ from app.history.leaving import Leaving
 from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
-from app.link.child import engine_command
 from app.link.link import EngineLink, LinkState
 from app.models.library import Library
 from app.models.page import ModelsPage
@@ -48,6 +47,7 @@ from app.window.preset_wiring import PresetWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
+from engine.installation import engine_command
 from engine.protocol import DraftOffer, Loaded
 
 if TYPE_CHECKING:

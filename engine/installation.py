@@ -43,14 +43,24 @@ def engine_command() -> list[str]:
     """How the command line of this installation is started from another process; arguments follow."""
     if _pack is not None:
         return pack_command(_pack)
-    return [str(program("kvasir-engine"))] if packaged() else [sys.executable, "-m", "engine.cli.main"]
+    return [str(program("kvasir-engine"))] if packaged() else own_module("engine.cli.main")
 
 
 def module_command(module: str) -> list[str]:
     """How a module of Kvasir's is run in a process of its own, as by ``python -m``; arguments follow."""
     if packaged() or _pack is not None:
         return [*engine_command(), "run-module", module]
-    return [sys.executable, "-m", module]
+    return own_module(module)
+
+
+def own_module(module: str) -> list[str]:
+    """``python -m`` of this interpreter, which would otherwise import from the folder that the user stands in whatever
+    is called like a module of the standard library. A checkout that is not installed is imported from there."""
+    try:
+        inside = Path.cwd() == sources()
+    except FileNotFoundError:  # the folder was deleted
+        inside = False
+    return [sys.executable, *([] if inside else ["-P"]), "-m", module]
 
 
 def pack() -> Path | None:

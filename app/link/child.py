@@ -7,16 +7,15 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from engine import protocol
+from engine.installation import engine_command
 
 log = logging.getLogger("engine")
 
@@ -156,11 +155,3 @@ def _spell(code: int) -> str:
 def default_command() -> list[str]:
     """The engine of this installation, as a child of the window."""
     return [*engine_command(), "serve", "--child"]
-
-
-def engine_command() -> list[str]:
-    """The engine's command line: a program next to the window's when packaged, else a module of the same Python."""
-    if getattr(sys, "frozen", False):
-        suffix = ".exe" if sys.platform == "win32" else ""
-        return [str(Path(sys.executable).resolve().with_name("kvasir-engine" + suffix))]
-    return [sys.executable, "-m", "engine.cli.main"]

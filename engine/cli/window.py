@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from engine.installation import packaged, program, without_own_libraries
+from engine.installation import own_module, packaged, program, without_own_libraries
 
 NO_DISPLAY = (
     "kvasir: There is no display for the window. "
@@ -40,7 +40,7 @@ def open_window(model: str = "") -> int:
     if not has_display():
         print(NO_DISPLAY, file=sys.stderr)
         return 2
-    command = [str(program("kvasir-window"))] if packaged() else [sys.executable, "-m", "app"]
+    command = [str(program("kvasir-window"))] if packaged() else own_module("app")
     command += [model] if model else []
     variables = without_own_libraries(os.environ)  # the window's loader would take them for the user's
     if os.name == "posix":

@@ -12,6 +12,7 @@ import pytest
 from engine.cli import main as command
 from engine.cli import window
 from engine.cli.window import model_in
+from engine.installation import own_module
 
 COMMANDS = {"chat", "serve", "models"}
 
@@ -67,4 +68,4 @@ def test_it_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "call", lambda line, env: ran.append(line) or 0)
     assert window.open_window("a model.gguf") == 0
     assert window.open_window() == 0
-    assert ran == [[sys.executable, "-m", "app", "a model.gguf"], [sys.executable, "-m", "app"]]
+    assert ran == [[*own_module("app"), "a model.gguf"], own_module("app")]
