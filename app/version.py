@@ -13,6 +13,7 @@ import msgspec
 log = logging.getLogger(__name__)
 
 FILE = "version.json"
+MOST_BYTES = 10_000
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -30,8 +31,11 @@ def installed() -> str:
 def last_used(data: Path) -> str:
     """The version that last opened everything in the folder; "" where none is recorded."""
     try:
-        return msgspec.json.decode((data / FILE).read_bytes(), type=_Record).kvasir
-    except (OSError, ValueError):  # msgspec's errors are ValueErrors
+        if not (data / FILE).is_file():  # a pipe would wait for ever
+            return ""
+        with (data / FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(MOST_BYTES), type=_Record).kvasir
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
         return ""
 
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
-_MOST = 1000
+MOST = 1000
+"""Characters of a message."""
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, what begins a line or turns the direction of writing, and halves of characters."""
+
+
+def plain(text: str, *, keep: str = "", instead: str = "\N{REPLACEMENT CHARACTER}", most: int = 0) -> str:
+    """What strangers wrote (names, tags, reasons), fit to be shown: it steers no terminal and can be sent.
+
+    Control characters but those in ``keep`` become ``instead``. ``most``: characters that are left of a longer text,
+    of its beginning and its end; 0 for all.
+    """
+    shown = _UNFIT.sub(lambda found: found[0] if found[0] in keep else instead, text)
+    return shown if not most or len(shown) <= most else f"{shown[: most // 2]} … {shown[-most // 2 :]}"
 
 
 class CheckpointError(Exception):
@@ -14,8 +27,7 @@ class CheckpointError(Exception):
     """
 
     def __init__(self, text: str) -> None:
-        shown = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text)
-        super().__init__(shown if len(shown) <= _MOST else f"{shown[: _MOST // 2]} … {shown[-_MOST // 2 :]}")
+        super().__init__(plain(text, most=MOST))
 
 
 class LoadCancelled(Exception):  # noqa: N818 - the user asked for it, it is no error

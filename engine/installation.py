@@ -21,6 +21,17 @@ WINDOWS = sys.platform == "win32"
 _pack: Path | None = None
 
 
+def version() -> str:
+    """The installed version of Kvasir."""
+    from importlib import metadata  # slow to import
+
+    try:
+        return metadata.version("kvasir")
+    except metadata.PackageNotFoundError:
+        # A GPU pack's environment holds what the engine needs and not Kvasir: whoever starts an engine there tells.
+        return os.environ.get("KVASIR_VERSION") or "0+unknown"
+
+
 def packaged() -> bool:
     """Whether this is one of the packaged programs."""
     return bool(getattr(sys, "frozen", False))

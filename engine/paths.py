@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +16,8 @@ import msgspec
 
 from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
+from engine.errors import MOST, plain
+from engine.installation import version as version
 from engine.library import roots, store
 from engine.protocol import KnownModel
 
@@ -30,14 +31,8 @@ hashes of vocabularies."""
 class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about
     """No model of that name or at that path; the message is a sentence for a person."""
 
-
-def version() -> str:
-    """The installed version of Kvasir."""
-    try:
-        return metadata.version("kvasir")
-    except metadata.PackageNotFoundError:
-        # A GPU pack's environment holds what the engine needs and not Kvasir: whoever starts an engine there tells.
-        return os.environ.get("KVASIR_VERSION") or "0+unknown"
+    def __init__(self, sentence: str) -> None:
+        super().__init__(plain(sentence, most=2 * MOST))  # whoever asks may give a name of any length
 
 
 class Places(NamedTuple):

@@ -13,6 +13,7 @@ from engine.cli.arguments import ContextOption, DeviceOption, QuantiseOption, lo
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, chosen, lines, table
 from engine.sizes import figure, human
+from engine.terminal import say
 
 if TYPE_CHECKING:
     from engine.protocol.library import FitReport, HubVariant
@@ -69,13 +70,11 @@ class Outline(NamedTuple):
 
     def variants(self) -> tuple[HubVariant | None, list[HubVariant]]:
         """The one whose headers they are, and all; None where there is but one model."""
-        import msgspec
-
+        from engine.files import decode_file
         from engine.protocol.library import HubVariant
 
-        if self.among is None:
-            return None, []
-        return msgspec.json.decode(self.among.read_bytes(), type=tuple[HubVariant, list[HubVariant]])
+        held = decode_file(self.among, tuple[HubVariant, list[HubVariant]]) if self.among is not None else None
+        return held or (None, [])
 
 
 def in_pack(commands: list[list[str]]) -> bool:
@@ -159,7 +158,7 @@ def _show(reports: list[FitReport]) -> None:
     ]
     table(("variant", "", "weights", "longest text", "tokens/s"), rows)
     exact = next(each for each in reports if not each.assumed)
-    print(f"Planned from the header of {exact.variant} and the sizes of the others. One of them alone: name it too.")
+    say(f"Planned from the header of {exact.variant} and the sizes of the others. One of them alone: name it too.")
 
 
 def _speed(report: FitReport) -> str:
@@ -169,9 +168,9 @@ def _speed(report: FitReport) -> str:
 
 
 def _show_fit(report: FitReport) -> None:
-    print(f"{report.name}: {report.verdict}{'. ' + report.sentence if report.sentence else ''}")
+    say(f"{report.name}: {report.verdict}{'. ' + report.sentence if report.sentence else ''}")
     for each in report.suggestions:
-        print(f"  {each.sentence}")
+        say(f"  {each.sentence}")
     if report.fit is None or report.verdict == "too large":
         return
     fit = report.fit
@@ -198,4 +197,4 @@ def _show_fit(report: FitReport) -> None:
         reads = f"{human(report.read_bytes)} a token at {report.bandwidth / 1e9:.1f} GB/s measured"
         rows.append(("at most", f"{figure(report.fastest)} tokens/s without speculation: {reads}"))
     for row in rows:
-        print(f"  {row[0]:<14} {row[1]}")
+        say(f"  {row[0]:<14} {row[1]}")

@@ -11,6 +11,8 @@ from engine.cli.arguments import DRAFT_HELP, QUANTISE_HELP, draft_of, formats_of
 from engine.cli.errors import CommandFailed, report_errors
 
 SOAK_SECONDS = 1800.0
+MOST_FIGURES = 64 << 20
+"""Bytes of a file of figures."""
 ROUNDS_HELP = "Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation or --peers."
 PEERS_HELP = (
     "Measure Kvasir and the binaries in this folder, and no more: one that tests/bench_peers/build.sh has built "
@@ -106,19 +108,20 @@ def bench(
 
 def _show_again(file: Path) -> None:
     """Print what was measured before. Raises CommandFailed."""
-    import msgspec
-
     from engine.bench.run import Report
     from engine.cli.compare import tell
+    from engine.files import UnreadableFileError, decode_file
     from engine.protocol.lab import LabCompared
 
     try:
-        data = file.read_bytes()
-        if msgspec.json.decode(data, type=dict).get("type") == LabCompared.__name__:
-            tell(msgspec.json.decode(data, type=LabCompared))
-        else:
-            msgspec.json.decode(data, type=Report).show()
-    except OSError as error:
-        raise CommandFailed(f"{file} cannot be read: {error.strerror or error}.") from None
-    except msgspec.MsgspecError as error:
-        raise CommandFailed(f"{file} holds no figures of `kvasir bench` or `kvasir compare`: {error}.") from None
+        kind = (decode_file(file, dict[str, object], MOST_FIGURES) or {}).get("type")
+        held = decode_file(file, LabCompared if kind == LabCompared.__name__ else Report, MOST_FIGURES)
+    except UnreadableFileError as error:
+        advice = "Give a file that --json of `kvasir bench` or `kvasir compare` wrote."
+        raise CommandFailed(f"{error.reason} {advice}") from None
+    if held is None:
+        raise CommandFailed(f"There is no file {file}.")
+    if isinstance(held, LabCompared):
+        tell(held)
+    else:
+        held.show()

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from engine.files import UnreadableFileError, decode_file
 from engine.paths import lab_folder
 from engine.protocol.lab import LabResult
 
+MOST = 64 << 20
+"""Bytes of a result."""
 _log = logging.getLogger(__name__)
 
 
@@ -26,7 +29,9 @@ def kept() -> list[LabResult]:
     found = []
     for file in lab_folder().glob("*.json"):
         try:
-            found.append(msgspec.json.decode(file.read_bytes(), type=LabResult))
-        except (OSError, msgspec.MsgspecError) as error:
-            _log.warning("%s is no result of the Lab: %s", file, error)
+            result = decode_file(file, LabResult, MOST)
+        except UnreadableFileError as error:
+            _log.warning("no result of the Lab: %s", error.reason)
+        else:
+            found += [result] if result is not None else []
     return sorted(found, key=lambda result: result.date)

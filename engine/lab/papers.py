@@ -5,13 +5,11 @@ Every number was read where ``checked`` says, and none is shown that could not b
 
 from __future__ import annotations
 
-import msgspec
-
+from engine.files import decode_file
 from engine.paths import papers_folder
 from engine.protocol.lab import PaperFigure
 
 
 def figures(name: str) -> list[PaperFigure]:
-    """Those of one experiment; none where the file is missing. Raises msgspec.MsgspecError for a broken one."""
-    file = papers_folder() / f"{name}.json"
-    return msgspec.json.decode(file.read_bytes(), type=list[PaperFigure]) if file.is_file() else []
+    """Those of one experiment; none where the file is missing. Raises :class:`UnreadableFileError` for a broken one."""
+    return decode_file(papers_folder() / f"{name}.json", list[PaperFigure]) or []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from engine.files import UnreadableFileError, decode_file
 from engine.protocol.recommended import CuratedModel
 
 
@@ -29,13 +30,16 @@ class CuratedList(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(file: Path) -> CuratedList:
-    """The list of a file. Raises msgspec.MsgspecError or OSError; who shows it wants :func:`models`."""
-    return msgspec.json.decode(file.read_bytes(), type=CuratedList)
+    """The list of a file. Raises :class:`UnreadableFileError`; who shows it wants :func:`models`."""
+    held = decode_file(file, CuratedList)
+    if held is None:
+        raise UnreadableFileError(f"{file} is not there.", "Install Kvasir again.")
+    return held
 
 
 def models(file: Path) -> list[CuratedModel]:
     """The recommended models; none where the file is missing or broken, which keeps nothing else from working."""
     try:
         return read(file).models
-    except (OSError, msgspec.MsgspecError):
+    except UnreadableFileError:
         return []

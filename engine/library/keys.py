@@ -15,37 +15,48 @@ from keyring.backends import SecretService, Windows, kwallet, macOS  # noqa: F40
 from keyring.errors import KeyringError, PasswordDeleteError
 
 from engine import folders
+from engine.files import UnreadableFileError, decode_file
 
 SERVICE = "kvasir"
 
 
-def read(host: str) -> str:
-    """The token stored for a hub; "" without one."""
-    if token := _read_file().get(host, ""):
-        return token
+def read(server: str) -> str:
+    """The token stored for a hub, which is its scheme, host and port; "" without one."""
+    held = _read_file()
+    for name in _names(server):
+        if token := held.get(name, ""):
+            return token
     with _keyring():
-        return keyring.get_password(SERVICE, host) or ""
+        return next((token for name in _names(server) if (token := keyring.get_password(SERVICE, name))), "")
     return ""
 
 
-def write(host: str, token: str) -> str:
+def write(server: str, token: str) -> str:
     """Store the token in place of any other; returns where it is, for people. Raises OSError."""
+    others = {name: each for name, each in _read_file().items() if name not in _names(server)}
     with _keyring():
-        keyring.set_password(SERVICE, host, token)
-        _write_file({name: each for name, each in _read_file().items() if name != host})
+        keyring.set_password(SERVICE, server, token)
+        _write_file(others)
         return "the system's keyring"
-    _write_file({**_read_file(), host: token})
+    _write_file({**others, server: token})
     return f"{token_file()}, which only you can read, because this system's keyring cannot be used"
 
 
-def forget(host: str) -> bool:
+def forget(server: str) -> bool:
     """Delete the token stored for a hub, wherever it is; False where a keyring keeps one that it does not give away."""
-    _write_file({name: each for name, each in _read_file().items() if name != host})
-    with _keyring(), contextlib.suppress(PasswordDeleteError):
-        keyring.delete_password(SERVICE, host)
+    _write_file({name: each for name, each in _read_file().items() if name not in _names(server)})
+    for name in _names(server):
+        with _keyring(), contextlib.suppress(PasswordDeleteError):
+            keyring.delete_password(SERVICE, name)
     with _keyring():
-        return keyring.get_password(SERVICE, host) is None
+        return all(keyring.get_password(SERVICE, name) is None for name in _names(server))
     return True
+
+
+def _names(server: str) -> list[str]:
+    """What its token is kept under: an earlier version wrote the host alone, which can only have meant this one."""
+    scheme, _, host = server.partition("://")
+    return [server, host] if scheme == "https" and ":" not in host else [server]
 
 
 def token_file() -> Path:
@@ -54,11 +65,9 @@ def token_file() -> Path:
 
 
 def _read_file() -> dict[str, str]:
-    try:
-        held = json.loads(token_file().read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {str(host): str(token) for host, token in held.items()} if isinstance(held, dict) else {}
+    with contextlib.suppress(UnreadableFileError):
+        return decode_file(token_file(), dict[str, str]) or {}
+    return {}
 
 
 def _write_file(tokens: dict[str, str]) -> None:

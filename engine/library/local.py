@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 import msgspec
 
 from engine.checkpoints.gguf.find import PART, is_gguf
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, plain
 from engine.fetching import room
-from engine.files import MAX_JSON, read_json, read_small
+from engine.files import MAX_JSON, decode_file, read_json, regular_size
 from engine.library import others, roots, store
 from engine.library.variants import QUANTISATION
 from engine.protocol import KnownModel, MakeReport
@@ -97,9 +98,10 @@ def _packing(path: Path) -> dict[str, Any]:
     if is_gguf(path):
         label = QUANTISATION.search(path.stem)
         return {"quantisation": label[1].upper() if label else ""}
+    # The loader says what is wrong.
     with contextlib.suppress(
-        CheckpointError, AttributeError, TypeError, ValueError, KeyError, OSError
-    ):  # the loader says it
+        CheckpointError, AttributeError, TypeError, ValueError, ArithmeticError, KeyError, OSError
+    ):
         config = read_json(path / "config.json") or {}
         text = config.get("text_config") or config
         dtype = next((str(each["dtype"]) for each in (config, text) if each.get("dtype")), "")
@@ -111,7 +113,11 @@ def _packing(path: Path) -> dict[str, Any]:
         width = 4 if dtype == "float32" else 2
         size = tables * width * int(text.get("vocab_size", 0)) * int(text.get("hidden_size", 0))
         packable = 0 if method else _packable_bytes(path)
-        return {"quantisation": str(method or dtype), "embedding_bytes": size, "packable_bytes": packable}
+        return {
+            "quantisation": plain(str(method or dtype), most=40),
+            "embedding_bytes": size,
+            "packable_bytes": packable,
+        }
     return {}
 
 
@@ -121,22 +127,24 @@ def _packable_bytes(folder: Path) -> int:
     found = 0
     try:
         for file in folder.glob("*.safetensors"):
+            regular_size(file)
             with file.open("rb") as opened:
                 length = int.from_bytes(opened.read(8), "little")
                 header = msgspec.json.decode(opened.read(length), type=dict[str, Any]) if length <= MAX_JSON else {}
             packed = (t for name, t in header.items() if IN_LAYER.search(name) and not TOWER.search(name))
             found += sum(t["data_offsets"][1] - t["data_offsets"][0] for t in packed if len(t["shape"]) > 1)
-    except (OSError, msgspec.MsgspecError, LookupError, TypeError):  # the loader says what is wrong
+    except (CheckpointError, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError):
+        # The loader says what is wrong.
         return 0
     return found
 
 
 def report_of(path: Path) -> MakeReport | None:
     """The report of a model that Kvasir made; None for any other."""
-    with contextlib.suppress(CheckpointError, msgspec.MsgspecError):
+    with contextlib.suppress(CheckpointError):
         folder = path if path.is_dir() else path.parent
-        report = msgspec.json.decode(read_small(folder / REPORT, MAX_JSON) or b"", type=MakeReport)
-        if path.is_dir() or Path(report.path).name == path.name:
+        report = decode_file(folder / REPORT, MakeReport)
+        if report is not None and (path.is_dir() or Path(report.path).name == path.name):
             return report
     return None
 
@@ -171,7 +179,7 @@ def model_folders(models: Iterable[StoredModel]) -> list[ModelFolder]:
     for path in (store_folder, *map(Path, roots.read().roots)):
         own = path == store_folder
         inside = [model for model in models if path in Path(model.path).parents or model.path == str(path)]
-        here = there if own else path.is_dir()
+        here = there if own else os.path.isdir(path)
         disk = room.disk_of(path) if here else None
         found.append(
             ModelFolder(
@@ -198,7 +206,7 @@ def watched(models: Iterable[StoredModel]) -> list[str]:
         *((each, OTHERS_DEPTH) for each in others.places_of_others()),
     ]
     for place, depth in places:
-        if place.is_dir():
+        if os.path.isdir(place):
             folders.update((str(each), None) for each in roots.folders_below(place, depth, MOST_WATCHED))
-    files = (model.path for model in models if Path(model.path).is_file() and not model.bundled)
+    files = (model.path for model in models if not model.bundled and os.path.isfile(model.path))
     return [*list(folders)[:MOST_WATCHED], *itertools.islice(files, MOST_WATCHED)]

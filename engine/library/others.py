@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.checkpoints.gguf.find import gguf_models
+from engine.files import UnreadableFileError, read_text
 from engine.folders import SYSTEM
 from engine.library.roots import json_object, whole_models
 
@@ -38,7 +39,7 @@ def models_of_others() -> list[Found]:
     found: dict[Path, Found] = {}
     for places, models in _PROGRAMS:
         for place in places():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # what they say of their folders may be no path
                 for model in models(place):
                     found.setdefault(model.path, model)
     return sorted(found.values(), key=lambda model: (model.origin, model.name))
@@ -46,7 +47,7 @@ def models_of_others() -> list[Found]:
 
 def places_of_others() -> list[Path]:
     """The folders of theirs that there are."""
-    return [place for places, _ in _PROGRAMS for place in places() if place.is_dir()]
+    return [place for places, _ in _PROGRAMS for place in places() if os.path.isdir(place)]
 
 
 def _hub_places() -> list[Path]:
@@ -93,9 +94,9 @@ def _ollama_models(place: Path) -> Iterator[Found]:
 
 def _lm_studio_places() -> list[Path]:
     home = Path.home()
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        moved = (home / ".lmstudio-home-pointer").read_text("utf-8").strip()
-        return [Path(moved) / "models"]
+    with contextlib.suppress(UnreadableFileError):
+        if moved := (read_text(home / ".lmstudio-home-pointer") or "").strip():
+            return [Path(moved) / "models"]
     return [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
 
 
@@ -122,8 +123,8 @@ def _jan_places() -> list[Path]:
 def _jan_models(place: Path) -> Iterator[Found]:
     """``model_path`` of each model.yml is below the data folder, or a file that was imported from elsewhere."""
     for described in (place / "llamacpp" / "models").glob("**/model.yml"):
-        with contextlib.suppress(UnicodeDecodeError, OSError):
-            said = re.search(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", described.read_text("utf-8"), re.MULTILINE)
+        with contextlib.suppress(UnreadableFileError, OSError):
+            said = re.search(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", read_text(described) or "", re.MULTILINE)
             path = place / said[1] if said else described.with_name("model.gguf")
             if path.is_file():
                 yield Found(described.parent.name, path, "Jan")

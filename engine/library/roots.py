@@ -7,7 +7,6 @@ process, under a lock, and read anew each time. The window asks `kvasir models f
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,10 @@ import msgspec
 
 from engine import folders
 from engine.checkpoints.gguf.find import gguf_models
+from engine.errors import MOST, plain
 from engine.fetching.errors import FetchFailed
 from engine.fetching.lock import lock
-from engine.files import MAX_JSON
+from engine.files import UnreadableFileError, can_be_path, decode_file, read_json
 
 UNFINISHED = ".downloads"
 """The folder in a store of what is on its way. That it is there tells a store from the empty place of a disk."""
@@ -31,6 +31,9 @@ MOST_FOLDERS = 4000
 
 class LibraryFailed(Exception):  # noqa: N818 - an outcome that a person is told about
     """What was asked of the models' folders is not done; the message is a sentence for a person."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(plain(sentence, most=MOST))
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -58,9 +61,15 @@ def file() -> Path:
 def read() -> ModelRoots:
     """What is in force; the defaults where nothing is kept, or nothing that makes sense."""
     try:
-        return msgspec.json.decode(file().read_bytes(), type=ModelRoots)
-    except (OSError, msgspec.MsgspecError):
+        kept = decode_file(file(), ModelRoots) or ModelRoots()
+    except UnreadableFileError:
         return ModelRoots()
+    return ModelRoots(
+        store=kept.store if can_be_path(kept.store) else "",
+        roots=[each for each in kept.roots if can_be_path(each)],
+        references=[each for each in kept.references if can_be_path(each.path)],
+        leaving=kept.leaving if can_be_path(kept.leaving) else "",
+    )
 
 
 def change(edit: Callable[[ModelRoots], ModelRoots]) -> ModelRoots:
@@ -72,11 +81,9 @@ def change(edit: Callable[[ModelRoots], ModelRoots]) -> ModelRoots:
     with lock(path.with_name(path.name + ".lock"), busy, 10.0):
         new = edit(read())
         try:
-            msgspec.json.decode(path.read_bytes(), type=ModelRoots)
-        except msgspec.MsgspecError:
+            decode_file(path, ModelRoots)
+        except UnreadableFileError:
             path.replace(path.with_name(path.name + ".broken"))
-        except FileNotFoundError:
-            pass
         made = path.with_name(path.name + ".new")
         with made.open("wb") as out:
             out.write(msgspec.json.format(msgspec.json.encode(new), indent=1))
@@ -100,7 +107,7 @@ def store_folder() -> Path:
 def store_is_there() -> bool:
     """Whether models can be fetched to the store: its disk may be unplugged, and the usual one is made when needed."""
     store = store_folder()
-    return store == usual_store() or (store / UNFINISHED).is_dir()
+    return store == usual_store() or os.path.isdir(store / UNFINISHED)
 
 
 def need_store() -> None:
@@ -119,8 +126,7 @@ def stores() -> list[Path]:
 
 def is_there(reference: Reference) -> bool:
     """Whether what was imported is still where it was."""
-    path = Path(reference.path)
-    return path.is_file() or (path / "config.json").is_file()
+    return os.path.isfile(reference.path) or os.path.isfile(Path(reference.path) / "config.json")
 
 
 def forget(model: str) -> bool:
@@ -190,10 +196,6 @@ def whole_models(folder: Path) -> list[Path]:
 
 def json_object(file: Path) -> dict[str, Any] | None:
     """An object of a file; None for anything else."""
-    try:
-        if file.stat().st_size > MAX_JSON:
-            return None
-        read = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return read if isinstance(read, dict) else None
+    with contextlib.suppress(UnreadableFileError):
+        return read_json(file)
+    return None

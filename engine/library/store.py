@@ -23,9 +23,10 @@ from engine.checkpoints.gguf.find import RECEIPT
 from engine.fetching.download import INCOMPLETE, Progress, RemoteFile, is_whole
 from engine.fetching.errors import FetchFailed
 from engine.fetching.lock import lock
+from engine.files import UnreadableFileError, decode_file
 from engine.library import roots
 from engine.library.roots import UNFINISHED, need_store, store_folder
-from engine.library.variants import is_safe
+from engine.library.variants import is_repository, is_safe
 from engine.protocol.library import HubFile, HubVariant
 
 SMALL = 1 << 20
@@ -43,7 +44,7 @@ class Receipt(msgspec.Struct, frozen=True):
 def folder_of(repository: str, root: Path | None = None) -> Path:
     """Where a repository's models lie in a store, by default the one that is fetched to. Raises ValueError for a name
     that would lead elsewhere."""
-    if repository.count("/") != 1 or not is_safe(repository):
+    if not is_repository(repository):
         raise ValueError(f"{repository!r} names no repository")
     return (root or store_folder()) / repository
 
@@ -68,7 +69,7 @@ def models() -> list[tuple[str, Path]]:
             for variant in receipt.variants.values():
                 path = path_of(receipt.repository, variant, root)
                 last = path / "config.json" if path == folder else path
-                if last.is_file():
+                if os.path.isfile(last):
                     name = receipt.repository if path == folder else path.name
                     names = (name, f"{receipt.repository}/{name}", str(path))
                     found[next((each for each in names if each not in found), name)] = path
@@ -91,13 +92,35 @@ def path_of(repository: str, variant: HubVariant, root: Path | None = None) -> P
 
 def read_receipt(folder: Path) -> Receipt | None:
     """What was fetched into a folder; None where nothing says so, or nothing that makes sense."""
-    try:
-        receipt = msgspec.json.decode((folder / RECEIPT).read_bytes(), type=Receipt)
-    except (OSError, msgspec.MsgspecError):
+    with contextlib.suppress(UnreadableFileError):
+        return _sound(folder / RECEIPT)
+    return None
+
+
+def unreadable() -> list[str]:
+    """Why what lies in a folder of the stores is not offered, for each whose receipt makes no sense: as sentences."""
+    found = []
+    for root in roots.stores():
+        for note in sorted(root.glob(f"*/*/{RECEIPT}")):
+            try:
+                _sound(note)
+            except UnreadableFileError as error:
+                found.append(
+                    f"{error.reason} So the models in its folder are left out. Download them again, or delete the file."
+                )
+    return found
+
+
+def _sound(note: Path) -> Receipt | None:
+    """The receipt that makes sense; None where there is none. Raises :class:`UnreadableFileError`."""
+    receipt = decode_file(note, Receipt)
+    if receipt is None:
         return None
     files = [file.name for variant in receipt.variants.values() for file in variant.files]
     whole = all(variant.files for variant in receipt.variants.values())
-    return receipt if whole and all(map(is_safe, files)) else None
+    if not whole or not is_repository(receipt.repository) or not all(map(is_safe, files)):
+        raise UnreadableFileError(f"{note} does not say which files are whose.")
+    return receipt
 
 
 def receipt_of(path: Path) -> Receipt | None:

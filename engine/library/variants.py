@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from engine.checkpoints.gguf.find import PART, accompanies, alike, is_gguf, is_projector
+from engine.errors import plain
 from engine.protocol.library import HubFile, HubVariant
 
 QUANTISATION = re.compile(
@@ -22,6 +23,9 @@ SMALL = re.compile(
     re.IGNORECASE,
 )
 """Files that a model of safetensors needs besides its weights."""
+MOST_PATH, MOST_NAME = 400, 240
+"""Characters of a file's name with its folders, and bytes of each. Systems take more, but its folder's name and the
+ends of unfinished files come on top."""
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 
@@ -40,22 +44,37 @@ def variants_of(files: Sequence[HubFile], quantisation: str) -> tuple[list[HubVa
             "Its weights are pickled (.bin), which can run programs of others. Look for the same model as safetensors "
             "or GGUF."
         )
+    if len(safe) < len(files) and any(is_gguf(PurePosixPath(file.name)) for file in files):
+        return [], "Its files have names that not every disk takes, or that lead out of their folder."
     return [], "It holds no weights that Kvasir can load: neither safetensors next to a config.json, nor GGUF."
 
 
 def is_safe(name: str) -> bool:
-    """Whether a file of that name stays below the folder that it is fetched to, on every system."""
+    """Whether a file of that name can be kept on every system, and stays below the folder that it is fetched to."""
     parts = name.split("/")
-    odd = any(character in '\\:<>"|?*' or ord(character) < 32 for character in name)
+    odd = len(name) > MOST_PATH or plain(name) != name or any(character in '\\:<>"|?*' for character in name)
     return not odd and all(
-        part and part == part.rstrip(". ") and not part.startswith(".") and not _RESERVED.fullmatch(part)
+        part
+        and part == part.rstrip(". ")
+        and not part.startswith(".")
+        and not _RESERVED.fullmatch(part)
+        and len(part.encode()) <= MOST_NAME
         for part in parts
     )
+
+
+def is_repository(name: str) -> bool:
+    """Whether it is ORGANISATION/NAME, of which a folder can be made."""
+    return name.count("/") == 1 and is_safe(name)
 
 
 def _gguf(files: Sequence[HubFile]) -> list[HubVariant]:
     """A variant for each model in GGUF. One that sees comes with its eyes: the projector next to it."""
     parts: dict[str, list[HubFile]] = {}
+    eyes_in: dict[PurePosixPath, list[HubFile]] = {}
+    for file in files:
+        if is_projector((path := PurePosixPath(file.name)).name):
+            eyes_in.setdefault(path.parent, []).append(file)
     for file in files:
         path = PurePosixPath(file.name)
         if not is_gguf(path) or accompanies(path.name):
@@ -68,7 +87,7 @@ def _gguf(files: Sequence[HubFile]) -> list[HubVariant]:
         if part and len(pieces) != int(part["count"]):
             continue  # an upload that is not finished
         label = QUANTISATION.search(PurePosixPath(name).stem)
-        eyes = _projector(files, PurePosixPath(name))
+        eyes = _projector(eyes_in, PurePosixPath(name))
         held = [*sorted(pieces, key=lambda file: file.name), *eyes]
         found.append(
             HubVariant(
@@ -82,14 +101,10 @@ def _gguf(files: Sequence[HubFile]) -> list[HubVariant]:
     return found
 
 
-def _projector(files: Sequence[HubFile], model: PurePosixPath) -> list[HubFile]:
-    """The file with a model's vision tower: next to it or right above, of several the one of its name, in 16 bits
-    rather than 32."""
-    near: list[HubFile] = []
-    for folder in (model.parent, model.parent.parent):
-        near = near or [
-            file for file in files if is_projector((path := PurePosixPath(file.name)).name) and path.parent == folder
-        ]
+def _projector(found: Mapping[PurePosixPath, list[HubFile]], model: PurePosixPath) -> list[HubFile]:
+    """The file with a model's vision tower, out of those of each folder: next to it or right above, of several the one
+    of its name, in 16 bits rather than 32."""
+    near = found.get(model.parent) or found.get(model.parent.parent) or []
     names = alike(model.name, [PurePosixPath(file.name).name for file in near])
     near = [file for file in near if not names or PurePosixPath(file.name).name in names]
     return sorted(near, key=lambda file: ("f32" in file.name.lower(), "bf16" in file.name.lower(), file.name))[:1]

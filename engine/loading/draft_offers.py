@@ -20,6 +20,7 @@ from engine.checkpoints.heads.read import read_assistant
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
+from engine.files import UnreadableFileError, decode_file
 from engine.library.local import size_of
 from engine.loading.drafters import feature_head, find_companions
 from engine.loading.model import LoadModel
@@ -143,8 +144,8 @@ class Vocabularies:
         self._file = folders.cache_place() / "vocabularies" / "hashes.json"
         self._known: dict[str, str] = {}
         self._new = False
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            self._known = msgspec.json.decode(self._file.read_bytes(), type=dict[str, str])
+        with contextlib.suppress(UnreadableFileError):
+            self._known = decode_file(self._file, dict[str, str]) or {}
 
     def of(self, checkpoint: Checkpoint) -> str:
         """The hash of every token with its id. Raises :class:`CheckpointError` without a usable tokenizer."""

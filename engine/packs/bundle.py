@@ -52,7 +52,7 @@ def read_list(file: Path) -> PackList:
         content = archive.extractfile(first)
         try:
             manifest = msgspec.json.decode(content.read() if content else b"", type=Manifest)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise PackFailed(_no_bundle(file)) from None
     if manifest.format != 1:
         raise PackFailed(f"{file} was made by a newer Kvasir. Make it again with this version, or update this one.")

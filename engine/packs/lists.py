@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from engine.fetching.download import RemoteFile
 from engine.fetching.errors import FetchFailed
+from engine.files import UnreadableFileError, read_text
 
 KINDS = ("cuda13", "cuda12", "rocm")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -91,7 +92,11 @@ def available() -> dict[str, PackList]:
     """The lists that are there, by kind. Raises :class:`PackFailed` for one that cannot be understood."""
     folder = Path(os.environ.get("KVASIR_GPU_LISTS") or Path(__file__).resolve().parent / "lists")
     files = {kind: folder / f"{kind}.txt" for kind in KINDS}
-    return {kind: parse(file.read_text("utf-8"), str(file)) for kind, file in files.items() if file.is_file()}
+    try:
+        texts = {kind: read_text(file) for kind, file in files.items()}
+    except UnreadableFileError as error:
+        raise PackFailed(f"{error.reason} Install Kvasir again.") from error
+    return {kind: parse(text, str(files[kind])) for kind, text in texts.items() if text is not None}
 
 
 def parse(text: str, origin: str) -> PackList:

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from engine.files import UnreadableFileError, read_text
+
 MAX_DEATHS = 2
 FORGIVEN_S = 45.0
 """The window waits 60 s for the ready line."""
@@ -21,10 +23,9 @@ FORGIVEN_S = 45.0
 def deaths(packs: Path) -> int:
     """How many starts in a row did not come to an end, of the packs in the folder ``packs``."""
     try:
-        return int((packs / "starting").read_text("ascii"))
-    except FileNotFoundError:
-        return 0
-    except (OSError, ValueError):
+        said = read_text(packs / "starting", 100)
+        return 0 if said is None else int(said)
+    except (UnreadableFileError, ValueError):
         return 1  # half written: it was being started
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from engine import folders, installation
+from engine.files import UnreadableFileError, read_json
 from engine.packs import marker
 from engine.packs.fingerprint import fingerprint, installed_version
 from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
@@ -120,14 +121,14 @@ def chosen(packs: Path) -> tuple[Path, dict[str, Any]] | None:
 def read_active(packs: Path) -> dict[str, Any] | None:
     """What ``active.json`` says; None where there is none. Raises :class:`NotUsed` where it makes no sense."""
     try:
-        active = json.loads((packs / "active.json").read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        active = read_json(packs / "active.json")
+    except UnreadableFileError as error:
         raise NotUsed(
-            f"The note on which GPU pack is in use cannot be read ({error}). `kvasir gpu check` writes it anew."
+            f"The note on which GPU pack is in use cannot be read. {error.reason} `kvasir gpu check` writes it again."
         ) from error
-    if not isinstance(active, dict) or not isinstance(active.get("folder"), str):
+    if active is None:
+        return None
+    if not isinstance(active.get("folder"), str):
         raise NotUsed("The note on which GPU pack is in use says nothing. `kvasir gpu check` writes it anew.")
     return active
 
@@ -187,13 +188,13 @@ def environment(outer: Mapping[str, str]) -> dict[str, str]:
 def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
     name = active["folder"]
     pack = packs / name
-    if Path(name).name != name or name in ("", ".", "..") or not pack.is_dir():
+    if Path(name).name != name or name in ("", ".", "..") or not os.path.isdir(pack):
         raise NotUsed("The GPU pack's folder is gone. `kvasir gpu install` makes it anew.")
     try:
-        note = json.loads((pack / "pack.json").read_text("utf-8"))
+        note = read_json(pack / "pack.json") or {}
         made_for, broken = str(note["python"]), note.get("broken", "")
         damaged = damaged_library(pack, note.get("libraries", {}))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (UnreadableFileError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotUsed(f"The GPU pack is incomplete ({error}). `kvasir gpu repair` completes it.") from error
     if broken:
         raise NotUsed(f"The GPU pack is not used. {broken} `kvasir gpu repair` puts it right.")

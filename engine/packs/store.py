@@ -24,6 +24,7 @@ import msgspec
 
 from engine import paths as config
 from engine.fetching import lock as one_process
+from engine.files import UnreadableFileError, decode_file
 from engine.packs import start
 from engine.packs.lists import PackFailed, PackList
 
@@ -78,10 +79,9 @@ def deactivate(folder: str = "") -> None:
 
 def read_receipt(folder: Path) -> Receipt | None:
     """The receipt of the installed pack in ``folder``; None where there is none."""
-    try:
-        return msgspec.json.decode((folder / "pack.json").read_bytes(), type=Receipt)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    with contextlib.suppress(UnreadableFileError):
+        return decode_file(folder / "pack.json", Receipt)
+    return None
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:

@@ -6,6 +6,7 @@ from.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import statistics
@@ -17,6 +18,7 @@ import msgspec
 
 from engine import folders
 from engine.fetching.lock import lock
+from engine.files import UnreadableFileError, decode_file
 from engine.telemetry.records import StepRecord
 
 _log = logging.getLogger(__name__)
@@ -81,12 +83,9 @@ def file() -> Path:
 
 def read() -> list[Run]:
     """All runs, the oldest first; none where there is no file, or one that is damaged."""
-    try:
-        if file().stat().st_size > LIMIT:
-            return []
-        return msgspec.json.decode(file().read_bytes(), type=list[Run])
-    except (OSError, msgspec.MsgspecError):
-        return []
+    with contextlib.suppress(UnreadableFileError):
+        return decode_file(file(), list[Run], LIMIT) or []
+    return []
 
 
 def add(new: Sequence[Run]) -> None:

@@ -14,8 +14,9 @@ import msgspec
 from engine import paths
 from engine.checkpoints.load import LAYER, Checkpoint
 from engine.checkpoints.safetensors import TensorFiles, read_header
-from engine.files import read_json
+from engine.files import UnreadableFileError, decode_file, read_json
 from engine.protocol.making import LayerError
+from engine.recipes.errors import RecipeError
 from engine.recipes.quantise.calibrated import MadeLayer
 from engine.recipes.quantise.plain import copy_beside
 from engine.recipes.quantise.plan import WHOLE_ROW, MakePlan, Work, write_whole
@@ -46,14 +47,20 @@ class Assembly:
         write_tensors(self.work.shard(index), tensors)
         self._files.close()
 
+    def _errors(self, index: int) -> list[LayerError]:
+        file = self.work.errors(index)
+        try:
+            held, reason = decode_file(file, list[LayerError]), f"{file} is not there."
+        except UnreadableFileError as error:
+            held, reason = None, error.reason
+        if held is None:
+            raise RecipeError(f"{reason} Delete {self.work.folder} and start again: its layers cannot be trusted.")
+        return held
+
     def assemble(self) -> list[LayerError]:
         """Make the folder; returns the errors of all layers."""
         files = [self.work.shard(index) for index in range(self.total)]
-        errors = [
-            error
-            for index in range(self.total)
-            for error in msgspec.json.decode(self.work.errors(index).read_bytes(), type=list[LayerError])
-        ]
+        errors = [error for index in range(self.total) for error in self._errors(index)]
         for names in self._of_no_layer():
             files.append(self.work.folder / f"rest-{len(files):05}.safetensors")
             write_tensors(files[-1], {name: self._files.view(name) for name in names})

@@ -16,6 +16,7 @@ from engine import folders, paths
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
 from engine.fetching.lock import lock
+from engine.files import UnreadableFileError, decode_file, read_text
 from engine.library.store import store_folder
 from engine.protocol import DeviceName
 from engine.protocol.making import MakeProgress
@@ -129,10 +130,10 @@ class Work:
 
     def note(self) -> WorkNote | None:
         """None where nothing is being made."""
-        try:
-            return msgspec.json.decode((self.folder / "plan.json").read_bytes(), type=WorkNote)
-        except (OSError, msgspec.MsgspecError):
-            return None
+        with contextlib.suppress(UnreadableFileError):
+            note = decode_file(self.folder / "plan.json", WorkNote)
+            return note if note is not None and note.id == self.folder.name else None
+        return None
 
     def begin(self, note: WorkNote) -> None:
         """Raises OSError."""
@@ -152,8 +153,10 @@ class Work:
 
     def took(self, seconds: float = 0.0) -> float:
         """The seconds that it took so far, in all runs, with these. Raises OSError."""
-        file = self.folder / "seconds"
-        total = seconds + (float(file.read_text()) if file.is_file() else 0.0)
+        file, before = self.folder / "seconds", 0.0
+        with contextlib.suppress(UnreadableFileError, ValueError):
+            before = float(read_text(file, 100) or 0.0)
+        total = seconds + before
         write_whole(file, str(total).encode())
         return total
 
