@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.table import Table
+
+from engine.terminal import console
 
 MB, GB = 1e6, 1e9
 PAGE = 130
@@ -14,13 +15,13 @@ PAGE = 130
 
 def say(line: str) -> None:
     """Tell on standard error what is being measured."""
-    Console(stderr=True).print(line, style="dim")
+    console(stderr=True).print(line, style="dim")
 
 
 def show_line(line: str | Table) -> None:
     """Print on standard output."""
-    console = Console()
-    (console if console.is_terminal else Console(width=PAGE)).print(line)
+    out = console()
+    (out if out.is_terminal else console(width=PAGE)).print(line)
 
 
 def show_table(title: str, columns: str, rows: Iterable[str]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from engine import catalogue
 from engine import paths as config
@@ -18,6 +18,7 @@ from engine.catalogue import OptionError
 from engine.checkpoints.heads.files import kind_of
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
+from engine.errors import plain
 from engine.protocol import (
     FAILED,
     ChatMessage,
@@ -29,6 +30,7 @@ from engine.protocol import (
     Value,
     keys,
 )
+from engine.terminal import console as plain_console
 
 HELP = """/help    this list
 /think   on, off or an effort (low, medium, high), where the model has them
@@ -72,7 +74,7 @@ def run_chat(settings: ChatArguments, prompt: str | None) -> int:
     logging.basicConfig(level=logging.ERROR, format="%(message)s", stream=sys.stderr)
     path, draft = config.resolve(settings.model, settings.draft)
     for_engine, for_request = split_switches(settings.switches)
-    console = Console(stderr=True, highlight=False)
+    console = plain_console(stderr=True)
     engine = LocalEngine(settings.device)
     try:
         for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
@@ -104,7 +106,7 @@ def _named(draft: str, card: ModelCard) -> str:
 
 def harmless(text: str) -> str:
     """The text without control characters: what a model writes must not steer the terminal."""
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
+    return plain(text, keep="\n\t", instead="")
 
 
 def readable(text: str) -> str:
@@ -163,18 +165,17 @@ class TerminalChat:
         """Read lines until the end of input."""
         card = self._engine.loaded.card
         name = f"{card.name} with {card.draft}" if card.draft else card.name
-        self._console.print(
-            f"[bold]{name}[/]  {card.quantisation}, context {card.context:,}. /help lists the commands."
-        )
+        self._console.print(name, style="bold", end="")
+        self._console.print(f"  {card.quantisation}, context {card.context:,}. /help lists the commands.")
         self._say_notices()
         interactive = sys.stdin.isatty()
         while True:
             try:
-                line = self._console.input("[bold]> [/]") if interactive else input()
+                line = self._console.input(Text("> ", style="bold")) if interactive else input()
             except EOFError:
                 return 0
             except KeyboardInterrupt:
-                self._console.print("\n[dim]/quit or Ctrl-D leaves[/]")
+                self._console.print("\n/quit or Ctrl-D leaves", style="dim")
                 continue
             line = readable(line)
             if line.strip().startswith("/"):
@@ -190,7 +191,7 @@ class TerminalChat:
                 return False
             case "/reset":
                 self.reset()
-                self._console.print("[dim]The conversation is forgotten.[/]")
+                self._console.print("The conversation is forgotten.", style="dim")
             case "/think":
                 self._think(line.split()[1:])
             case "/help":
@@ -205,21 +206,21 @@ class TerminalChat:
         choices = [*(["on", "off"] if modes.kind == "switchable" else []), *modes.efforts]
         if len(words) != 1 or words[0] not in choices:
             known = f"/think takes {', '.join(choices)}." if choices else "This model's thinking cannot be switched."
-            self._console.print(known, markup=False)
+            self._console.print(known)
             return
         word = words[0]
         if word in modes.efforts:
             self._thinking = msgspec.structs.replace(self._thinking, effort=word)
         else:
             self._thinking = msgspec.structs.replace(self._thinking, on=word == "on")
-        self._console.print(f"[dim]Thinking: {word}.[/]")
+        self._console.print(f"Thinking: {word}.", style="dim")
 
     def _turn(self, line: str) -> None:
         asked = [*self._messages, ChatMessage(role="user", content=line)]
         try:
             answer = self.ask(asked)
         except (CommandFailed, ValueError) as error:
-            self._console.print(str(error), style="red", markup=False)
+            self._console.print(str(error), style="red")
             return
         self._messages = [*asked, ChatMessage(role="assistant", content=answer.text, thinking=answer.thinking)]
         self._footer(answer)
@@ -256,26 +257,27 @@ class TerminalChat:
 
     def _say_notices(self) -> None:
         for notice in self._notices:
-            self._console.print(notice, style="yellow", markup=False)
+            self._console.print(notice, style="yellow")
         self._notices = ()
 
     def _show_thought(self, text: str) -> None:
         """Show thinking at a terminal only; a program that reads standard error gets the measurements alone."""
         if self._console.is_terminal:
-            self._console.print(harmless(text), style="dim", end="", markup=False, soft_wrap=True)
+            self._console.print(harmless(text), style="dim", end="", soft_wrap=True)
 
     def _footer(self, answer: FinishedAnswer) -> None:
         end = answer.finished
         if end is None:
-            self._console.print("[dim]stopped[/]")
+            self._console.print("stopped", style="dim")
             return
         timings = end.timings
         self._console.print(
-            f"[dim]{timings.tokens_per_second:.1f} tok/s · first {timings.ttft_ms:.0f} ms · "
-            f"{timings.tokens_per_step:.2f} tok/step · {end.reason}[/]"
+            f"{timings.tokens_per_second:.1f} tok/s · first {timings.ttft_ms:.0f} ms · "
+            f"{timings.tokens_per_step:.2f} tok/step · {end.reason}",
+            style="dim",
         )
         if end.detail:
-            self._console.print(end.detail, style="red", markup=False)
+            self._console.print(end.detail, style="red")
 
     def _stats_line(self, end: Finished) -> str:
         """The line of --stats."""

@@ -13,7 +13,6 @@ from importlib import metadata
 from typing import NamedTuple
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from engine import installation
@@ -40,6 +39,7 @@ from engine.native.library import find as native_library
 from engine.packs.start import REASON
 from engine.protocol import DeviceName, LoadOptions
 from engine.runner.graphs import NOT_HERE
+from engine.terminal import console as plain_console
 
 LIBRARIES = (
     "torch",
@@ -65,7 +65,7 @@ class Kernel(NamedTuple):
 def run_doctor(model: str, device: str, options: LoadOptions) -> None:
     """Print it all. Raises errors whose message is a sentence."""
     logging.basicConfig(level=logging.ERROR)
-    console = Console(highlight=False)
+    console = plain_console()
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
@@ -87,7 +87,7 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
         console.print(_facts("Draft methods available", list(loaded.drafting)))
         console.print(_kernel_table(loaded))
         for notice in filter(None, [card.computing, *card.notices]):
-            console.print(notice, style="yellow", markup=False)
+            console.print(notice, style="yellow")
     finally:
         engine.close()
 

@@ -11,6 +11,7 @@ from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
 from engine.cli.errors import importing, report_errors
 from engine.cli.library import Json, told
 from engine.sizes import human
+from engine.terminal import say
 
 if TYPE_CHECKING:
     from engine.protocol.recommended import DraftOffer
@@ -37,7 +38,7 @@ def drafts(
         chosen = choose_device(device_of(device))
         found = offers(path, stored, curated.models(paths.models_file()), chosen, choose_dtype(chosen).dtype)
         if not found and not json:
-            print("Nothing drafts for it but itself and n-grams.")
+            say("Nothing drafts for it but itself and n-grams.")
             return
         told(json, found, ("draft", "what", "size", "reads", "where"), [_row(each) for each in found])
 

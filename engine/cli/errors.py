@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import typer
+
+from engine.terminal import say
 
 
 class CommandFailed(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -29,7 +32,7 @@ def report_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("KVASIR_DEBUG"):
             raise
-        print(f"kvasir: {sentence_of(error)}", file=sys.stderr)
+        say(f"kvasir: {sentence_of(error)}", error=True)
         sys.exit(1)
 
 
@@ -60,6 +63,9 @@ def sentence_of(error: Exception) -> str:
         return str(error)
     if isinstance(error, ImportError):
         return f"A part is missing ({error}). {_mend()}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" of {error.filename}" if error.filename else ""
+        return f"The disk{where} is full. Free some room and try again."
     if isinstance(error, OSError) and error.filename:
         return (
             f"{error.filename} cannot be used ({error.strerror}). Check that it is there and that you may write to it."

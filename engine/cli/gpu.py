@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ import typer
 
 from engine.cli.errors import handled, report_errors, sentence_of
 from engine.sizes import human
+from engine.terminal import console, say, text_column
 
 if TYPE_CHECKING:
     from engine.protocol.gpu import PackProgress, PackReport, PackStatus
@@ -113,7 +113,7 @@ def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
         if json:
             _line(PackResult(ok, sentence))
         else:
-            print(sentence if ok else f"kvasir: {sentence}", file=sys.stdout if ok else sys.stderr)
+            say(sentence if ok else f"kvasir: {sentence}", error=not ok)
 
     with handled(signal.SIGTERM, stop), report_errors(), _reporting(json) as report:
         try:
@@ -135,12 +135,11 @@ def _reporting(json: bool) -> Iterator[Report]:
     if json:
         yield _line
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[steps]}"))
+    columns = (text_column("{task.description}"), BarColumn(), text_column("{task.fields[steps]}"))
     transfer = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    errors = console(stderr=True)
     stage = ""
     with contextlib.ExitStack() as stack:
         bar: Progress | None = None
@@ -151,7 +150,7 @@ def _reporting(json: bool) -> Iterator[Report]:
             if bar is None or stage != progress.stage:
                 stack.close()
                 stage = progress.stage
-                bar = stack.enter_context(Progress(*columns, *(transfer if bytes_ else ()), console=console))
+                bar = stack.enter_context(Progress(*columns, *(transfer if bytes_ else ()), console=errors))
                 bar.add_task(progress.sentence, total=None, steps="")
             steps = f"{progress.done} of {progress.total}" if progress.total and progress.stage == "checking" else ""
             bar.update(
@@ -166,7 +165,6 @@ def _reporting(json: bool) -> Iterator[Report]:
 
 
 def _show(told: PackStatus) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     states = {
@@ -194,7 +192,7 @@ def _show(told: PackStatus) -> None:
     table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(name, value)
-    Console(highlight=False, markup=False).print(table)
+    console().print(table)
 
 
 def _line(told: PackReport) -> None:

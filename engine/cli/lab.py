@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +22,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.errors import CommandFailed, importing, report_errors
 from engine.cli.library import Json, lines
+from engine.terminal import say
 
 if TYPE_CHECKING:
     from engine.lab.experiment import Lab
@@ -96,7 +96,7 @@ def lab(
                     _run(name, Lab(client, seed, pairs, seconds, chosen.get(name, {})), every, json)
                     ran += 1
                 except (LabError, EngineError, ModelNotFound) as error:
-                    print(f"kvasir: {f'{name}: ' * (len(asked) > 1)}{error}", file=sys.stderr)
+                    say(f"kvasir: {f'{name}: ' * (len(asked) > 1)}{error}", error=True)
         if asked and not ran:
             raise typer.Exit(1)
 
@@ -135,7 +135,7 @@ def _keep(result: LabResult) -> None:
     try:
         keep(result)
     except OSError as error:
-        print(f"kvasir: the result could not be kept: {error.strerror or error}.", file=sys.stderr)
+        say(f"kvasir: the result could not be kept: {error.strerror or error}.", error=True)
 
 
 def _show(json: bool) -> Callable[[LabLine], object]:
@@ -158,43 +158,43 @@ def _show_all(found: Sequence[LabIndex | LabResult | LabRoofline], json: bool) -
 
 
 def _list(index: LabIndex) -> None:
-    print(f"{index.model} on {index.device}")
+    say(f"{index.model} on {index.device}")
     for page in index.pages:
-        print(f"{page.number:3} {page.name:12} {page.title}" + (f": {page.refused}" if page.refused else ""))
+        say(f"{page.number:3} {page.name:12} {page.title}" + (f": {page.refused}" if page.refused else ""))
         for each in page.adjustable:
-            print(f"{'':16} --set {each.key}={each.usual}: {each.title}, {each.range}")
+            say(f"{'':16} --set {each.key}={each.usual}: {each.title}, {each.range}")
 
 
 def _tell(result: LabResult) -> None:
     from engine.protocol.compared import busy_or_quiet, headline_of
 
     chosen = ", ".join(f"{key}={value}{result.cut(key)}" for key, value in result.chosen.items())
-    print(f"{result.name}{f' with {chosen}' * bool(chosen)}: {headline_of(result)}")
+    say(f"{result.name}{f' with {chosen}' * bool(chosen)}: {headline_of(result)}")
     if result.second:
-        print(f"  {result.second}")
+        say(f"  {result.second}")
     if said := busy_or_quiet(result.others):
-        print(f"  {said}")
-    print(f"  {result.model} on {result.device}, {result.machine}")
+        say(f"  {said}")
+    say(f"  {result.model} on {result.device}, {result.machine}")
     for figure in result.figures:
         metric = figure.effects[0].metric
         values = figure.medians
         each = ", ".join(f"{side} {value:,.4g}" for side, value in zip(result.sides, values, strict=True))
-        print(f"  {metric.title}{f' ({metric.unit})' if metric.unit else ''}: {each}")
+        say(f"  {metric.title}{f' ({metric.unit})' if metric.unit else ''}: {each}")
     if result.text is not None:
-        print(f"  {result.text.sentence}")
+        say(f"  {result.text.sentence}")
     for sentence in (result.lesson, *result.why, result.taken):
-        print(f"  {sentence}")
+        say(f"  {sentence}")
 
 
 def _tell_roofline(roof: LabRoofline) -> None:
     from engine.sizes import figure
 
-    print(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
+    say(f"roofline: {roof.model} on {roof.device}, {roof.machine}")
     for ceiling in roof.ceilings:
-        print(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {ceiling.unit} a second. {ceiling.taken}")
-    print(f"  {'':24} {'op/byte':>9} {'Gop/s':>9} {'tokens/s':>10}")
+        say(f"  {ceiling.name}: {ceiling.value / 1e9:,.1f} billion {ceiling.unit} a second. {ceiling.taken}")
+    say(f"  {'':24} {'op/byte':>9} {'Gop/s':>9} {'tokens/s':>10}")
     for point in roof.points:
         figures = f"{point.intensity:9,.1f} {point.operations / 1e9:9,.1f} {figure(point.tokens):>10}"
-        print(f"  {point.name:24} {figures}  {point.setting}")
+        say(f"  {point.name:24} {figures}  {point.setting}")
     for sentence in roof.sentences:
-        print(f"  {sentence}")
+        say(f"  {sentence}")

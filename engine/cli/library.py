@@ -24,7 +24,9 @@ from engine.cli.arguments import (
     path_or_name_of,
 )
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
+from engine.errors import plain
 from engine.sizes import billions, human
+from engine.terminal import say, table, transfer_bar
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -46,7 +48,7 @@ def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)]
     """The models on this machine: Kvasir's own, and those that other programs have."""
     with report_errors():
         from engine import paths
-        from engine.library import local
+        from engine.library import local, store
         from engine.protocol.library import Watched
 
         found = local.stored_models(paths.known_models(), paths.bundled_folder())
@@ -54,13 +56,15 @@ def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)]
             (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
             for each in found
         ]
+        for sentence in store.unreadable():
+            say(f"kvasir: {sentence}", error=True)
         if watched:  # the window: where to look for changes
             lines([*found, *local.model_folders(found), Watched(paths=local.watched(found))])
             return
         told(json, found, ("model", "size", "format", "of", "path"), rows)
         away = [] if json else [folder.path for folder in local.model_folders(found) if not folder.there]
         if away:
-            print(f"Not there now, so not looked into: {', '.join(away)}.")
+            say(f"Not there now, so not looked into: {', '.join(away)}.")
 
 
 @models.command()
@@ -118,7 +122,7 @@ def show(repository: Repository, revision: Revision = None, json: Json = False) 
         about = found.model
         terms = "gated: its owner wants to be asked first" if about.gated else ""
         facts = (billions(about.parameters), about.architecture, about.licence, terms)
-        print(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
+        say(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
         if found.refused:
             raise CommandFailed(found.refused)
         table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
@@ -146,7 +150,7 @@ def get(
         elif json:
             lines([downloads.standing(job)])
         else:
-            print(f"Go on with it: kvasir models resume {job.id}")
+            say(f"Go on with it: kvasir models resume {job.id}")
 
 
 @models.command()
@@ -190,7 +194,7 @@ def rm(model: Annotated[str, typer.Argument(help="A fetched or imported model's 
         from engine.library import roots, store
 
         if roots.forget(path_or_name_of(model)):
-            print("It is forgotten. Nothing was deleted: its files are not Kvasir's.")
+            say("It is forgotten. Nothing was deleted: its files are not Kvasir's.")
             return
         path = Path(paths.find_model(path_or_name_of(model)).path)
         try:
@@ -198,7 +202,7 @@ def rm(model: Annotated[str, typer.Argument(help="A fetched or imported model's 
                 freed = store.remove(path)
         except ValueError:
             raise CommandFailed(f"{path} was not fetched by Kvasir, so it is not Kvasir's to delete.") from None
-        print(f"{human(freed)} free again.")
+        say(f"{human(freed)} free again.")
 
 
 @models.command()
@@ -219,7 +223,7 @@ def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or 
                 if receipt is None or not receipt.revisions.get(variant.name):  # the hub knows nothing of it
                     again = f"Delete it (kvasir models rm {path}), and make or import it again."
                 raise CommandFailed(f"{', '.join(wrong)} of {repository} are missing or damaged. {again}")
-        print("Every file is as it was fetched.")
+        say("Every file is as it was fetched.")
 
 
 @models.command()
@@ -231,13 +235,13 @@ def token(
         from engine.library import hub, keys
 
         if forget:
-            if not keys.forget(hub.host()):
+            if not keys.forget(hub.server()):
                 raise CommandFailed("The system's keyring keeps the token and does not give it away. Unlock it first.")
-            print("The token is deleted.")
+            say("The token is deleted.")
             return
         asked = typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
         name = hub.check_token(asked.strip())
-        print(f"It is {name}'s. Stored in {keys.write(hub.host(), asked.strip())}.")
+        say(f"It is {name}'s. Stored in {keys.write(hub.server(), asked.strip())}.")
 
 
 @models.command()
@@ -297,11 +301,11 @@ def _fetch(job: Job, limit: float, json: bool) -> None:
     assert last is not None
     if last.state == "done":
         if not json:
-            print(f"{last.path}\nUse it: kvasir chat {job.repository if last.variant == 'safetensors' else last.path}")
+            say(f"{last.path}\nUse it: kvasir chat {job.repository if last.variant == 'safetensors' else last.path}")
         return
     stopped = last.state == "paused"
     sentence = "Stopped. What was fetched is kept: the same command goes on from there."
-    print(f"kvasir: {sentence if stopped else last.sentence}", file=sys.stderr)
+    say(f"kvasir: {sentence if stopped else last.sentence}", error=True)
     raise typer.Exit(130 if stopped else 1)
 
 
@@ -334,16 +338,12 @@ def _progress(json: bool) -> Iterator[Callable[[Download], None]]:
     if json:
         yield lambda told: lines([told])
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+    with transfer_bar() as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(told: Download) -> None:
             if told.id not in tasks:
-                tasks[told.id] = bars.add_task(f"{told.repository} {told.variant}", total=told.total)
+                tasks[told.id] = bars.add_task(plain(f"{told.repository} {told.variant}"), total=told.total)
             bars.update(tasks[told.id], completed=told.done)
 
         yield report
@@ -354,7 +354,13 @@ def lines(told: Sequence[Message]) -> None:
     import msgspec
 
     for each in told:
-        print(msgspec.json.encode(each).decode(), flush=True)
+        try:
+            line = msgspec.json.encode(each).decode()
+        except UnicodeEncodeError:  # the name of a file need not be text, and JSON is
+            name = next((value for field in ("name", "path") if (value := getattr(each, field, ""))), "One of them")
+            say(f"kvasir: {name} is left out, because its name or its path is no UTF-8. Rename it.", error=True)
+            continue
+        print(line, flush=True)
 
 
 def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -363,16 +369,3 @@ def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Seq
         lines(found)
     else:
         table(names, rows)
-
-
-def table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """A table for people."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

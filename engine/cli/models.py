@@ -21,6 +21,7 @@ from engine.memory.estimate import size
 from engine.options import EngineOptions
 from engine.protocol import LoadOptions
 from engine.runner.perplexity import reader
+from engine.terminal import say
 
 CHUNK = 256
 MOST_NUMBERS = 1 << 30
@@ -54,13 +55,13 @@ def run_cache(clear: bool) -> None:
     """List or delete what :mod:`engine.checkpoints.quantised.repacked` keeps."""
     folder = config.quantised_folder()
     if clear:
-        print(f"{size(repacked.clear(folder))} deleted from {folder}.")
+        say(f"{size(repacked.clear(folder))} deleted from {folder}.")
         return
     kept = repacked.kept_files(folder)
     for file in reversed(kept):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
-        print(f"{size(file.size):>10}  last used {used}  {repacked.title_of(file)}")
-    print(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
+        say(f"{size(file.size):>10}  last used {used}  {repacked.title_of(file)}")
+    say(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
 
 
 def read_ids(path: Path) -> list[int]:

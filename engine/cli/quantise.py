@@ -15,6 +15,7 @@ from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
 from engine.cli.library import lines
 from engine.sizes import human
+from engine.terminal import console, say, text_column
 
 if TYPE_CHECKING:
     from engine.protocol.making import MakeProgress, MakeReport
@@ -88,7 +89,7 @@ def quantise(
                     path = make(plan, show, stopped)
             except Stopped as stop:
                 if not json:
-                    print(stop)
+                    say(stop)
                 raise typer.Exit(STOPPED) from None
         found = report_of(path)
         if found is None:
@@ -109,7 +110,7 @@ def _look_after(discard: str, json: bool) -> None:
     if json:
         lines(found)
     for each in () if json else found:
-        print(f"{each.id}  {each.to}  {each.done} of {each.total} layers  {each.model}")
+        say(f"{each.id}  {each.to}  {each.done} of {each.total} layers  {each.model}")
 
 
 @contextlib.contextmanager
@@ -129,12 +130,13 @@ def _stopping() -> Iterator[Callable[[], bool]]:
 @contextlib.contextmanager
 def _shown(json: bool) -> Iterator[Callable[[MakeProgress], None]]:
     """A bar on a terminal, a line now and then elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn
 
-    console = Console(highlight=False, soft_wrap=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
-    bar = Progress(*columns, console=console, transient=True, disable=json or not console.is_terminal)
+    out = console(soft_wrap=True)
+    columns = (
+        text_column("{task.description}"), BarColumn(), TaskProgressColumn(), text_column("{task.fields[facts]}")
+    )  # fmt: skip
+    bar = Progress(*columns, console=out, transient=True, disable=json or not out.is_terminal)
     with bar as progress:
         task, last = progress.add_task("", total=1.0, facts=""), -_LINE_SECONDS
 
@@ -142,12 +144,12 @@ def _shown(json: bool) -> Iterator[Callable[[MakeProgress], None]]:
             nonlocal last
             if json:
                 lines([report])
-            elif console.is_terminal:
+            elif out.is_terminal:
                 share = report.done / report.total if report.total else 0.0
                 progress.update(task, description=report.state, completed=share, facts=_facts(report))
             elif (now := progress.get_time()) - last >= _LINE_SECONDS:
                 last = now
-                console.print(f"{report.state} {report.done} of {report.total} {_facts(report)}".rstrip())
+                out.print(f"{report.state} {report.done} of {report.total} {_facts(report)}".rstrip())
 
         yield show
 
@@ -158,10 +160,9 @@ def _facts(report: MakeProgress) -> str:
 
 
 def _tell(found: MakeReport) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, soft_wrap=True)
+    out = console(soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for name in ("", found.source, found.name):
         table.add_column(name, justify="right" if name else "left")
@@ -175,16 +176,16 @@ def _tell(found: MakeReport) -> None:
             f"KL divergence {found.kl:.4f} nats; the same likeliest token at {found.same_top:.1%} of "
             f"{found.tokens:,} positions. {made}"
         )
-    console.print(table)
-    console.print(made)
+    out.print(table)
+    out.print(made)
     if found.unmeasured:
-        console.print(f"What it lost was not measured. {found.unmeasured}")
+        out.print(f"What it lost was not measured. {found.unmeasured}")
     if found.worst:
-        console.print("Layers with the largest error (share of their outputs' energy), and of plain rounding:")
+        out.print("Layers with the largest error (share of their outputs' energy), and of plain rounding:")
         worst = Table(box=None, pad_edge=False)
         for name in ("layer", "error", "plain rounding"):
             worst.add_column(name, justify="left" if name == "layer" else "right")
         for each in found.worst:
             worst.add_row(each.name, f"{each.error:.2%}", f"{each.rounded:.2%}")
-        console.print(worst)
-    console.print(f"It lies in {found.path}")
+        out.print(worst)
+    out.print(f"It lies in {found.path}")

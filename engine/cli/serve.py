@@ -16,6 +16,7 @@ from engine.cli.errors import CommandFailed
 from engine.packs import marker
 from engine.server.residency import Policy
 from engine.server.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
+from engine.terminal import say
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +71,8 @@ def run_server(
 
         def started() -> None:
             shown = f"[{host}]" if ":" in host else host
-            print(f"Kvasir {config.version()} listens on http://{shown}:{server.port} (websocket: /ws, OpenAI: /v1).")
-            print(f"The token is in {file}", flush=True)
+            say(f"Kvasir {config.version()} listens on http://{shown}:{server.port} (websocket: /ws, OpenAI: /v1).")
+            say(f"The token is in {file}", flush=True)
 
         try:
             code = _run(server, started)

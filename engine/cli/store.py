@@ -17,8 +17,9 @@ import typer
 
 from engine.cli.arguments import path_or_name_of
 from engine.cli.errors import handled, importing, report_errors
-from engine.cli.library import Json, lines, table
+from engine.cli.library import Json, lines
 from engine.sizes import human
+from engine.terminal import console, say, table, text_column
 
 if TYPE_CHECKING:
     from engine.protocol.library import Leftover, StoredModel
@@ -53,7 +54,7 @@ def import_(
             lines([each for each in stored_models(paths.known_models(), bundled) if each.path == str(found)])
         else:
             where = "it stays where it is" if how == "reference" else f"it is in {found}"
-            print(f"{name} is among the models; {where}.\nUse it: kvasir chat {name}")
+            say(f"{name} is among the models; {where}.\nUse it: kvasir chat {name}")
 
 
 def folders(
@@ -78,7 +79,7 @@ def folders(
             with _interrupted_by_sigterm(), _copying(json, move_to) as progress:
                 freed = moving.move_store(move_to, progress)
             if not json:
-                print(f"The models are in {roots.store_folder()} now; {human(freed)} are free where they were.")
+                say(f"The models are in {roots.store_folder()} now; {human(freed)} are free where they were.")
         models = local.stored_models(paths.known_models(), paths.bundled_folder())
         found = local.model_folders(models)
         if json:
@@ -120,11 +121,11 @@ def disk(
         total = (
             sum(model.bytes for model in models) + sum(each.done for each in coming) + sum(each.bytes for each in left)
         )
-        print(f"\n{human(total)} together.")
+        say(f"\n{human(total)} together.")
         for folder in found:
             free = f"{human(folder.free)} of {human(folder.total)} free" if folder.there else "not there"
             count = "1 model" if folder.models == 1 else f"{folder.models} models"
-            print(f"{folder.path}: {count}, {human(folder.bytes)}; {free}.")
+            say(f"{folder.path}: {count}, {human(folder.bytes)}; {free}.")
 
 
 def details(model: Model, json: Json = False) -> None:
@@ -152,9 +153,9 @@ def details(model: Model, json: Json = False) -> None:
             *(("note", notice) for notice in found.notices),
         ]
         table(("", found.name), facts)
-        print()
+        say()
         table(("file", "size"), [(file.name, human(file.bytes)) for file in found.files])
-        print(f"\nChat template:\n{found.template}\n" if found.template else "\nIt brings no chat template.\n")
+        say(f"\nChat template:\n{found.template}\n" if found.template else "\nIt brings no chat template.\n")
         table(("key", "value"), found.metadata)
 
 
@@ -183,7 +184,7 @@ def tokens(
             lines([found])
             return
         table(("id", "token"), [(str(each.id), repr(each.text)) for each in found.tokens])
-        print(f"\n{len(found.tokens):,} tokens.")
+        say(f"\n{len(found.tokens):,} tokens.")
 
 
 def _leftovers() -> list[Leftover]:
@@ -257,10 +258,10 @@ def _copying(json: bool, target: Path | None = None) -> Iterator[Callable[[int, 
 
         yield tell
         return
-    from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as bars:
+    columns = (text_column("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
         task = bars.add_task("Copying", total=None, start=False)
 
         def show(done: int, total: int) -> None:

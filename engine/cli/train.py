@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn
 from rich.table import Table
 
 from engine.cli.errors import handled
@@ -19,6 +19,8 @@ from engine.recipes.layers import choose_layers
 from engine.recipes.target import Opening
 from engine.recipes.train_heads import TrainingPlan, TrainingResult, train_heads
 from engine.recipes.training import Show, TrainingProgress
+from engine.terminal import console as plain_console
+from engine.terminal import text_column
 
 STOPPED = 130
 _LINE_SECONDS = 10.0
@@ -27,7 +29,7 @@ _LINE_SECONDS = 10.0
 
 def run_train_heads(plan: TrainingPlan) -> int:
     """Train as planned. Ctrl-C saves what was trained so far; a second one ends at once."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     with _stopping() as stop, _shown(console) as show:
         outcome = train_heads(plan, show, stop.is_set)
     if outcome.after is None or outcome.before is None:
@@ -39,7 +41,7 @@ def run_train_heads(plan: TrainingPlan) -> int:
 
 def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> None:
     """Search for the layers by which the model drafts for itself. Ctrl-C ends it; nothing is kept then."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console(soft_wrap=True)
     with _shown(console) as show:
         found, file = choose_layers(
             model, text, length, out, opening, lambda stage, done: show(TrainingProgress(stage, done))
@@ -73,7 +75,9 @@ def _stopping() -> Iterator[threading.Event]:
 @contextlib.contextmanager
 def _shown(console: Console) -> Iterator[Show]:
     """A bar on a terminal, a line now and then elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
+    columns = (
+        text_column("{task.description}"), BarColumn(), TaskProgressColumn(), text_column("{task.fields[facts]}")
+    )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task, last = progress.add_task("", total=1.0, facts=""), -_LINE_SECONDS
 

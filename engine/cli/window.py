@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from engine.installation import own_module, packaged, program, without_own_libraries
+from engine.terminal import say
 
 NO_DISPLAY = (
     "kvasir: There is no display for the window. "
@@ -38,7 +39,7 @@ def model_in(arguments: Sequence[str], commands: Collection[str]) -> str:
 def open_window(model: str = "") -> int:
     """Run the window until it is closed, with a model to open if one is given; its exit code. 2 without a display."""
     if not has_display():
-        print(NO_DISPLAY, file=sys.stderr)
+        say(NO_DISPLAY, error=True)
         return 2
     command = [str(program("kvasir-window"))] if packaged() else own_module("app")
     command += [model] if model else []

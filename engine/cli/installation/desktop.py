@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from engine.cli.errors import CommandFailed
 from engine.installation import program_folder, without_own_libraries
+from engine.terminal import say
 
 ENTRY = PurePosixPath("applications/kvasir.desktop")
 FILES, FOLDER = "X-Kvasir-Files", "X-Kvasir-Folder"
@@ -30,13 +31,13 @@ _GENERATED = (
 def run_install() -> None:
     """Put Kvasir into the user's menu. Raises :class:`CommandFailed`."""
     written = install(_folder(), data_home())
-    print(f"Kvasir is in your menu now ({written}). `kvasir desktop remove` takes it out again.")
+    say(f"Kvasir is in your menu now ({written}). `kvasir desktop remove` takes it out again.")
 
 
 def run_remove() -> None:
     """Take it out again."""
     removed = remove(data_home())
-    print("Kvasir is no longer in your menu." if removed else "Kvasir has put nothing into your menu.")
+    say("Kvasir is no longer in your menu." if removed else "Kvasir has put nothing into your menu.")
 
 
 def data_home() -> Path:

@@ -20,6 +20,7 @@ from engine.cli.installation.inventory import Entry, Item, inventory, left_in_fo
 from engine.cli.installation.program_files import Installation
 from engine.cli.installation.running import running, token_files, window_files
 from engine.sizes import human
+from engine.terminal import say
 
 KEYS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs", "program")
 """What ``--purge-KEY`` can name. ``program``: a portable folder and its menu entry."""
@@ -61,7 +62,7 @@ def run_uninstall(purge: Collection[str], yes: bool, as_json: bool, dry_run: boo
         _show(items, found)
     choice = _named(items, found, purge) if yes else _asked(items, found, purge)
     if choice is None:
-        print(f"Nothing was deleted. {found.says}")
+        say(f"Nothing was deleted. {found.says}")
         return 0
     if reason := running():  # it may have been started while the questions were read
         raise CommandFailed(reason)
@@ -102,7 +103,7 @@ def _asked(items: list[Item], found: Installation, purge: Collection[str]) -> Un
             return None
         return choice if _yes(f"Go on and {_in_words(choice)}? This cannot be undone.") else None
     except EOFError:
-        print()
+        say()
         return None
 
 
@@ -159,9 +160,9 @@ def _delete(choice: UninstallPlan) -> list[str]:
 def _remove_program(folder: Path, as_json: bool) -> list[str]:
     failed = program_files.remove_folder(folder)
     for sentence in failed:
-        print(f"kvasir: {sentence}", file=sys.stderr)
+        say(f"kvasir: {sentence}", error=True)
     if folder.exists() and not failed and not as_json:
-        print(f"{folder} stays: there is something in it that is not Kvasir's.")
+        say(f"{folder} stays: there is something in it that is not Kvasir's.")
     return failed
 
 
@@ -169,21 +170,21 @@ def _remove_program(folder: Path, as_json: bool) -> list[str]:
 
 
 def _show(items: list[Item], found: Installation) -> None:
-    print("What Kvasir keeps on this computer:")
+    say("What Kvasir keeps on this computer:")
     for item in items:
         nothing = "" if item.entries else "  (nothing)"
-        print(f"{human(item.size):>10}  {item.title}: {item.folder}{nothing}")
+        say(f"{human(item.size):>10}  {item.title}: {item.folder}{nothing}")
         for entry in item.entries:
             link = f", a link to {entry.path.readlink()}, which stays" if entry.path.is_symlink() else ""
             if link or item.key == "models":
-                print(f"{human(entry.size):>12}  {entry.path.name}{link}")
+                say(f"{human(entry.size):>12}  {entry.path.name}{link}")
         if item.others:
-            print(f"{human(sum(other.size for other in item.others)):>12}  not Kvasir's: {_names(item.others)}")
+            say(f"{human(sum(other.size for other in item.others)):>12}  not Kvasir's: {_names(item.others)}")
     if desktop.installed(desktop.data_home()):
-        print(f"{'':>10}  a menu entry: {desktop.data_home() / desktop.ENTRY}")
+        say(f"{'':>10}  a menu entry: {desktop.data_home() / desktop.ENTRY}")
     if found.folder is not None:
-        print(f"{human(program_files.size(found)):>10}  the program: {found.folder}")
-    print("Models in folders of your own (KVASIR_MODELS) are not Kvasir's, and stay.")
+        say(f"{human(program_files.size(found)):>10}  the program: {found.folder}")
+    say("Models in folders of your own (KVASIR_MODELS) are not Kvasir's, and stay.")
 
 
 def _listing(items: list[Item], found: Installation, purge: Collection[str]) -> dict[str, Any]:
@@ -220,16 +221,16 @@ def _report(choice: UninstallPlan, found: Installation, failed: list[str], as_js
         print(json.dumps({"done": True, "deleted": deleted, "failed": failed, "left": left, "program": says}, indent=1))
         return
     for sentence in failed:
-        print(f"kvasir: {sentence}", file=sys.stderr)
-    print(f"{human(sum(entry.size for entry in choice.entries))} deleted.")
+        say(f"kvasir: {sentence}", error=True)
+    say(f"{human(sum(entry.size for entry in choice.entries))} deleted.")
     if left:
-        print("Kept:")
+        say("Kept:")
         for path in left:
-            print(f"  {path}")
+            say(f"  {path}")
     else:
-        print("Nothing of Kvasir's is left in your folders.")
+        say("Nothing of Kvasir's is left in your folders.")
     if says:
-        print(says)
+        say(says)
 
 
 def _names(entries: list[Entry]) -> str:
