@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +12,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from engine.fetching import trust
+from engine.fetching.client import certificate_error, opened
 from engine.fetching.errors import FetchFailed, Refused
 
 CHUNK = 1 << 20
@@ -166,46 +163,48 @@ def _blocks(remote: RemoteFile, start: int, end: int | None = None) -> Iterator[
 
     Raises _Cut, _Wrong, FetchFailed.
     """
+    import httpx2
+
     last = remote.bytes if end is None else end
-    request = urllib.request.Request(remote.url, headers={"Accept-Encoding": "identity", "User-Agent": "kvasir"})
+    headers = {}
     if start or end is not None:
-        request.add_header("Range", f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}")
-    if remote.token:
-        request.add_unredirected_header("Authorization", f"Bearer {remote.token}")
+        headers["Range"] = f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
     at = start
     try:
-        with trust.opener().open(request, timeout=TIMEOUT) as response:
+        with opened(remote.url, TIMEOUT, headers, remote.token) as response:
+            if response.status_code >= 300:
+                raise _refusal(remote, response.status_code, response.reason_phrase)
             length = response.headers.get("Content-Length") or ""
-            other = length.isdecimal() and int(length) != remote.bytes
-            anew = start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
-            if other and (anew or (not start and response.headers.get_content_type() == "text/html")):
+            other = length.isdecimal() and length.lstrip("0") != str(remote.bytes)
+            restarts = start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
+            page = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower() == "text/html"
+            if other and (restarts or (not start and page)):
                 # Another page, of a network that wants a login say: what is here stays.
                 raise _Cut(f"it sends {length} bytes that are not of {remote.filename}")
-            if anew:
+            if restarts:
                 at = 0
                 yield None
-            while block := response.read1(CHUNK):
+            for block in response.iter_raw():
                 at += len(block)
                 if at > remote.bytes:
                     raise _Wrong("it is longer")
                 yield block
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == 416:  # the server's file is shorter than the part that is here
-            raise _Wrong("it is shorter") from None
-        if error.code not in (408, 425, 429, 500, 502, 503, 504):
-            raise Refused(
-                f"{remote.host} does not give {remote.filename} (HTTP {error.code} {error.reason}). Try again later.",
-                error.code,
-            ) from None
-        raise _Cut(f"HTTP {error.code} {error.reason}") from None
-    except (http.client.HTTPException, OSError) as error:  # nothing here touches the disk
-        reason = getattr(error, "reason", None) or error
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            raise FetchFailed(trust.refusal(remote.host, reason)) from None
-        raise _Cut(str(reason) or type(error).__name__) from None
+    except (httpx2.HTTPError, OSError) as error:  # nothing here touches the disk
+        if (refused := certificate_error(error)) is not None:
+            raise FetchFailed(trust.refusal(remote.host, refused)) from None
+        raise _Cut(str(error) or type(error).__name__) from error
     if at < last:
         raise _Cut("the connection was closed too early")
+
+
+def _refusal(remote: RemoteFile, status: int, reason: str) -> Exception:
+    """What an answer without the file means, by HTTP's status and the server's words."""
+    if status == 416:  # the server's file is shorter than the part that is here
+        return _Wrong("it is shorter")
+    if status in (408, 425, 429, 500, 502, 503, 504):
+        return _Cut(f"HTTP {status} {reason}".rstrip())
+    said = f"HTTP {status} {reason}".rstrip()
+    return Refused(f"{remote.host} does not give {remote.filename} ({said}). Try again later.", status)
 
 
 def beginning(remote: RemoteFile, count: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,8 @@ def room_for(folder: Path, needed: int, what: str) -> None:
 
 @contextlib.contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Say in a sentence (:class:`FetchFailed`) that the disk of ``folder`` is full, or cannot hold so large a file."""
+    """Say in a sentence (:class:`FetchFailed`) that the disk of ``folder`` is full, cannot hold so large a file, or
+    refuses for another reason."""
     try:
         yield
     except OSError as error:
@@ -49,7 +51,21 @@ def disk_errors(folder: Path) -> Iterator[None]:
             raise FetchFailed(
                 f"The disk of {folder} is full. Free some room and start again; what was fetched is kept."
             ) from None
-        raise
+        if error.errno == errno.ENAMETOOLONG:
+            raise FetchFailed(
+                f"The disk of {folder} takes no names as long as {_name(error)}. Choose another folder for downloads: "
+                "kvasir models folders --downloads PATH."
+            ) from None
+        if isinstance(error, BrokenPipeError) or not error.strerror:
+            raise
+        where = error.filename or folder
+        raise FetchFailed(
+            f"Nothing can be written to {where} ({error.strerror}). Check the folder, its permissions and its disk."
+        ) from None
+
+
+def _name(error: OSError) -> str:
+    return Path(os.fsdecode(error.filename)).name if error.filename else "this"
 
 
 def same_disk(one: Path, other: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import sys
 import threading
@@ -17,15 +18,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import msgspec
-from huggingface_hub import hf_hub_url
 
+from engine.errors import MOST, CheckpointError, plain
 from engine.fetching import room
 from engine.fetching.download import fetch, stored
 from engine.fetching.errors import FetchFailed, Refused
 from engine.fetching.lock import lock
+from engine.files import UnreadableFileError, decode_file
 from engine.library import hub, store
+from engine.library.variants import is_repository, is_safe
 from engine.protocol.library import Download, DownloadState, HubRepository, HubVariant
 
+log = logging.getLogger(__name__)
 _REPORTS = 0.25
 """Seconds between two reports of one download."""
 _RATE = 3.0
@@ -71,17 +75,20 @@ class Pace:
 
 
 def add(found: HubRepository, variant: HubVariant) -> Job:
-    """Put a variant at the end of the queue; where it is in it already, that one goes on. Raises OSError."""
+    """Put a variant at the end of the queue; where it is in it already, that one goes on. Raises
+    :class:`FetchFailed`."""
     job = Job(_id(found, variant), found.model.repository, found.revision, hub.endpoint(), variant, time.time())
-    with store.changing():  # not while the same one is cancelled
+    # Not while the same one is cancelled.
+    with room.disk_errors(store.store_folder()), store.changing():
         (_folder(job.id) / "files").mkdir(parents=True, exist_ok=True)
         return again(read(job.id) or job)
 
 
 def again(job: Job) -> Job:
-    """The download, not failed any more. Raises OSError."""
+    """The download, not failed any more. Raises :class:`FetchFailed`."""
     job = msgspec.structs.replace(job, failed="")
-    _write(job)
+    with room.disk_errors(store.store_folder()):
+        _write(job)
     return job
 
 
@@ -97,9 +104,12 @@ def queue() -> list[Job]:
 def read(id: str) -> Job | None:
     """The download of that name; None where there is none."""
     try:
-        return msgspec.json.decode((_folder(id) / "job.json").read_bytes(), type=Job)
-    except (OSError, msgspec.MsgspecError):
+        job = decode_file(_folder(id) / "job.json", Job)
+    except UnreadableFileError:
         return None
+    # What is not so was written by nobody here, and its folder is what is worked on.
+    sound = job is not None and job.id == id and is_repository(job.repository)
+    return job if job is not None and sound and all(is_safe(file.name) for file in job.variant.files) else None
 
 
 def standing(job: Job) -> Download:
@@ -163,7 +173,9 @@ class Downloads:
         except BrokenPipeError:
             return  # whoever was told is gone; the next one goes on
         except Exception as error:
-            sentence = str(error) if isinstance(error, FetchFailed) else f"{type(error).__name__}: {error}"
+            log.info("download", exc_info=error)
+            # Nothing else is expected of what was downloaded, its disk and its server.
+            sentence = str(error) if isinstance(error, FetchFailed | CheckpointError) else _unexpected(job, error)
             if not isinstance(error, Busy):
                 with contextlib.suppress(OSError):
                     _write(msgspec.structs.replace(job, failed=sentence))
@@ -178,18 +190,16 @@ class Downloads:
         hub.asked_at_all()
         progress = _Progress(job, self._report, self.pace, stop)
         with contextlib.ExitStack() as held:
+            held.enter_context(room.disk_errors(store.store_folder()))
             with store.changing():  # not while the store is moved, whose move sees from now on that this runs
                 folder = _folder(job.id)
                 held.enter_context(_alone(folder, job))
-            held.enter_context(room.disk_errors(folder))
             files = folder / "files"
             target = store.own_folder(job.repository, [file.name for file in job.variant.files])
             missing = [file for file in job.variant.files if not store.has(target, file, progress)]
             token = hub.token_of_user() if job.endpoint == hub.endpoint() else ""
             remotes = [
-                store.remote(
-                    file, hf_hub_url(job.repository, file.name, revision=job.revision, endpoint=job.endpoint), token
-                )
+                store.remote(file, hub.address_of(job.repository, file.name, job.revision, job.endpoint), token)
                 for file in sorted(missing, key=lambda file: file.bytes)
             ]
             needed = sum(remote.bytes - stored(remote, files) for remote in remotes)
@@ -208,6 +218,11 @@ class Downloads:
                 if gone:
                     raise FetchFailed(f"{gone[0]} was taken away meanwhile. Try again.")
                 path = store.move_in(job.repository, job.variant, job.revision, files)
+                if all(found != path for _, found in store.models()):
+                    raise FetchFailed(
+                        f"{path} is not found among the models, though it was downloaded. Choose another folder for "
+                        "downloads, whose disk tells capital letters from small ones: kvasir models folders."
+                    )
         store.clear(folder)
         return _told(job, "done", job.total, path=str(path))
 
@@ -275,6 +290,14 @@ def _alone(folder: Path, job: Job) -> Iterator[None]:
         if not there:
             raise FetchFailed(f"The download of {job.repository} was cancelled meanwhile. Fetch it again.")
         yield
+
+
+def _unexpected(job: Job, error: Exception) -> str:
+    return plain(
+        f"The download of {job.repository} failed for a reason that Kvasir does not know ({type(error).__name__}: "
+        f"{error}). Try again.",
+        most=MOST,
+    )
 
 
 def _busy(job: Job) -> Busy:

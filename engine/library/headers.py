@@ -11,8 +11,6 @@ import struct
 import sys
 from pathlib import Path
 
-from huggingface_hub import hf_hub_url
-
 from engine.fetching.download import RemoteFile, beginning, fetch
 from engine.fetching.errors import FetchFailed, Refused
 from engine.library import hub, store
@@ -33,7 +31,7 @@ def outline(found: HubRepository, variant: HubVariant, folder: Path) -> Path:
     try:
         for file in variant.files:
             name = found.model.repository
-            url = hf_hub_url(name, file.name, revision=found.revision, endpoint=hub.endpoint())
+            url = hub.address_of(name, file.name, found.revision, hub.endpoint())
             remote = store.remote(file, url, token)
             (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
             if file.name.endswith(".safetensors"):
@@ -59,7 +57,7 @@ def _safetensors(remote: RemoteFile) -> bytes:
     header = first if 8 + length <= len(first) else beginning(remote, 8 + length)
     try:
         json.loads(header[8 : 8 + length])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FetchFailed(f"{remote.filename} of {remote.host} is no file of safetensors, or is damaged.") from None
     return header[: 8 + length]
 

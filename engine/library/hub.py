@@ -1,33 +1,85 @@
-"""The hub: search, and what a repository holds. Everything goes through ``huggingface_hub``, so that its environment
-variables hold (``HF_ENDPOINT``, ``HF_HUB_OFFLINE``, ``HF_TOKEN``, proxies).
+"""The hub: search, and what a repository holds. Its answers are read up to a size, within a time, and only what has the
+types that it should; the variables of ``huggingface_hub`` hold (``HF_ENDPOINT``, ``HF_HUB_OFFLINE``, ``HF_TOKEN``).
 """
 
 from __future__ import annotations
 
+import json
 import os
+import queue
 import re
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Annotated, Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx2
-from huggingface_hub import HfApi, ModelInfo, constants
+import msgspec
+from huggingface_hub import constants
 from huggingface_hub import errors as hub_errors
-from huggingface_hub.utils import get_token, logging
+from huggingface_hub.utils import get_token, hf_raise_for_status, logging
 
+from engine.errors import plain
+from engine.fetching import trust
+from engine.fetching.client import certificate_error, opened, origin
 from engine.fetching.errors import FetchFailed
 from engine.library import keys
-from engine.library.variants import variants_of
+from engine.library.variants import is_repository, variants_of
 from engine.protocol.library import HubFile, HubModel, HubRepository, ModelFormat
 
+T = TypeVar("T")
 FOUND = 30
 """Repositories that a search brings, unless more are asked for."""
-FIELDS = ["downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config"]
+FIELDS = ("downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config")
 TIMEOUT = 20.0
-logging.set_verbosity_error()  # its notes on each retry are not for people: what comes of them is
-OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and fetch."
+"""Seconds without a byte."""
+PATIENCE = 60.0
+"""Seconds that an answer may take."""
+MOST_BYTES = 16 << 20
+"""Of an answer. Ten thousand files take two and a half million."""
+MOST_FILES = 20_000
+"""Of a repository."""
+MOST_PAGES = 20
+"""Of a search."""
+SORTS = {"last_modified": "lastModified", "trending_score": "trendingScore"}
+"""Orders that the hub calls otherwise."""
+_WORD = 100
+"""Characters of what a repository's owner says: a licence, an architecture."""
+logging.set_verbosity_error()  # its notes are not for people: what comes of them is
+OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and download."
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+
+
+class _Lfs(msgspec.Struct):
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Sibling(msgspec.Struct):
+    """A file, as the hub's API has it."""
+
+    rfilename: str
+    size: _Count | None = None
+    blobId: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40,64}$")] | None = None  # noqa: N815
+    lfs: _Lfs | None = None
+
+
+class _Info(msgspec.Struct):
+    """A repository, as the hub's API has it. What its owner says may be anything, and is looked at where it is used."""
+
+    id: str
+    sha: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{7,64}$")] | None = None
+    lastModified: str | None = None  # noqa: N815
+    gated: bool | str | None = False
+    downloads: _Count | None = 0
+    likes: _Count | None = 0
+    siblings: list[_Sibling] | None = None
+    tags: Any = None
+    gguf: Any = None
+    safetensors: Any = None
+    config: Any = None
 
 
 class HubFailed(FetchFailed):
@@ -51,43 +103,81 @@ def search(asked: Search) -> list[HubModel]:
     """Repositories of models, those in most use first. Raises :class:`HubFailed`."""
     tags: list[str] = [asked.format] if asked.format else []
     tags += [f"license:{asked.licence}"] if asked.licence else []
+    wanted = {
+        "search": asked.text,
+        "author": asked.author,
+        "filter": tags,
+        "pipeline_tag": asked.task,
+        "num_parameters": asked.parameters,
+        "sort": SORTS.get(asked.sort, asked.sort),
+        "limit": asked.limit,
+        "expand": FIELDS,
+    }
+    found: list[HubModel] = []
     with _failures(asked.text):
-        found = _api().list_models(
-            search=asked.text or None,
-            author=asked.author or None,
-            filter=tags or None,
-            pipeline_tag=asked.task or None,
-            num_parameters=asked.parameters or None,
-            sort=asked.sort,  # type: ignore[arg-type]
-            limit=asked.limit,
-            expand=FIELDS,  # type: ignore[arg-type]
-        )
-        return [_model(info) for info in found]
+        page = f"{endpoint()}/api/models?{httpx2.QueryParams({name: each for name, each in wanted.items() if each})}"
+        for _ in range(MOST_PAGES):
+            answer, links = _asked(page)
+            items = msgspec.convert(answer, list[Any])
+            infos = [each for each in (_or(item, _Info, None) for item in items) if each is not None]
+            if items and not infos:
+                raise ValueError("nothing of it is a repository")
+            found += [_model(info) for info in infos if is_repository(info.id)]
+            page = str(httpx2.URL(page).join(links.get("next", {}).get("url", "")))
+            if len(found) >= asked.limit or "next" not in links or origin(page) != origin(endpoint()):
+                break
+    return found[: asked.limit]
 
 
 def repository(name: str, revision: str | None = None) -> HubRepository:
     """What a repository holds now, or at ``revision``. Raises :class:`HubFailed`."""
-    if name.count("/") != 1:
+    if not is_repository(name) or not re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII):
         raise HubFailed(_no_repository(name))
     with _failures(name):
-        info = _api().model_info(name, revision=revision, files_metadata=True, timeout=TIMEOUT)
+        at = f"/revision/{quote(revision, safe='')}" if revision is not None else ""
+        info = msgspec.convert(_asked(f"{endpoint()}/api/models/{name}{at}?blobs=true")[0], _Info)
+        if info.sha is None:
+            raise ValueError("it has no revision")
+    if info.id.lower() != name.lower():
+        raise HubFailed(f"{host()} calls {name} {info.id} now. Ask for it by that name, if it is what you want.")
+    if not is_repository(info.id):
+        raise HubFailed(_no_repository(info.id))
+    siblings = {each.rfilename: each for each in info.siblings or [] if each.size is not None}
+    if len(siblings) > MOST_FILES:
+        raise HubFailed(f"{name} has {len(siblings):,} files, and Kvasir reads {MOST_FILES:,} at most.")
     files = [
         HubFile(
             name=each.rfilename,
             bytes=each.size or 0,
             sha256=each.lfs.sha256 if each.lfs else "",
-            blob=each.blob_id or "",
+            blob=each.blobId or "",
         )
-        for each in info.siblings or []
-        if each.size is not None
+        for each in siblings.values()
+        if each.lfs or each.blobId  # else nothing says what it must hold
     ]
     found, refused = variants_of(files, _quantisation(info))
-    return HubRepository(model=_model(info), revision=info.sha or "", variants=found, refused=refused)
+    return HubRepository(model=_model(info), revision=info.sha, variants=found, refused=refused)
 
 
 def endpoint() -> str:
-    """The hub's address."""
-    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
+    """The hub's address. Raises :class:`HubFailed` where ``HF_ENDPOINT`` is none."""
+    address = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or constants.ENDPOINT
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not address.isprintable():
+        raise HubFailed(
+            f"HF_ENDPOINT is {address!r}, which is no address of a hub. Write it such as https://huggingface.co, or "
+            "unset it."
+        )
+    return address
+
+
+def address_of(repository: str, file: str, revision: str, at: str) -> str:
+    """Where the hub ``at`` an address gives a file."""
+    return f"{at}/{repository}/resolve/{quote(revision, safe='')}/{quote(file)}"
 
 
 def parameters(size: str) -> str:
@@ -101,8 +191,23 @@ def parameters(size: str) -> str:
 
 
 def token_of_user() -> str:
-    """What the user is known by on the hub: Kvasir's own, else that of the hub's other programs; "" without one."""
-    return keys.read(host()) or get_token() or ""
+    """What the user is known by on the hub: Kvasir's own, else that of the hub's other programs; "" without one. Raises
+    :class:`HubFailed` for what no server can be told."""
+    try:
+        token = keys.read(server()) or get_token() or ""
+    except (OSError, ValueError):  # of the file of the hub's other programs
+        token = ""
+    if not _can_be_token(token or "none"):
+        raise HubFailed(
+            f"The token for {host()} has characters that no token has. Correct HF_TOKEN where it is set, or store it "
+            "again: kvasir models token."
+        )
+    return token
+
+
+def server() -> str:
+    """The hub's scheme, host and port, to which alone a token that is stored for it is told."""
+    return origin(endpoint())
 
 
 def host() -> str:
@@ -118,10 +223,15 @@ def asked_at_all() -> None:
 
 def check_token(token: str) -> str:
     """The name of the user whose token it is. Raises :class:`HubFailed`."""
-    if not token.isascii() or not token.isprintable() or not token.strip():
+    if not _can_be_token(token):
         raise HubFailed(f"That is no token. One is made on {endpoint()}/settings/tokens and begins with hf_.")
     with _failures(""):
-        return str(HfApi(endpoint=endpoint(), token=token).whoami()["name"])
+        answer, _ = _asked(f"{endpoint()}/api/whoami-v2", token)
+        return plain(msgspec.convert(answer["name"], str), most=_WORD)
+
+
+def _can_be_token(token: str) -> bool:
+    return token.isascii() and token.isprintable() and bool(token.strip())
 
 
 def refusal(name: str) -> str:
@@ -142,50 +252,107 @@ def _no_repository(name: str) -> str:
     return f"{name!r} names no repository. Give ORGANISATION/NAME, as the hub's page of it shows."
 
 
-def _api() -> HfApi:
-    return HfApi(endpoint=endpoint(), token=token_of_user() or False, library_name="kvasir")
+def _asked(url: str, token: str = "") -> tuple[Any, Mapping[str, Any]]:
+    """What the hub answers, out of JSON, and the links to further pages. Raises what :func:`_failures` takes."""
+    asked_at_all()
+    response = _within(PATIENCE, lambda: _answer(url, token or token_of_user()))
+    hf_raise_for_status(response)
+    return json.loads(response.content.decode()), response.links
 
 
-def _model(info: ModelInfo) -> HubModel:
-    tags = info.tags or []
-    stated: Any = info.gguf or {}
+def _answer(url: str, token: str) -> httpx2.Response:
+    """The answer with its content, which is read no further than it may be long."""
+    ends, body = time.monotonic() + PATIENCE, bytearray()
+    with opened(url, TIMEOUT, token=token) as answer:
+        for block in answer.iter_bytes():
+            body += block
+            if len(body) > MOST_BYTES:
+                raise HubFailed(f"{host()} answers with more than {MOST_BYTES >> 20} MB. Check HF_ENDPOINT.")
+            if time.monotonic() > ends:
+                raise httpx2.ReadTimeout("it goes on for too long", request=answer.request)
+        headers = {
+            name: value
+            for name, value in answer.headers.items()
+            if name not in ("content-encoding", "content-length", "transfer-encoding")
+        }
+        return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=answer.request)
+
+
+def _within(seconds: float, work: Callable[[], T]) -> T:
+    """What ``work`` returns or raises. A server may send a byte now and then for ever: after that time nobody waits."""
+    done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    threading.Thread(target=run, name="hub", daemon=True).start()
+    try:
+        value, error = done.get(timeout=seconds)
+    except queue.Empty:
+        raise httpx2.ReadTimeout("it goes on for too long") from None
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]
+
+
+def _or(value: object, kind: type[T], default: T) -> T:
+    """``value`` where it is what it should be."""
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return default
+
+
+def _word(value: object) -> str:
+    """What a repository's owner says, as a short text; "" for what is none."""
+    return plain(value, most=_WORD) if isinstance(value, str) else ""
+
+
+def _field(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _model(info: _Info) -> HubModel:
+    tags = [tag for tag in _or(info.tags, list[Any], []) if isinstance(tag, str)]
     formats: list[ModelFormat] = [kind for kind in ("safetensors", "gguf") if kind in tags]
-    parameters = info.safetensors.total if info.safetensors else stated.get("total", 0)
-    architectures: Sequence[str] = (info.config or {}).get("architectures") or [stated.get("architecture", "")]
+    parameters = _field(info.safetensors, "total") if info.safetensors else _field(info.gguf, "total")
+    architectures = _or(_field(info.config, "architectures"), list[str], []) or [_field(info.gguf, "architecture")]
     return HubModel(
         repository=info.id,
         downloads=info.downloads or 0,
         likes=info.likes or 0,
-        modified=_day(info.last_modified),
-        licence=next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), ""),
+        modified=_day(info.lastModified),
+        licence=next((_word(tag.removeprefix("license:")) for tag in tags if tag.startswith("license:")), ""),
         gated=bool(info.gated),
         formats=formats,
-        parameters=parameters or 0,
-        architecture=architectures[0] or "",
+        parameters=_or(parameters, _Count, 0),
+        architecture=_word(architectures[0]),
     )
 
 
-def _day(time: datetime | None) -> str:
-    return time.date().isoformat() if time else ""
+def _day(time: str | None) -> str:
+    """The day of a time such as 2026-11-24T10:00:00.000Z."""
+    found = re.match(r"\d{4}-\d\d-\d\d", time or "", re.ASCII)
+    return found[0] if found else ""
 
 
-def _quantisation(info: ModelInfo) -> str:
+def _quantisation(info: _Info) -> str:
     """What packs the weights of safetensors, or else their dtype."""
-    method = ((info.config or {}).get("quantization_config") or {}).get("quant_method")
-    if method:
-        return str(method)
-    parameters = info.safetensors.parameters if info.safetensors else {}
-    return max(parameters, key=parameters.__getitem__, default="").lower()
+    if method := _word(_field(_field(info.config, "quantization_config"), "quant_method")):
+        return method
+    parameters = _or(_field(info.safetensors, "parameters"), dict[str, _Count], {})
+    return _word(max(parameters, key=parameters.__getitem__, default="").lower())
 
 
 @contextmanager
 def _failures(name: str) -> Iterator[None]:
-    """Whatever the hub's client raises, as one sentence."""
+    """Whatever asking the hub and reading its answer raises, as one sentence."""
     where = host()
     try:
         yield
-    except hub_errors.OfflineModeIsEnabled:
-        raise HubFailed(OFFLINE) from None
     except hub_errors.GatedRepoError:
         raise HubFailed(refusal(name)) from None
     except hub_errors.RevisionNotFoundError:
@@ -193,8 +360,6 @@ def _failures(name: str) -> Iterator[None]:
     except hub_errors.RepositoryNotFoundError:
         hidden = "" if token_of_user() else " A private one needs a token: kvasir models token."
         raise HubFailed(f"{where} has no model {name}. Check how it is written.{hidden}") from None
-    except hub_errors.HFValidationError:
-        raise HubFailed(_no_repository(name)) from None
     except hub_errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status == 401:
@@ -205,8 +370,10 @@ def _failures(name: str) -> Iterator[None]:
     except httpx2.TimeoutException:
         raise HubFailed(f"{where} does not answer in time. Check the network and try again.") from None
     except httpx2.HTTPError as error:
+        if (refused := certificate_error(error)) is not None:
+            raise HubFailed(trust.refusal(where, refused)) from None
         raise HubFailed(f"{where} cannot be reached ({error}). Check the network and try again.") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, msgspec.MsgspecError):
         # A page of a network that wants a login, or another program's, where the hub's answer should be.
         raise HubFailed(
             f"What answers at {where} is not the hub. Check that no login page of a network lies in between, and "

@@ -149,7 +149,7 @@ def test_a_gated_model_says_where_to_agree_and_a_token_opens_it(hub: Hub) -> Non
     assert last.state == "failed"
     assert f"Agree on {hub.address}/closed/model" in last.sentence
     hub.tokens = {"hf_good"}
-    keys.write(library.host(), "hf_good")
+    keys.write(library.server(), "hf_good")
     *_, last = run(("closed/model", ""))
     assert last.state == "done"
     given = [token for path, token in hub.authorised if path.startswith("/elsewhere/")]
@@ -163,7 +163,7 @@ def test_a_gated_model_says_where_to_agree_and_a_token_opens_it(hub: Hub) -> Non
 
 def test_a_token_that_is_taken_back_in_the_middle(hub: Hub) -> None:
     hub.tokens = {"hf_good"}
-    keys.write(library.host(), "hf_good")
+    keys.write(library.server(), "hf_good")
     job = downloads.add(*chosen("closed/model"))
     hub.tokens = set()
     told: list[Download] = []

@@ -57,7 +57,7 @@ def test_safetensors_come_with_what_they_need_and_no_more(hub: Hub) -> None:
         ({"pytorch_model.bin": b"x", "config.json": b"{}"}, "Its weights are pickled"),
         ({"README.md": b"x"}, "neither safetensors next to a config.json, nor GGUF"),
         ({"model.safetensors": b"x"}, "neither safetensors next to a config.json, nor GGUF"),
-        ({"../model.gguf": b"x"}, "neither"),
+        ({"../model.gguf": b"x"}, "names that not every disk takes"),
     ],
 )
 def test_a_repository_without_a_model_says_why(hub: Hub, files: dict[str, bytes], why: str) -> None:
@@ -135,7 +135,7 @@ def test_the_token_is_told_and_kept_where_only_the_user_reads_it(hub: Hub) -> No
     with pytest.raises(HubFailed, match="does not know your token"):
         library.check_token("hf_bad")
     assert library.check_token("hf_good") == "somebody"
-    where = keys.write(library.host(), "hf_good")
+    where = keys.write(library.server(), "hf_good")
     file = keys.token_file()
     assert str(file) in where
     if os.name == "posix":
@@ -143,8 +143,8 @@ def test_the_token_is_told_and_kept_where_only_the_user_reads_it(hub: Hub) -> No
     library.repository("some/model")
     assert hub.authorised[-1] == ("/api/models/some/model", "hf_good")
     assert keys.read("another.example") == ""
-    assert keys.forget(library.host())
-    assert keys.read(library.host()) == ""
+    assert keys.forget(library.server())
+    assert keys.read(library.server()) == ""
     assert not file.exists()
     library.repository("some/model")
     assert hub.authorised[-1] == ("/api/models/some/model", "")
