@@ -121,7 +121,7 @@ def token_file(port: int) -> Path:
 
 def model_folders() -> list[Path]:
     """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
-    extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
+    extra = [Path(os.path.expanduser(part)) for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
     # Looked into, so not made: models can be read where nothing can be written.
     return [bundled_folder(), roots.store_folder(), *extra]
 
@@ -135,7 +135,7 @@ def known_models() -> list[KnownModel]:
             suffix = _suffix(path)
             bare = path.name.removesuffix(suffix)
             drafts_for = bare.removesuffix(DRAFT_SUFFIX)
-            if drafts_for != bare and _is_model(path.with_name(drafts_for + suffix)):
+            if drafts_for not in ("", bare) and _is_model(path.with_name(drafts_for + suffix)):
                 continue
             found.setdefault(path.name, _known(path))
     named = [
@@ -160,7 +160,7 @@ def models_in(folder: Path) -> list[Path]:
         found += gguf_models(folder)
         for path in folder.iterdir():
             with contextlib.suppress(OSError):
-                if path.is_dir():
+                if os.path.isdir(path):
                     found += _models_of(path)
     return found
 
@@ -205,10 +205,10 @@ def find_model(model: str) -> KnownModel:
     for known in known_models():
         if model in (known.name, known.path):
             return known
-    path = Path(model).expanduser()
-    if path.is_absolute() and (path.is_dir() or _is_model(path)):
+    path = Path(os.path.expanduser(model))
+    if path.is_absolute() and (os.path.isdir(path) or _is_model(path)):
         return _known(path)
-    if path.is_absolute() and path.is_file():
+    if path.is_absolute() and os.path.isfile(path):
         raise ModelNotFound(
             f"{model} is a file. Give the folder that holds config.json, the tokenizer and the weights, or a GGUF file."
         )
@@ -233,8 +233,8 @@ def _find_draft(draft: str) -> str:
     for known in known_models():
         if known.draft and draft in (known.draft, Path(known.draft).name):
             return known.draft
-    path = Path(draft).expanduser()
-    if path.is_absolute() and path.is_file():
+    path = Path(os.path.expanduser(draft))
+    if path.is_absolute() and os.path.isfile(path):
         return str(path)  # heads may be a single file; whoever opens it says what it is
     return find_model(draft).path
 
@@ -259,9 +259,9 @@ def _models_of(folder: Path) -> list[Path]:
 
 def _is_model(path: Path) -> bool:
     """A GGUF file, or a folder with a model in either form."""
-    if path.is_file():
+    if os.path.isfile(path):  # False also for a name that is too long
         return is_gguf(path)
-    return (path / "config.json").is_file() or (path.is_dir() and len(gguf_models(path)) == 1)
+    return os.path.isfile(path / "config.json") or (os.path.isdir(path) and len(gguf_models(path)) == 1)
 
 
 def _suffix(path: Path) -> str:

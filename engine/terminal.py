@@ -24,6 +24,13 @@ def say(text: object = "", *, error: bool = False, flush: bool = False) -> None:
     print(plain(str(text), keep=_OURS), file=sys.stderr if error else sys.stdout, flush=flush)
 
 
+def send(line: bytes) -> None:
+    """Write a line for another program, which expects UTF-8 whatever the terminal's letters are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
 def console(**options: Any) -> Console:
     """rich's console, whose strings have neither markup nor control characters, in tables as elsewhere. ``options`` as
     rich takes them; styles are given as such."""
@@ -36,7 +43,7 @@ def _plain_console() -> type[Console]:
     from rich.text import Text
 
     class PlainConsole(Console):
-        def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+        def render_str(self, text: str, **options: Any) -> Text:
             """Every string that is printed passes here, a table's cells among them."""
             return super().render_str(plain(text, keep=_OURS), **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -49,7 +50,7 @@ def adapters_of(texts: list[str] | None) -> dict[str, str]:
         name, equals, folder = text.partition("=")
         if not (name.strip() and equals and folder):
             raise typer.BadParameter(f"{text!r} is not NAME=FOLDER.", param_hint="--adapter")
-        found[name.strip()] = str(Path(folder).expanduser().resolve())
+        found[name.strip()] = str(absolute(folder))
     return found
 
 
@@ -100,12 +101,17 @@ def switches_of(texts: list[str], example: str = "speculation=ngram") -> dict[st
     return found
 
 
+def absolute(path: str | Path) -> Path:
+    """A path of the command line, for processes that run elsewhere; the home of a user who is unknown stays a name."""
+    return Path(os.path.realpath(os.path.expanduser(path)))
+
+
 def path_or_name_of(model: str) -> str:
     """The model as it was given, or as an absolute path: on a command line a path may be relative."""
-    path = Path(model).expanduser()
+    path = absolute(model)
     parts = re.split(r"[/\\]", model)
     named = len(parts) == 2 and parts[0] not in ("", ".", "..", "~")  # as ORGANISATION/NAME, which was fetched
-    return str(path.resolve()) if model and (path.exists() or (len(parts) > 1 and not named)) else model
+    return str(path) if model and (os.path.exists(path) or (len(parts) > 1 and not named)) else model
 
 
 def draft_of(draft: str | None) -> str | None:

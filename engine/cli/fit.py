@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -105,7 +106,7 @@ def _outlines(model: str, variant: str, here: Outline, kept: contextlib.ExitStac
     def found() -> list[Outline]:
         return [here._replace(path=Path(paths.find_model(path_or_name_of(model)).path))]
 
-    if model.count("/") != 1 or Path(model).is_absolute() or Path(model).exists():
+    if model.count("/") != 1 or Path(model).is_absolute() or os.path.exists(model):
         return found()
     if not variant and _never_fetched(model):
         return found()

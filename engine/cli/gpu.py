@@ -14,7 +14,7 @@ import typer
 
 from engine.cli.errors import handled, report_errors, sentence_of
 from engine.sizes import human
-from engine.terminal import console, say, text_column
+from engine.terminal import console, say, send, text_column
 
 if TYPE_CHECKING:
     from engine.protocol.gpu import PackProgress, PackReport, PackStatus
@@ -198,4 +198,4 @@ def _show(told: PackStatus) -> None:
 def _line(told: PackReport) -> None:
     import msgspec
 
-    print(msgspec.json.encode(told).decode(), flush=True)
+    send(msgspec.json.encode(told))

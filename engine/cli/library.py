@@ -26,7 +26,7 @@ from engine.cli.arguments import (
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
 from engine.errors import plain
 from engine.sizes import billions, human
-from engine.terminal import say, table, transfer_bar
+from engine.terminal import say, send, table, transfer_bar
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -355,12 +355,12 @@ def lines(told: Sequence[Message]) -> None:
 
     for each in told:
         try:
-            line = msgspec.json.encode(each).decode()
+            line = msgspec.json.encode(each)
         except UnicodeEncodeError:  # the name of a file need not be text, and JSON is
             name = next((value for field in ("name", "path") if (value := getattr(each, field, ""))), "One of them")
             say(f"kvasir: {name} is left out, because its name or its path is no UTF-8. Rename it.", error=True)
             continue
-        print(line, flush=True)
+        send(line)
 
 
 def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -115,13 +115,14 @@ def _show_again(file: Path) -> None:
 
     try:
         kind = (decode_file(file, dict[str, object], MOST_FIGURES) or {}).get("type")
-        held = decode_file(file, LabCompared if kind == LabCompared.__name__ else Report, MOST_FIGURES)
+        compared = decode_file(file, LabCompared, MOST_FIGURES) if kind == LabCompared.__name__ else None
+        report = decode_file(file, Report, MOST_FIGURES) if compared is None else None
     except UnreadableFileError as error:
         advice = "Give a file that --json of `kvasir bench` or `kvasir compare` wrote."
         raise CommandFailed(f"{error.reason} {advice}") from None
-    if held is None:
-        raise CommandFailed(f"There is no file {file}.")
-    if isinstance(held, LabCompared):
-        tell(held)
+    if compared is not None:
+        tell(compared)
+    elif report is not None:
+        report.show()
     else:
-        held.show()
+        raise CommandFailed(f"There is no file {file}.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.arguments import DeviceOption, device_of, path_or_name_of
+from engine.cli.arguments import DeviceOption, absolute, device_of, path_or_name_of
 from engine.cli.errors import CommandFailed, handled, importing, report_errors
 from engine.cli.library import lines
 from engine.sizes import human
@@ -79,10 +79,10 @@ def quantise(
 
         path = Path(find_model(path_or_name_of(model)).path)
         if not report:
-            texts = tuple(file.expanduser().resolve() for file in text or ())
+            texts = tuple(map(absolute, text or ()))
             plan = MakePlan(
                 path, to, bits, group_size, act_order, static_groups, symmetric, texts, samples, length,
-                out and out.expanduser().resolve(), None if memory is None else round(memory * 1e9), kind, rotate,
+                out and absolute(out), None if memory is None else round(memory * 1e9), kind, rotate,
             )  # fmt: skip
             try:
                 with _stopping() as stopped, _shown(json) as show:

@@ -11,8 +11,8 @@ def prepare_streams() -> None:
     """Replace missing streams, let no letter that standard output lacks end a command, and use UTF-8 on Windows' pipes.
 
     There a pipe or a file would otherwise speak the code page of the country: a model's answer may hold letters that
-    this lacks, and the window, which reads what `--json` writes, expects UTF-8. A console is left alone; it takes any
-    letter. Elsewhere too a terminal may lack letters, and the name of a file need not be text.
+    this lacks. A console is left alone; it takes any letter. Elsewhere too a terminal may lack letters, and the name of
+    a file need not be text; where the language is C, Python would write it as it is and stop at any other letter.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -21,5 +21,5 @@ def prepare_streams() -> None:
         elif sys.platform == "win32" and isinstance(stream, io.TextIOWrapper) and not stream.isatty():
             stream.reconfigure(encoding="utf-8")
     out = sys.stdout
-    if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
+    if isinstance(out, io.TextIOWrapper) and out.errors in ("strict", "surrogateescape"):
         out.reconfigure(errors="backslashreplace")

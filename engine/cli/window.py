@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from engine.installation import own_module, packaged, program, without_own_libraries
 from engine.terminal import say
@@ -33,7 +32,7 @@ def model_in(arguments: Sequence[str], commands: Collection[str]) -> str:
         return ""
     given = arguments[0]
     wanted = given.lower().startswith("file:") or given.lower().endswith(".gguf")
-    return given if wanted or Path(given).exists() else ""
+    return given if wanted or os.path.exists(given) else ""
 
 
 def open_window(model: str = "") -> int:

@@ -50,7 +50,10 @@ def opened(
             request = client.build_request("GET", asked, headers=headers)
             if token:
                 request.headers["Authorization"] = f"Bearer {token}"
-            response = client.send(request, stream=True)
+            try:
+                response = client.send(request, stream=True)
+            except (httpx2.InvalidURL, ValueError):
+                raise httpx2.RemoteProtocolError("it sends on to what is no address", request=request) from None
             try:
                 if response.next_request is None:
                     yield response

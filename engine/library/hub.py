@@ -10,7 +10,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
@@ -103,7 +103,7 @@ def search(asked: Search) -> list[HubModel]:
     """Repositories of models, those in most use first. Raises :class:`HubFailed`."""
     tags: list[str] = [asked.format] if asked.format else []
     tags += [f"license:{asked.licence}"] if asked.licence else []
-    wanted = {
+    wanted: dict[str, Any] = {
         "search": asked.text,
         "author": asked.author,
         "filter": tags,
@@ -252,7 +252,7 @@ def _no_repository(name: str) -> str:
     return f"{name!r} names no repository. Give ORGANISATION/NAME, as the hub's page of it shows."
 
 
-def _asked(url: str, token: str = "") -> tuple[Any, Mapping[str, Any]]:
+def _asked(url: str, token: str = "") -> tuple[Any, dict[str | None, dict[str, str]]]:
     """What the hub answers, out of JSON, and the links to further pages. Raises what :func:`_failures` takes."""
     asked_at_all()
     response = _within(PATIENCE, lambda: _answer(url, token or token_of_user()))

@@ -46,7 +46,7 @@ def import_model(
     ``name``: "" that of the folder or file; a copy's has two parts. ``taken``: names and paths of the models that are
     known. Raises :class:`LibraryFailed`, :class:`FetchFailed`, OSError; then nothing has changed.
     """
-    path = Path(os.path.abspath(path.expanduser()))
+    path = Path(os.path.abspath(os.path.expanduser(path)))
     found, variant = _examined(path)
     known = any(Path(each) in (found, path) for _, each in taken)
     if known if how == "reference" else roots.store_folder() in found.parents:
@@ -71,10 +71,10 @@ def leftovers() -> list[Path]:
 
 def _examined(path: Path) -> tuple[Path, HubVariant]:
     """What is loaded (a folder, or the first file of a GGUF model), and which files belong to it."""
-    if path.is_file() and path.name.endswith((".safetensors", ".safetensors.index.json", "config.json")):
+    if os.path.isfile(path) and path.name.endswith((".safetensors", ".safetensors.index.json", "config.json")):
         path = path.parent  # any file of such a model means all of it
     try:
-        gguf = gguf_model(path) if path.exists() else None
+        gguf = gguf_model(path) if os.path.exists(path) else None
         checkpoint = open_checkpoint(path, need_tokenizer=False)
     except CheckpointError as error:
         raise LibraryFailed(str(error)) from None

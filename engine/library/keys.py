@@ -27,7 +27,7 @@ def read(server: str) -> str:
         if token := held.get(name, ""):
             return token
     with _keyring():
-        return next((token for name in _names(server) if (token := keyring.get_password(SERVICE, name))), "")
+        return next(filter(None, (keyring.get_password(SERVICE, name) for name in _names(server))), "")
     return ""
 
 

@@ -209,4 +209,5 @@ def watched(models: Iterable[StoredModel]) -> list[str]:
         if os.path.isdir(place):
             folders.update((str(each), None) for each in roots.folders_below(place, depth, MOST_WATCHED))
     files = (model.path for model in models if not model.bundled and os.path.isfile(model.path))
-    return [*list(folders)[:MOST_WATCHED], *itertools.islice(files, MOST_WATCHED)]
+    found = [*list(folders)[:MOST_WATCHED], *itertools.islice(files, MOST_WATCHED)]
+    return [path for path in found if plain(path) == path]  # the window is told in JSON, which is text

@@ -48,7 +48,7 @@ def add_root(path: Path) -> None:
 
 def remove_root(path: Path) -> None:
     """Look there no more; nothing is deleted. Raises :class:`LibraryFailed`."""
-    wanted = str(Path(os.path.abspath(path.expanduser())))
+    wanted = str(Path(os.path.abspath(os.path.expanduser(path))))
 
     def edit(now: ModelRoots) -> ModelRoots:
         if wanted == str(roots.store_folder()):
@@ -63,7 +63,7 @@ def remove_root(path: Path) -> None:
 def fetch_to(path: Path) -> None:
     """From now on fetch models to that folder; those in the former one stay there and are still found. Raises
     :class:`LibraryFailed`, OSError."""
-    path = Path(os.path.abspath(path.expanduser()))
+    path = Path(os.path.abspath(os.path.expanduser(path)))
     if path != roots.usual_store():
         _folder(path)
     if path == (former := roots.store_folder()):
@@ -91,7 +91,7 @@ def fetch_to(path: Path) -> None:
 def move_store(target: Path, progress: Progress = lambda done, total: None) -> int:
     """Move all that Kvasir keeps in the store to ``target``, which becomes the store; returns the bytes that were
     deleted. Raises :class:`LibraryFailed`, :class:`FetchFailed`, OSError."""
-    target = Path(os.path.abspath(target.expanduser()))
+    target = Path(os.path.abspath(os.path.expanduser(target)))
     freed = _finish()
     with store.changing(), room.disk_errors(target):
         source = roots.store_folder()
@@ -201,8 +201,8 @@ def _writable(path: Path) -> Iterator[None]:
 
 
 def _folder(path: Path) -> Path:
-    path = Path(os.path.abspath(path.expanduser()))
-    if not path.is_dir():
+    path = Path(os.path.abspath(os.path.expanduser(path)))
+    if not os.path.isdir(path):
         raise LibraryFailed(f"There is no folder {path}. Make it first, or check its name.")
     return path
 

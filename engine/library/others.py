@@ -52,9 +52,9 @@ def places_of_others() -> list[Path]:
 
 def _hub_places() -> list[Path]:
     if named := os.environ.get("HF_HUB_CACHE", ""):
-        return [Path(named).expanduser()]
+        return [Path(os.path.expanduser(named))]
     cache = Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
-    return [Path(os.environ.get("HF_HOME", "") or cache / "huggingface").expanduser() / "hub"]
+    return [Path(os.path.expanduser(os.environ.get("HF_HOME", "") or cache / "huggingface")) / "hub"]
 
 
 def _hub_models(place: Path) -> Iterator[Found]:
@@ -88,7 +88,7 @@ def _ollama_models(place: Path) -> Iterator[Found]:
                 continue
             blob = place / "blobs" / f"sha256-{digest[1]}"
             owner, name, tag = manifest.parts[-3:]
-            if blob.is_file():
+            if os.path.isfile(blob):
                 yield Found(f"{name}:{tag}" if owner == "library" else f"{owner}/{name}:{tag}", blob, "Ollama")
 
 
@@ -102,7 +102,7 @@ def _lm_studio_places() -> list[Path]:
 
 def _lm_studio_models(place: Path) -> Iterator[Found]:
     for folder in place.glob("*/*"):
-        if folder.is_dir():
+        if os.path.isdir(folder):
             repository = f"{folder.parent.name}/{folder.name}"
             for path in whole_models(folder):
                 yield Found(repository if path == folder else path.name, path, "LM Studio", repository)
@@ -126,7 +126,7 @@ def _jan_models(place: Path) -> Iterator[Found]:
         with contextlib.suppress(UnreadableFileError, OSError):
             said = re.search(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", read_text(described) or "", re.MULTILINE)
             path = place / said[1] if said else described.with_name("model.gguf")
-            if path.is_file():
+            if os.path.isfile(path):
                 yield Found(described.parent.name, path, "Jan")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from engine.checkpoints.adapters.read import AdapterFiles, open_adapter
@@ -53,7 +54,7 @@ def find_adapter(model: LoadedModel, name: str) -> Adapter | None:
 
 def load_adapter(loaded: LoadedModel, name: str, path: str) -> Adapter:
     """Bring an adapter into memory under a new name. Raises :class:`LoadFailed` with a sentence."""
-    folder = Path(path).expanduser()
+    folder = Path(os.path.expanduser(path))
     _check_name(loaded, name)
     model, checkpoint = loaded.model, loaded.checkpoint
     if model is None or checkpoint is None:

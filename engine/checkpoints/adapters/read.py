@@ -6,6 +6,7 @@ Names, shapes and dtypes are compared with the model that is loaded before any w
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ def open_adapter(folder: Path, sites: Sites, architecture: str) -> AdapterFiles:
 
     Raises :class:`CheckpointError` with the first name or shape that does not fit the model of these ``sites``.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # False also for a name that is too long
         raise CheckpointError(f"There is no folder {folder}. Choose the folder of a LoRA adapter in PEFT's format.")
     config = read_lora_config(folder)
     entries = _header(folder)

@@ -53,8 +53,10 @@ def test_a_console_and_other_systems_keep_their_encoding(monkeypatch, platform, 
 
 
 @pytest.mark.parametrize(("encoding", "written"), [("latin-1", b"\xc6 \\u65e5"), ("utf-8", b"\xc3\x86 \xe6\x97\xa5")])
-def test_what_cannot_be_spelled_ends_nothing(monkeypatch, encoding, written):
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_what_cannot_be_spelled_ends_nothing(monkeypatch, encoding, written, errors):
     out = pipe(encoding)
+    out.reconfigure(errors=errors)  # the second where the language is C
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(sys, "stdout", out)
     prepare_streams()

@@ -1,0 +1,201 @@
+"""Hubs that lie, repositories and files with names that steer a terminal: what is said of them is a plain sentence."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from library_support import kvasir, told
+from typer.testing import Result
+
+from engine import paths
+from engine.fetching import room
+from engine.fetching.errors import FetchFailed
+from engine.library import downloads, keys, roots, store
+from engine.library import hub as library
+from engine.library.hub import HubFailed
+from tests.hub_server import Hub, Repository
+
+EVIL = "[/]\x1b]0;evil\x07\x1b[31m\x9bNO\u202e"
+CLI = Path(paths.__file__).parent / "cli"
+
+
+def plainly(result: Result) -> str:
+    """What a command says, as text that neither steers the terminal nor is Python's."""
+    said = result.stdout + result.stderr
+    assert result.exit_code in (0, 1), said
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]", said), said
+    assert "should not" not in said
+    assert not re.search(r"Traceback|\w(Error|Exception)\b|\[Errno", said), said
+    return said
+
+
+def test_words_of_strangers_are_plain_text(hub: Hub) -> None:
+    hub.repositories = {
+        "some/odd": Repository(
+            {"m[old]-Q4_0.gguf": b"GGUF" * 500, f"{EVIL}.gguf": b"GGUF"},
+            tags=["gguf", f"license:{EVIL}"],
+            gguf={"total": 10, "architecture": EVIL},
+        )
+    }
+    assert "[/]" in plainly(kvasir("search"))
+    assert "m[old]-Q4_0.gguf" in plainly(kvasir("show", "some/odd"))
+    plainly(kvasir("get", "some/odd"))
+    listed = plainly(kvasir("list"))
+    assert listed.count("m[old]-Q4_0.gguf") == 2  # its name and its path
+    for words in (
+        ("disk",),
+        ("folders",),
+        ("downloads",),
+        ("verify", "m[old]-Q4_0.gguf"),
+        ("details", "m[old]-Q4_0.gguf"),
+    ):
+        plainly(kvasir(*words))
+    assert "is no model" in plainly(kvasir("rm", f"no {EVIL}")) or "There is no model" in plainly(kvasir("rm", EVIL))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"siblings": [{"rfilename": "m-Q4_0.gguf", "size": size, "blobId": "a" * 40}]}
+        for size in ("9", [1], float("nan"), -1, 1 << 80, True)
+    ]
+    + [
+        {"siblings": [{"rfilename": name, "size": 9, "blobId": "a" * 40}]}
+        for name in (3, None, "\ud800.gguf", "x" * 300 + ".gguf", "a/" * 2000 + "m.gguf", EVIL + ".gguf", "", "/")
+    ]
+    + [
+        {"siblings": [{"rfilename": "m-Q4_0.gguf", "size": 9, **hash}]}
+        for hash in ({}, {"lfs": {"sha256": None}}, {"blobId": "x"})
+    ]
+    + [{"siblings": value} for value in (5, "x", {}, [3], None)]
+    + [{name: value} for name in ("tags", "gguf", "safetensors", "config") for value in (5, "x", [3], {"a": [[]]})]
+    + [{"id": value} for value in ("x", "a/b/c", "../x/y", "..", "other/model", 5, None, "a/" + "b" * 500)]
+    + [{name: value} for name in ("sha", "downloads", "likes", "lastModified") for value in (EVIL, [], -1, 1 << 90)],
+    ids=lambda said: repr(said)[:50],
+)  # fmt: skip
+def test_a_hub_that_lies_is_a_sentence(hub: Hub, said: dict[str, object]) -> None:
+    hub.repositories = {
+        "some/model": Repository({"m-Q4_0.gguf": b"GGUF" * 500}, **{"tags": ["gguf"], **said}),
+        "some/other": Repository({"o-Q4_0.gguf": b"GGUF" * 500}, tags=["gguf"]),
+    }
+    for words in (("search",), ("show", "some/model"), ("get", "some/model")):
+        result = kvasir(*words)
+        plainly(result)
+    if result.exit_code == 0:  # what is called downloaded is listed
+        assert result.stdout.split()[0] in kvasir("list").stdout
+    assert not [path for path in roots.store_folder().glob("*/*") if path.parent.name not in (".downloads", "some")]
+
+
+def test_one_repository_that_makes_no_sense_leaves_the_others(hub: Hub) -> None:
+    hub.repositories["some/odd"] = Repository({}, likes="many")
+    assert "some/odd" not in (said := plainly(kvasir("search", "some")))
+    assert "some/model-GGUF" in said
+
+
+def test_a_repository_that_is_called_otherwise_is_named(hub: Hub) -> None:
+    hub.repositories["some/old"] = Repository({"m-Q4_0.gguf": b"GGUF"}, id="new/name")
+    with pytest.raises(HubFailed, match="calls some/old new/name now"):
+        library.repository("some/old")
+    hub.repositories["Some/Model"] = hub.repositories["some/model"]
+    hub.repositories["Some/Model"].info["id"] = "some/model"
+    assert library.repository("Some/Model").model.repository == "some/model"
+
+
+def test_an_answer_has_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.page = b" " * (library.MOST_BYTES + 1)
+    with pytest.raises(HubFailed, match="answers with more than 16 MB"):
+        library.repository("some/model")
+    hub.page = b"[" * 100_000
+    with pytest.raises(HubFailed, match="is not the hub"):
+        library.repository("some/model")
+
+    def drip(to: BaseHTTPRequestHandler) -> None:
+        to.send_response(200)
+        for number in range(100):
+            time.sleep(0.05)
+            to.send_header(f"X-{number}", "x")
+            to.flush_headers()
+
+    monkeypatch.setattr(library, "PATIENCE", 0.3)
+    hub.answer = drip  # type: ignore[method-assign]
+    with pytest.raises(HubFailed, match="does not answer in time"):
+        library.repository("some/model")
+
+
+def test_nothing_is_asked_that_the_user_did_not_ask_for(hub: Hub) -> None:
+    agents, answer = set(), hub.answer
+
+    def listen(to: BaseHTTPRequestHandler) -> None:
+        agents.add(to.headers["User-Agent"])
+        answer(to)
+
+    hub.answer = listen  # type: ignore[method-assign]
+    kvasir("search", "model")
+    kvasir("get", "some/model-GGUF", "Q4_K_M")
+    assert agents == {f"kvasir/{paths.version()}"}
+    assert {path.partition("/some/")[0] for path, _ in hub.asked} == {"/api/models", "", "/elsewhere"}
+    assert os.environ["HF_HUB_DISABLE_TELEMETRY"] == "1"
+
+
+def test_a_token_belongs_to_scheme_host_and_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told_at(address: str) -> str:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        return library.token_of_user()
+
+    keys.write("https://hub.example", "hf_one")
+    keys._write_file({**keys._read_file(), "old.example": "hf_old"})  # as an earlier version wrote it
+    assert told_at("https://hub.example/") == told_at("https://hub.example:443") == "hf_one"
+    assert (
+        told_at("http://hub.example") == told_at("https://hub.example:8443") == told_at("https://hub.example.org") == ""
+    )
+    assert (told_at("https://old.example"), told_at("http://old.example"), told_at("https://old.example:1")) == (
+        "hf_old", "", "",
+    )  # fmt: skip
+    for address in ("hub.example", "ftp://hub.example", "https://", "https://hub.example:x", "https://h\n"):
+        with pytest.raises(HubFailed, match="HF_ENDPOINT is"):
+            told_at(address + "x" * address.endswith("\n"))
+
+
+def test_names_that_are_no_utf8_cost_their_model(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "-draft").mkdir(parents=True)
+    (root / "-draft" / "config.json").write_text("{}")
+    for name in (b"\xff.gguf", b"sound.gguf", b"a[b] \x1b[31m.gguf", b"x" * 250 + b".gguf"):
+        Path(os.fsdecode(bytes(root) + b"/" + name)).write_bytes(b"GGUF")
+    folder = root / "me" / "m"
+    folder.mkdir(parents=True)
+    (folder / "kvasir.json").write_bytes(b'{"repository": "me/m\xff"}')
+    for words in (("folders", "--add", str(root)), ("folders", "--downloads", str(root)), ("list",)):
+        said = plainly(kvasir(*words))
+    assert "a[b] \ufffd[31m.gguf" in said
+    assert f"{folder / 'kvasir.json'} is no text in UTF-8" in said
+    found = kvasir("list", "--watched", "--json")
+    assert {"sound.gguf", "a[b] \x1b[31m.gguf"} <= {each.get("name") for each in told(found)}
+    assert "is left out, because its name or its path is no UTF-8" in found.stderr
+
+
+def test_a_full_disk_is_the_same_sentence_each_time(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(job: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(downloads, "_write", full)
+    assert f"The disk of {store.store_folder()} is full." in plainly(kvasir("get", "some/model-GGUF", "Q4_K_M"))
+    for number in (5, 13, 30, 36):
+        with pytest.raises(FetchFailed, match=r"\. (Check|Choose) "), room.disk_errors(Path("disk")):
+            raise OSError(number, os.strerror(number), "name")
+
+
+def test_what_commands_print_passes_one_place() -> None:
+    """`print` is left for the answers of a model alone, and rich's console for nobody."""
+    allowed = {"chat.py": 3, "main.py": 1, "uninstall.py": 2}
+    for file in CLI.rglob("*.py"):
+        calls = [node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+        names = [call.id for call in calls if isinstance(call, ast.Name)]
+        assert names.count("print") == allowed.get(file.name, 0), file
+        assert not {"Console", "TextColumn"} & {*names}, file
