@@ -109,7 +109,7 @@ def _field(facts: metadata.PackageMetadata, name: str) -> str:
 def _licence(facts: metadata.PackageMetadata) -> str:
     for field in ("License-Expression", "License"):
         value = _field(facts, field).strip()
-        if value and "\n" not in value and len(value) <= _LONGEST_NAME:
+        if value not in ("", "UNKNOWN") and "\n" not in value and len(value) <= _LONGEST_NAME:
             return value
     names = [
         classifier.split(" :: ")[-1]

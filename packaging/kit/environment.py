@@ -52,7 +52,7 @@ def modules(program: Path) -> list[str]:
 def _licence(fields: metadata.PackageMetadata) -> str:
     """The SPDX expression, else the short form of the old field, else what the classifiers say."""
     expression = fields.get("License-Expression", "")
-    old = fields.get("License", "")
+    old = str(fields.get("License", "")).replace("UNKNOWN", "")  # which setuptools wrote where nothing was said
     if expression or (old and "\n" not in old and len(old) < 100):
         return str(expression or old)
     classes = [line.split(" :: ")[-1] for line in fields.get_all("Classifier", []) if line.startswith("License ::")]
