@@ -20,6 +20,11 @@ def plain(text: str, *, keep: str = "", instead: str = "\N{REPLACEMENT CHARACTER
     return shown if not most or len(shown) <= most else f"{shown[: most // 2]} … {shown[-most // 2 :]}"
 
 
+def is_text(name: str) -> bool:
+    """Whether the name of a file is text: systems take any bytes, and JSON and messages do not."""
+    return not re.search("[\ud800-\udfff]", name)
+
+
 class CheckpointError(Exception):
     """The checkpoint cannot be used; the message says why and what to do.
 

@@ -16,7 +16,7 @@ import msgspec
 
 from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
-from engine.errors import MOST, plain
+from engine.errors import MOST, is_text, plain
 from engine.installation import version as version
 from engine.library import roots, store
 from engine.protocol import KnownModel
@@ -127,8 +127,17 @@ def model_folders() -> list[Path]:
 
 
 def known_models() -> list[KnownModel]:
-    """Every model found, the bundled one first. ``NAME-draft`` is the draft model of ``NAME``, for folders as for GGUF
-    files (``NAME.gguf`` and ``NAME-draft.gguf``)."""
+    """Every model found that can be named in text, the bundled one first. ``NAME-draft`` is the draft model of
+    ``NAME``, for folders as for GGUF files (``NAME.gguf`` and ``NAME-draft.gguf``)."""
+    return [model for model in _found() if is_text(model.path)]
+
+
+def unnamed_models() -> list[str]:
+    """Paths of the models whose path is no text in UTF-8, so that no other program can be told of them."""
+    return [model.path for model in _found() if not is_text(model.path)]
+
+
+def _found() -> list[KnownModel]:
     found: dict[str, KnownModel] = {}
     for folder in model_folders():
         for path in sorted(models_in(folder)):

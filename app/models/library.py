@@ -77,6 +77,8 @@ class Library(QObject):
         self._searching: LineCommand | None = None
         self._fitting: LineCommand | None = None
         self._listing: LineCommand | None = None
+        self._left_out = ""
+        """What the last list said that it could not offer, which is told once."""
         self._again = False
         """Whether to look again after the listing that runs."""
         self._asking: set[str] = set()
@@ -121,8 +123,12 @@ class Library(QObject):
         records: list[object] = []
 
         def done(end: End) -> None:
-            self._listing = None
+            listing, self._listing = self._listing, None
             if end.ok:
+                left_out = listing.warning if listing is not None else ""
+                if left_out not in ("", self._left_out):
+                    self.failed.emit(left_out)
+                self._left_out = left_out
                 models = [each for each in records if isinstance(each, StoredModel)]
                 if {each.path for each in models} != {each.path for each in self.stored}:
                     self._forget_drafts()  # others may draft now

@@ -56,7 +56,8 @@ def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)]
             (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
             for each in found
         ]
-        for sentence in store.unreadable():
+        unnamed = [f"{path} is left out, because its name is no UTF-8. Rename it." for path in paths.unnamed_models()]
+        for sentence in (*unnamed, *store.unreadable()):
             say(f"kvasir: {sentence}", error=True)
         if watched:  # the window: where to look for changes
             lines([*found, *local.model_folders(found), Watched(paths=local.watched(found))])
@@ -356,10 +357,10 @@ def lines(told: Sequence[Message]) -> None:
     for each in told:
         try:
             line = msgspec.json.encode(each)
-        except UnicodeEncodeError:  # the name of a file need not be text, and JSON is
-            name = next((value for field in ("name", "path") if (value := getattr(each, field, ""))), "One of them")
-            say(f"kvasir: {name} is left out, because its name or its path is no UTF-8. Rename it.", error=True)
-            continue
+        except UnicodeEncodeError:
+            raise CommandFailed(
+                "A name that is no UTF-8 cannot be written as JSON. Rename the file or folder."
+            ) from None
         send(line)
 
 

@@ -11,6 +11,7 @@ from engine.checkpoints.gguf.container import part_files, read_header
 from engine.checkpoints.gguf.find import gguf_model, projectors_beside
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
+from engine.errors import plain
 from engine.files import read_json, read_small
 from engine.library import store
 from engine.protocol.library import HubFile, ModelDetails, TextToken, TextTokens
@@ -54,7 +55,7 @@ def details_of(path: Path, name: str = "") -> ModelDetails:
         revision=revision,
         files=[HubFile(name=file.name, bytes=file.stat().st_size) for file in _files(gguf, path)],
         template=_template(checkpoint),
-        metadata=[(key, _shown(value)) for key, value in metadata.items()],
+        metadata=[(plain(key, most=MOST_SHOWN), _shown(value)) for key, value in metadata.items()],
         notices=list(checkpoint.notices),
     )
 
@@ -105,7 +106,7 @@ def _flat(values: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 def _shown(value: object) -> str:
     if isinstance(value, list) and len(value) > 16:
-        first = ", ".join(json.dumps(each, ensure_ascii=False, default=str)[:40] for each in value[:4])
+        first = plain(", ".join(json.dumps(each, ensure_ascii=False, default=str)[:40] for each in value[:4]))
         return f"{len(value):,} values: {first}, …"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str), keep="\n\t")
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + " …"

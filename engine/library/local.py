@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from engine.checkpoints.gguf.find import PART, is_gguf
-from engine.errors import CheckpointError, plain
+from engine.errors import CheckpointError, is_text, plain
 from engine.fetching import room
 from engine.files import MAX_JSON, decode_file, read_json, regular_size
 from engine.library import others, roots, store
@@ -210,4 +210,4 @@ def watched(models: Iterable[StoredModel]) -> list[str]:
             folders.update((str(each), None) for each in roots.folders_below(place, depth, MOST_WATCHED))
     files = (model.path for model in models if not model.bundled and os.path.isfile(model.path))
     found = [*list(folders)[:MOST_WATCHED], *itertools.islice(files, MOST_WATCHED)]
-    return [path for path in found if plain(path) == path]  # the window is told in JSON, which is text
+    return list(filter(is_text, found))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.checkpoints.gguf.find import gguf_models
+from engine.errors import is_text
 from engine.files import UnreadableFileError, read_text
 from engine.folders import SYSTEM
 from engine.library.roots import json_object, whole_models
@@ -41,7 +42,8 @@ def models_of_others() -> list[Found]:
         for place in places():
             with contextlib.suppress(OSError, ValueError):  # what they say of their folders may be no path
                 for model in models(place):
-                    found.setdefault(model.path, model)
+                    if is_text(f"{model.name}{model.path}"):
+                        found.setdefault(model.path, model)
     return sorted(found.values(), key=lambda model: (model.origin, model.name))
 
 

@@ -81,12 +81,16 @@ def change(edit: Callable[[ModelRoots], ModelRoots]) -> ModelRoots:
     with lock(path.with_name(path.name + ".lock"), busy, 10.0):
         new = edit(read())
         try:
+            written = msgspec.json.format(msgspec.json.encode(new), indent=1)
+        except UnicodeEncodeError:
+            raise LibraryFailed("A folder or model whose name is no UTF-8 cannot be kept. Rename it first.") from None
+        try:
             decode_file(path, ModelRoots)
         except UnreadableFileError:
             path.replace(path.with_name(path.name + ".broken"))
         made = path.with_name(path.name + ".new")
         with made.open("wb") as out:
-            out.write(msgspec.json.format(msgspec.json.encode(new), indent=1))
+            out.write(written)
             out.flush()
             os.fsync(out.fileno())
         made.replace(path)

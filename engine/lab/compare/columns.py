@@ -72,7 +72,7 @@ def prompts_of(file: Path) -> list[Prompt]:
         return [Prompt(text)]
     try:
         found = [msgspec.json.decode(line, type=Prompt) for line in split_lines(text) if line.strip()]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise LabError(f'{file} is no file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
     if not all(prompt.text.strip() for prompt in found):
         raise LabError(f"{file} has a prompt without text. Take it out.")
@@ -88,7 +88,7 @@ def parse_column(text: str) -> Column:
     if text.startswith("{"):
         try:
             read = msgspec.json.decode(text, type=Column)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise LabError(f"A column is no JSON object of a name, a model and settings: {error}.") from None
         return structs.replace(read, set=_switches(read.set))
     name, colon, rest = text.partition(":")
