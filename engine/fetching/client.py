@@ -82,6 +82,16 @@ def origin(url: str) -> str:
     return url
 
 
+def way_to(url: str) -> str:
+    """A server by its name, and the variable of the proxy that it is asked through, for a sentence about both."""
+    parts = urlsplit(url)
+    host, proxies = parts.hostname or "", urllib.request.getproxies()
+    kind = next((each for each in (parts.scheme, "all") if proxies.get(each)), "")
+    if not kind or urllib.request.proxy_bypass(host):
+        return host
+    return f"{host}, through the proxy in {_variable(kind) or 'the system settings'},"
+
+
 def certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
     """The certificate that was not accepted, where that is what an error came of."""
     seen: set[int] = set()

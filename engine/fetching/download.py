@@ -12,7 +12,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from engine.fetching import trust
-from engine.fetching.client import certificate_error, opened
+from engine.fetching.client import certificate_error, opened, way_to
 from engine.fetching.errors import FetchFailed, Refused
 
 CHUNK = 1 << 20
@@ -140,8 +140,8 @@ def _download(remote: RemoteFile, part: Path, progress: Progress) -> str:
             except _Cut as cut:
                 if failures == len(PAUSES):
                     raise FetchFailed(
-                        f"{remote.host} cannot be reached ({cut}). What was fetched is kept: check the network and "
-                        "start again."
+                        f"{way_to(remote.url)} cannot be reached ({cut}). What was fetched is kept: check the network "
+                        "and start again."
                     ) from None
                 progress(0)
                 time.sleep(PAUSES[failures])
@@ -222,7 +222,7 @@ def beginning(remote: RemoteFile, count: int) -> bytes:
         except _Cut as cut:
             if pause is None:
                 raise FetchFailed(
-                    f"{remote.host} cannot be reached ({cut}). Check the network and try again."
+                    f"{way_to(remote.url)} cannot be reached ({cut}). Check the network and try again."
                 ) from None
             time.sleep(PAUSES[attempt])
         except _Wrong as wrong:

@@ -23,7 +23,7 @@ from huggingface_hub.utils import get_token, hf_raise_for_status, logging
 
 from engine.errors import plain
 from engine.fetching import trust
-from engine.fetching.client import certificate_error, opened, origin
+from engine.fetching.client import certificate_error, opened, origin, way_to
 from engine.fetching.errors import FetchFailed
 from engine.library import keys
 from engine.library.variants import is_repository, variants_of
@@ -372,7 +372,7 @@ def _failures(name: str) -> Iterator[None]:
     except httpx2.HTTPError as error:
         if (refused := certificate_error(error)) is not None:
             raise HubFailed(trust.refusal(where, refused)) from None
-        raise HubFailed(f"{where} cannot be reached ({error}). Check the network and try again.") from None
+        raise HubFailed(f"{way_to(endpoint())} cannot be reached ({error}). Check the network and try again.") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, msgspec.MsgspecError):
         # A page of a network that wants a login, or another program's, where the hub's answer should be.
         raise HubFailed(

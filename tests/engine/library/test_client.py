@@ -80,6 +80,13 @@ def test_the_hub_and_its_files_are_asked_through_a_socks_proxy(
     proxy.close()
 
 
+def test_a_proxy_that_does_not_answer_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    assert "127.0.0.1, through the proxy in ALL_PROXY, cannot be reached" in kvasir("search", "model").stderr
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert kvasir("search", "model").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
