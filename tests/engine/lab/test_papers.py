@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from engine.catalogue import CATALOGUE
+from engine.files import UnreadableFileError
 from engine.lab import papers
 from engine.lab.experiments import BY_NAME
 from engine.paths import papers_folder
@@ -44,7 +45,7 @@ def test_no_word_of_a_file_is_passed_over(file: Path) -> None:
 def test_a_broken_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(papers, "papers_folder", lambda: tmp_path)
     (tmp_path / "kivi.json").write_text('[{"name": "no more than that"}]')
-    with pytest.raises(msgspec.MsgspecError):
+    with pytest.raises(UnreadableFileError):
         papers.figures("kivi")
 
 
