@@ -60,7 +60,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
             raise
         where = error.filename or folder
         raise FetchFailed(
-            f"Nothing can be written to {where} ({error.strerror}). Check the folder, its permissions and its disk."
+            f"{where} cannot be used ({error.strerror}). Check that it is there, its permissions and its disk."
         ) from None
 
 

@@ -255,7 +255,8 @@ def _no_repository(name: str) -> str:
 def _asked(url: str, token: str = "") -> tuple[Any, dict[str | None, dict[str, str]]]:
     """What the hub answers, out of JSON, and the links to further pages. Raises what :func:`_failures` takes."""
     asked_at_all()
-    response = _within(PATIENCE, lambda: _answer(url, token or token_of_user()))
+    known_by = token or token_of_user()  # a keyring may ask the user to unlock it, which takes the time that it takes
+    response = _within(PATIENCE, lambda: _answer(url, known_by))
     hf_raise_for_status(response)
     return json.loads(response.content.decode()), response.links
 
