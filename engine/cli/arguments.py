@@ -43,6 +43,34 @@ QuantiseOption = Annotated[str, typer.Option(help=QUANTISE_HELP)]
 ADAPTER_HELP = "NAME=FOLDER of a LoRA adapter (PEFT's format), asked for as the model NAME; repeatable."
 
 
+ORIGIN_HELP = (
+    "Web pages that may use the server, such as https://chat.example or http://localhost:3000; * stands for any "
+    "characters; repeatable."
+)
+HOST_HELP = "A name by which the server may be reached, such as host.docker.internal, with a port or any; repeatable."
+_ORIGIN = re.compile(r"\*|null|[A-Za-z*][A-Za-z0-9+.*-]*://[^/\s]*")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?")
+
+
+def origins_of(texts: list[str] | None) -> list[str]:
+    """Origins of web pages (RFC 6454), without the slash that people copy with them."""
+    found = [text.removesuffix("/") if text.count("/") == 3 else text for text in texts or []]
+    for text in found:
+        if not _ORIGIN.fullmatch(text):
+            message = f"{text!r} is not the origin of a page, such as https://chat.example or http://localhost:3000."
+            raise typer.BadParameter(message, param_hint="--allow-origin")
+    return found
+
+
+def hosts_of(texts: list[str] | None) -> list[str]:
+    """Names of hosts, with or without a port."""
+    for text in texts or []:
+        if not _HOST.fullmatch(text):
+            message = f"{text!r} is not the name of a host, such as host.docker.internal or nas.local:8642."
+            raise typer.BadParameter(message, param_hint="--allow-host")
+    return texts or []
+
+
 def adapters_of(texts: list[str] | None) -> dict[str, str]:
     """Folders by the adapters' names."""
     found: dict[str, str] = {}

@@ -11,6 +11,8 @@ import typer
 from engine.cli import store
 from engine.cli.arguments import (
     ADAPTER_HELP,
+    HOST_HELP,
+    ORIGIN_HELP,
     ContextOption,
     DeviceOption,
     DraftOption,
@@ -20,7 +22,9 @@ from engine.cli.arguments import (
     device_of,
     draft_of,
     dtype_of,
+    hosts_of,
     load_options_of,
+    origins_of,
     path_or_name_of,
     quantise_of,
     switches_of,
@@ -134,12 +138,14 @@ def serve(
     context: ContextOption = None,
     adapter: Annotated[list[str] | None, typer.Option(help=ADAPTER_HELP, show_default=False)] = None,
     fetch_pictures: Annotated[bool, typer.Option("--fetch-pictures", help=FETCH_HELP)] = False,
+    allow_origin: Annotated[list[str] | None, typer.Option(help=ORIGIN_HELP, show_default=False)] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help=HOST_HELP, show_default=False)] = None,
     unload_after: Annotated[float, typer.Option(min=0, max=1e6, help=UNLOAD_HELP)] = 0.0,
     load_on_demand: Annotated[bool, typer.Option("--load-on-demand", help=DEMAND_HELP)] = False,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
-    from engine.cli.serve import Policy, run_child, run_server
+    from engine.cli.serve import Allowed, Policy, run_child, run_server
 
     chosen = None if model is None else (path_or_name_of(model), draft_of(draft))
     with report_errors():
@@ -149,11 +155,15 @@ def serve(
             raise typer.BadParameter("The window loads adapters itself.", param_hint="--adapter")
         if child and load_on_demand:
             raise typer.BadParameter("The window chooses models itself.", param_hint="--load-on-demand")
+        if child and (allow_origin or allow_host):
+            raise typer.BadParameter("Only the window talks to its own engine.", param_hint="--allow-origin")
         policy = Policy(60 * unload_after, load_on_demand, options)
         if child:
             raise typer.Exit(run_child(chosen, kind, policy))
         adapters = adapters_of(adapter)
-        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, policy, adapters, fetch_pictures))
+        allowed = Allowed(origins_of(allow_origin), hosts_of(allow_host))
+        code = run_server(host or "127.0.0.1", port, chosen, kind, policy, adapters, fetch_pictures, allowed)
+        raise typer.Exit(code)
 
 
 @app.command()

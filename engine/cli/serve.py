@@ -15,6 +15,7 @@ from engine import paths as config
 from engine.cli.errors import CommandFailed
 from engine.packs import marker
 from engine.server.residency import Policy
+from engine.server.security import Allowed
 from engine.server.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
 from engine.terminal import say
 
@@ -55,15 +56,17 @@ def run_server(
     policy: Policy = Policy(),
     adapters: Mapping[str, str] = {},
     fetches: bool = False,
+    allowed: Allowed = Allowed(),
 ) -> int:
     """Serve by hand: load the bundled model if no other is chosen, say where it listens and where the token lies.
 
-    ``adapters`` are folders by name, which are loaded after it; all are needed. ``fetches``: see :class:`Server`.
+    ``adapters`` are folders by name, which are loaded after it; all are needed. ``fetches`` and ``allowed``: see
+    :class:`Server`.
     """
     _log_to_stderr()
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
-    server = _server(host, port, token, device, policy._replace(default=folders[0]), fetches)
+    server = _server(host, port, token, device, policy._replace(default=folders[0]), fetches, allowed)
     with contextlib.closing(server.listener):
         file = config.token_file(server.port)
         write_token(file, token)
@@ -83,7 +86,15 @@ def run_server(
     return code
 
 
-def _server(host: str, port: int, token: str, device: str, policy: Policy, fetches: bool = False) -> Server:
+def _server(
+    host: str,
+    port: int,
+    token: str,
+    device: str,
+    policy: Policy,
+    fetches: bool = False,
+    allowed: Allowed = Allowed(),
+) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
     from engine.cache.offload.saved import SavedChats
     from engine.core.engine import Engine
@@ -91,7 +102,7 @@ def _server(host: str, port: int, token: str, device: str, policy: Policy, fetch
 
     saved = SavedChats(config.saved_cache_folder(), 0)  # the switch sets how much they may take
     engine = partial(Engine, device=device, saved=saved)
-    return Server(listener, token, engine, MachineProbes(device), fetches, policy)
+    return Server(listener, token, engine, MachineProbes(device), fetches, policy, allowed=allowed)
 
 
 def _run(server: Server, started: Callable[[], None]) -> int:

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ from engine.server.connections import IDLE_SECONDS, PatientHttp
 from engine.server.hub import Emit, EngineHub
 from engine.server.openai.routes import OpenAIRoutes
 from engine.server.residency import CallLater, Policy, Residency
-from engine.server.security import Gate
+from engine.server.security import Allowed, Gate
+from engine.server.threads import WORKERS, NoThreads, start_all
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine
@@ -119,15 +121,17 @@ class Server:
         fetches: bool = False,
         policy: Policy = Policy(),
         call_later: CallLater | None = None,
+        allowed: Allowed = Allowed(),
     ) -> None:
-        """``fetches``: as of :class:`OpenAIRoutes`; ``policy`` and ``call_later`` as of :class:`Residency`."""
+        """``fetches``: as of :class:`OpenAIRoutes`; ``policy`` and ``call_later`` as of :class:`Residency`; ``allowed``
+        as of :class:`Gate`."""
         self.listener = listener
         self.port: int = listener.getsockname()[1]
         self.exit_code = 0
         self.failure = ""
         """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
-        gate = Gate(self.port, open_host=not ipaddress.ip_address(listener.getsockname()[0]).is_loopback)
+        gate = Gate(self.port, not ipaddress.ip_address(listener.getsockname()[0]).is_loopback, allowed)
         self.residency = Residency(self.hub, policy, call_later)
         openai = OpenAIRoutes(self.hub, self.residency, token, fetches)
         settings = uvicorn.Config(
@@ -189,6 +193,14 @@ class Server:
             self.hub.submit(LoadAdapter(name=name, path=folder))
 
     async def _main(self, started: Callable[[], None]) -> None:
+        try:
+            executor = start_all(ThreadPoolExecutor(WORKERS, thread_name_prefix="server"), WORKERS)
+            asyncio.get_running_loop().set_default_executor(executor)
+            start_all(self.hub.long_prompts, 1)
+        except NoThreads as error:
+            log.critical("%s", error)
+            self._fail(str(error))
+            return
         serving = asyncio.create_task(self._uvicorn.serve(sockets=[self.listener]))
         while not self._uvicorn.started and not serving.done():
             await asyncio.sleep(0.005)

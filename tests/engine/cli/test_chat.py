@@ -23,6 +23,7 @@ from engine.core.commands import AddRequest, Command
 from engine.core.events import Event
 from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
 from engine.server.residency import Policy
+from engine.server.security import Allowed
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
 
@@ -305,9 +306,11 @@ def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.Monkey
 
 def test_serve_hands_on_what_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Policy] = []
+    seen: list[Allowed] = []
 
     def serve(*arguments: object) -> NoReturn:
         asked.extend(value for value in arguments if isinstance(value, Policy))
+        seen.extend(value for value in arguments if isinstance(value, Allowed))
         raise CommandFailed("seen")
 
     monkeypatch.setattr("engine.cli.serve.run_server", serve)
@@ -315,5 +318,22 @@ def test_serve_hands_on_what_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> 
     for given in ([], ["--load-on-demand", "--unload-after", "0.5"], ["--child", "--unload-after", "10"]):
         assert "seen" in CliRunner().invoke(app, ["serve", *given]).output
     assert asked == [Policy(), Policy(30.0, True), Policy(600.0)]
+    asked.clear()
+    let_in = [
+        "--allow-origin",
+        "http://localhost:3000/",
+        "--allow-origin",
+        "vscode-webview://*",
+        "--allow-host",
+        "nas:1",
+    ]
+    CliRunner().invoke(app, ["serve", *let_in])
+    assert seen[-1] == Allowed(["http://localhost:3000", "vscode-webview://*"], ["nas:1"])
+    for wrong in (
+        ["--allow-origin", "localhost:3000"],
+        ["--allow-origin", "http://a/b"],
+        ["--allow-host", "http://nas"],
+    ):
+        assert CliRunner().invoke(app, ["serve", *wrong]).exit_code == 2
     refused = CliRunner().invoke(app, ["serve", "--child", "--load-on-demand"])
     assert (refused.exit_code, "The window chooses models itself." in refused.output) == (2, True)

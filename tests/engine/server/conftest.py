@@ -12,6 +12,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from engine import protocol as p
 from engine.server.residency import CallLater, Policy
+from engine.server.security import Allowed
 from engine.server.serve import Server, open_socket
 from tests.engine.server.fake import FakeEngine, FakeProbes
 
@@ -21,11 +22,17 @@ TOKEN = "a token of this test"
 class Running:
     """A server in a thread, with its fake engine."""
 
-    def __init__(self, loaded: bool = True, policy: Policy = Policy(), call_later: CallLater | None = None) -> None:
+    def __init__(
+        self,
+        loaded: bool = True,
+        policy: Policy = Policy(),
+        call_later: CallLater | None = None,
+        allowed: Allowed = Allowed(),
+    ) -> None:
         self.engines: list[FakeEngine] = []
         listener = open_socket("127.0.0.1", 0)
         self.server = Server(
-            listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes(), False, policy, call_later
+            listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes(), False, policy, call_later, allowed
         )
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))

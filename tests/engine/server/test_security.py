@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
 from engine import protocol as p
-from engine.server.security import Gate, bearer, token_matches
+from engine.server.security import Allowed, Gate, bearer, token_matches
 from tests.engine.server.conftest import TOKEN, Client, Running
 
 
@@ -45,6 +45,70 @@ def test_beyond_the_loopback_addresses_count_but_names_do_not() -> None:
     gate = Gate(80, open_host=True)
     assert refused(gate, host="192.168.0.5:80") == ""
     assert refused(gate, host="evil.example:80") == "wrong_host"
+
+
+PAGES = Allowed(origins=("https://chat.example", "vscode-webview://*", "http://localhost:*"))
+
+
+@pytest.mark.parametrize("origin", ["https://chat.example", "vscode-webview://1a2b", "http://localhost:3000"])
+def test_origins_that_are_allowed(origin: str) -> None:
+    gate = Gate(80, allowed=PAGES)
+    headers = Headers({"host": "127.0.0.1:80", "origin": origin})
+    assert gate.refuses(headers) is None
+    assert gate.cors(headers)["access-control-allow-origin"] == origin
+    assert Gate(80).cors(headers) == {}
+    assert refused(Gate(80, allowed=Allowed(origins=["*"])), host="127.0.0.1:80", origin=origin) == ""
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://chat.example", "https://chat.example:81", "https://chat.example.evil", "https://evil/https://chat.example",
+     "http://localhost.evil:3000", "http://evil/localhost:3", "null", "https://chatxexample"],
+)  # fmt: skip
+def test_origins_that_are_not(origin: str) -> None:
+    gate = Gate(80, allowed=PAGES)
+    assert refused(gate, host="127.0.0.1:80", origin=origin) == "foreign_origin"
+    assert gate.cors(Headers({"origin": origin})) == {}
+
+
+def test_hosts_that_are_allowed_by_name() -> None:
+    gate = Gate(80, allowed=Allowed(hosts=["host.docker.internal", "nas:8642"]))
+    for host in (
+        "host.docker.internal",
+        "host.docker.internal:80",
+        "HOST.docker.internal:9",
+        "nas:8642",
+        "localhost:80",
+    ):
+        assert refused(gate, host=host) == "", host
+    for host in ("nas", "nas:80", "host.docker.internal.evil:80", "host.docker.internal:x", "evil:80", ""):
+        assert refused(gate, host=host) == "wrong_host", host
+    # A page of that host is a stranger still.
+    assert refused(gate, host="nas:8642", origin="http://nas:8642") == "foreign_origin"
+
+
+def test_an_allowed_page_gets_answers_that_it_may_read(home: object) -> None:
+    made = Running(allowed=PAGES)
+    page = {"Origin": "https://chat.example"}
+    try:
+        with httpx.Client(base_url=made.url, headers=page) as http:
+            asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-own"}
+            preflight = http.options("/v1/chat/completions", headers=asks)
+            assert (preflight.status_code, preflight.content) == (204, b"")
+            assert preflight.headers["access-control-allow-headers"] == "authorization,x-own"
+            assert "POST" in preflight.headers["access-control-allow-methods"]
+            stranger = http.get("/v1/models")
+            known = http.get("/v1/models", headers={"X-Api-Key": TOKEN})
+            assert (stranger.status_code, known.status_code) == (401, 200)
+            for answer in (preflight, stranger, known):
+                assert answer.headers["access-control-allow-origin"] == "https://chat.example"
+                assert answer.headers["vary"] == "origin"
+            foreign = http.options("/v1/models", headers={**asks, "Origin": "https://evil.example"})
+            assert (foreign.status_code, "access-control-allow-origin" in foreign.headers) == (403, False)
+        with made.connect(additional_headers=page) as socket:
+            assert isinstance(Client(socket).welcome, p.Welcome)
+    finally:
+        made.stop()
 
 
 def test_tokens() -> None:
@@ -87,7 +151,9 @@ def test_http_wants_the_token(running: Running, authorization: dict[str, Any]) -
     with httpx.Client(base_url=running.url, headers=authorization) as http:
         assert http.get("/health").status_code == 200
         assert http.get("/metrics").status_code == 401
-        assert http.get("/v1/models").status_code == 401
+        refusal = http.get("/v1/models")
+        assert (refusal.status_code, refusal.headers["www-authenticate"]) == (401, "Bearer")
+        assert http.get("/v1/models", headers={"api-key": TOKEN}).status_code == 200
         assert http.post("/v1/chat/completions", json={"messages": []}).status_code == 401
     assert running.engine.seen == []
 
