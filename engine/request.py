@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.batch import MAX_TREE_ROWS, Axes
 from engine.cache.sequences import SequenceCache
 from engine.options import Acceptance, RequestOptions
-from engine.protocol import Timings, Usage
+from engine.protocol import Timings, TokenInfo, Usage
 from engine.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -33,6 +33,13 @@ class Progress:
     accepted: int = 0
 
 
+class HeldToken(NamedTuple):
+    """A token that was drawn and is not told yet, since some of its ``chars`` characters may begin a stop string."""
+
+    info: TokenInfo
+    chars: int
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Request:
     """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
@@ -41,7 +48,10 @@ class Request:
     ``arrival`` numbers requests in order of arrival. ``last_step``, ``overtaken`` and ``preemptions`` are the
     scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
     ``cache`` has the name of the request and its prompt, and ``pictures`` are where placeholders stand in it.
+    ``held`` are its newest tokens that are not told yet; those told have ``content_chars`` characters of content.
     ``adapter`` is the number of the one that answers (`engine.models.adapters`), 0 for the model alone.
+    ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
+    how many tokens were.
     """
 
     arrival: int
@@ -58,6 +68,10 @@ class Request:
     overtaken: int = 0
     preemptions: int = 0
     thinking_tokens: int = 0
+    held: list[HeldToken] = field(default_factory=list)
+    content_chars: int = 0
+    prompt_logprobs: int | None = None
+    scored: int = 0
     last_step: int = -1
     id: str = field(init=False)
     answer: int = field(init=False)

@@ -13,11 +13,16 @@ from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
 from engine.protocol import Error, keys
 from engine.request import Request
-from engine.sampling.params import resolve
+from engine.sampling.params import MAX_LOGPROBS, resolve
 
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
 TEXT_ONLY = "{name} reads text only. Take the pictures out, or load a model that sees them."
+TOO_LONG = (
+    "This model's maximum context length is {context} tokens, the answer included, and {what} {tokens} tokens. "
+    "Shorten the messages, or load the model with a longer context."
+)
+"""Begins with OpenAI's words, by which clients know it; its figures are plain, for those that read them."""
 ENDLESS = 1 << 40
 """The context, in tokens, of a chat with a sliding window."""
 
@@ -35,9 +40,11 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     prompt, shown = list(command.prompt_ids), command.pictures
     marks = shown.marks(prompt) if shown is not None else ()
     wholes = shown.spans() if shown is not None and model.pictures is not None and model.pictures.whole else ()
+    if command.prompt_logprobs is not None:
+        chosen = chosen._replace(prefix_cache=False)
     made: list[Request] = []
     for answer in range(command.n):
-        stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
+        stream = model.open_stream(params.stop, command.continues, command.prompt_ids, command.prefilled)
         first = made[0].cache if made else None
         contents = "" if adapter is None else adapter.fingerprint
         cache = stepper.cache.new(
@@ -45,6 +52,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         )
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
+        request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
         made.append(request)
     return made
 
@@ -72,13 +80,13 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
     if not 1 <= command.n <= MAX_ANSWERS:
         text = f"Between 1 and {MAX_ANSWERS} answers can be asked for, not {command.n}. Ask for fewer."
         return Error(code="bad_request", message=text, id=command.id)
+    if not 0 <= (command.prompt_logprobs or 0) <= MAX_LOGPROBS:
+        text = f"prompt_logprobs lies between 0 and {MAX_LOGPROBS}: {command.prompt_logprobs} does not."
+        return Error(code="bad_sampling", message=text, id=command.id)
     if prompt == 0:
         return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)
     if prompt >= card.context and command.window is None:
-        text = (
-            f"The prompt has {prompt:,} tokens and the context holds {card.context:,}, the answer included. "
-            "Shorten the conversation, or load the model with a longer context."
-        )
+        text = TOO_LONG.format(context=card.context, what="the prompt has", tokens=prompt)
         return Error(code="prompt_too_long", message=text, id=command.id)
     if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
         text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."

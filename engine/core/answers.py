@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from engine.protocol import Channel, Delta, FinishReason, TokenInfo
-from engine.request import Request
+from engine.request import HeldToken, Request
 from engine.text.stream import Piece
 
 
@@ -25,7 +25,7 @@ def extend(request: Request, run: Sequence[TokenInfo], eos_ids: Collection[int])
 
     An end-of-text token counts as generated and has no text. A token that completes a stop string counts, and text from
     the stop string on is not released. Reasons are tried in the order stop, length, context. Each token is in one of
-    the events.
+    the events, together with the last of its text.
     """
     tokens, stream, ignore_eos = request.tokens, request.stream, request.params.ignore_eos
     reach = request.reach
@@ -68,13 +68,39 @@ class _Runs:
 
     def add(self, piece: Piece, drawn: TokenInfo | None = None) -> None:
         """Append the text that a token released, or without a token the text that was held back."""
-        infos = [structs.replace(drawn, chars=piece.chars)] if drawn is not None else []
-        thinks = piece.channel == "thinking"
-        self._request.thinking_tokens += len(infos) if thinks else 0
-        if piece.thinking or (infos and thinks):
-            self._append(piece.thinking, infos if thinks else [], "thinking")
-        if piece.text or (infos and not thinks):
-            self._append(piece.text, [] if thinks else infos, "content")
+        request, thoughts = self._request, []
+        if drawn is not None and piece.channel == "thinking":
+            thoughts = [structs.replace(drawn, chars=piece.chars)]
+            request.thinking_tokens += 1
+        elif drawn is not None:
+            request.held.append(HeldToken(drawn, piece.own))
+        # Tokens are told in the order in which they were drawn: none is held back beyond one of another channel.
+        content = self._told(len(piece.text), all=drawn is None or bool(thoughts))
+        if thoughts and content:
+            self._append("", content, "content")
+            content = []
+        if piece.thinking or thoughts:
+            self._append(piece.thinking, thoughts, "thinking")
+        if piece.text or content:
+            self._append(piece.text, content, "content")
+
+    def _told(self, released: int, all: bool) -> list[TokenInfo]:
+        """The held tokens whose text is decided, now that ``released`` more characters of content are told."""
+        request, stream = self._request, self._request.stream
+        before, now = request.content_chars, request.content_chars + released
+        start = now + stream.held - sum(token.chars for token in request.held)
+        infos: list[TokenInfo] = []
+        for info, chars in request.held:
+            end = start + chars
+            if end > now and not (all or stream.stopped):
+                break
+            told = max(0, min(end, now) - max(start, before))
+            cut = min(chars, end - now) if stream.stopped and end > now else 0
+            infos.append(structs.replace(info, chars=told, cut=cut))
+            start = end
+        del request.held[: len(infos)]
+        request.content_chars = now
+        return infos
 
     def _append(self, text: str, infos: list[TokenInfo], channel: Channel) -> None:
         last = self.events[-1] if self.events else None

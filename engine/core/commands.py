@@ -20,6 +20,9 @@ class AddRequest(NamedTuple):
     outgrow the context; None: rows see all. ``chat`` is the conversation as the client calls it, "" where it has none.
     ``adapter`` is the name of the LoRA adapter that answers, "" for the model alone.
     ``pictures`` says which tokens of the prompt stand for pictures, and for which.
+    ``prefilled``: the answer goes on from a message of its own in the conversation, to which its first space belongs.
+    ``prompt_logprobs``: :class:`Prefill` tells the log-probabilities of the prompt's tokens but the first, with so many
+    alternatives each; the prompt is read whole for that, and not found in the cache.
     """
 
     id: str
@@ -32,6 +35,8 @@ class AddRequest(NamedTuple):
     chat: str = ""
     adapter: str = ""
     pictures: Places | None = None
+    prefilled: bool = False
+    prompt_logprobs: int | None = None
 
 
 class Inspect(NamedTuple):

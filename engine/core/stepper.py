@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -15,12 +15,13 @@ from engine.core.answers import AppendResult, extend, flushed
 from engine.core.events import Event
 from engine.core.lane import Flight, Lane
 from engine.core.model_cache import ModelCache
+from engine.core.prompt_scores import prompt_scores, wants_scores
 from engine.core.step import Facts, Taken, draws_of, moves, replays, rows_of, run_of, seen, trees_of
 from engine.devices import release_cached
 from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill, TokenInfo
 from engine.request import Request
 from engine.sampling.sampler import LogProbs, log_probs, new_history
 from engine.scheduling.policy import POLICIES, LongestPrefixFirst
@@ -54,6 +55,8 @@ class _Forwarded(NamedTuple):
     logprobs: list[LogProbs | None]
     hidden: dict[int, Tensor]
     seconds: float
+    prompts: Mapping[tuple[str, int], list[TokenInfo]] = {}
+    """What is told of the prompts' own tokens, by request."""
 
 
 class Stepper:
@@ -287,13 +290,22 @@ class Stepper:
         rows = [rows_of(piece, tree, self.model.pictures) for piece, tree in zip(slices, trees, strict=True)]
         judged = [(piece.sequence, tree) for piece, tree in zip(slices, trees, strict=True) if piece.last]
         draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
-        logits, hidden = forward_step(self.model.runner, rows, trees, wanted)
+        runner = self.model.runner
+        scored = frozenset([runner.num_layers]) if wants_scores(slices) else frozenset()
+        logits, states = forward_step(runner, rows, trees, wanted | scored)
+        prompts = (
+            prompt_scores(runner, slices, trees, states[runner.num_layers], self.model.card.vocabulary)
+            if scored
+            else {}
+        )
+        hidden = {layer: state for layer, state in states.items() if layer in wanted}
         draft_tokens = [tree for _, tree in judged]
         verdicts = judge_all([request.acceptance for request, _ in judged], draft_tokens, logits, draws)
         asked = any(draw.params.logprobs is not None for draw in draws)
         logprobs = log_probs(logits, draws, drawn_tokens(draft_tokens, verdicts) if asked else ())
         # Building the batch is the host's work, although it happens inside the call.
-        return _Forwarded(verdicts, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)
+        seconds = time.perf_counter() - began - runner.batch_seconds
+        return _Forwarded(verdicts, logprobs, hidden, seconds, prompts)
 
     def _accept(
         self, plan: Plan[Request], trees: Sequence[DraftTree], forwarded: _Forwarded, decoding_only: bool
@@ -306,7 +318,8 @@ class Stepper:
             start = piece.sequence.num_computed
             drawn = 1 + len(tree.tokens) if piece.last else 0
             verdict = next(verdicts) if piece.last else None
-            outcome, nodes = self._advance(piece, tree, verdict, forwarded.logprobs[place : place + drawn])
+            told = forwarded.prompts.get(piece.sequence.owner, [])
+            outcome, nodes = self._advance(piece, tree, verdict, forwarded.logprobs[place : place + drawn], told)
             taken.append(Taken(piece, tree, start, first_row, verdict, outcome, nodes))
             place += drawn
             first_row += piece.rows + len(tree.tokens)
@@ -328,16 +341,23 @@ class Stepper:
         return taken, self.controller.record(rounds, rows, decoding_only)
 
     def _advance(
-        self, piece: Slice[Request], tree: DraftTree, verdict: Verdict | None, logprobs: Sequence[LogProbs | None]
+        self,
+        piece: Slice[Request],
+        tree: DraftTree,
+        verdict: Verdict | None,
+        logprobs: Sequence[LogProbs | None],
+        told: list[TokenInfo],
     ) -> tuple[AppendResult | None, Sequence[int]]:
-        """Append a slice's tokens to its request; returns the outcome and the accepted nodes of the tree."""
+        """Append a slice's tokens to its request; returns the outcome and the accepted nodes of the tree. ``told`` are
+        tokens of its prompt with their log-probabilities."""
         request = piece.sequence
         reading = request.num_computed < request.prompt_length and not request.generated
         request.cache.advance(piece.rows)
         if reading and request.answer == 0:
             done = min(request.num_computed, request.prompt_length)
             cached = request.progress.cached_tokens
-            self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length))
+            request.scored += len(told)
+            self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=told))
         if verdict is None:
             return None, ()
         if verdict.token == NO_TOKEN:
@@ -381,7 +401,7 @@ class Stepper:
         progress.steps += 1
         progress.proposed += len(tree.tokens)
         progress.accepted += accepted
-        if progress.first_token_at is None:
+        if progress.first_token_at is None and request.generated:
             progress.first_token_at = self.clock()
             self._ttfts.append(progress.first_token_at - progress.arrived_at)
 

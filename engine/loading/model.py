@@ -148,11 +148,14 @@ class LoadedModel:
     text_only: str = ""
     """Why it cannot be shown pictures, as a sentence, where there is a reason to tell."""
 
-    def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
-        """The text stream of a new answer; one that continues plain text has no channels."""
+    def open_stream(
+        self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int], prefilled: bool = False
+    ) -> TextStream:
+        """The text stream of a new answer; one that continues plain text has no channels, one that goes on from a
+        message (``prefilled``) does."""
         assert self.tokenizer is not None
         channels = self.channels.parser(prompt_ids) if self.channels is not None and not continues else None
-        return TextStream(self.tokenizer, stop, prompt_ids if continues else None, channels)
+        return TextStream(self.tokenizer, stop, prompt_ids if continues or prefilled else None, channels)
 
     def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
         """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""

@@ -62,7 +62,8 @@ class Prefill(Message, tag="prefill", frozen=True):
     """How much of a prompt has been read, ``cached`` of it not again.
 
     ``diverged`` is the first token at which the prompt leaves the conversation that it goes on from, and ``divergence``
-    says why; None where it begins with all of it (or goes on from none).
+    says why; None where it begins with all of it (or goes on from none). ``tokens`` are those of the prompt that were
+    read since, with their log-probabilities, where these are asked for.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Prefill(Message, tag="prefill", frozen=True):
     total: int
     diverged: int | None = None
     divergence: str = ""
+    tokens: list[TokenInfo] = []
 
 
 class Delta(Message, tag="delta", frozen=True):

@@ -191,6 +191,8 @@ class TokenInfo(Part, frozen=True):
     source: Source = "target"
     chars: int = 0
     """How many characters of this delta's text the token completed; inside a UTF-8 character, none."""
+    cut: int = 0
+    """How many characters of the token a stop string cut off: they are in no delta."""
     logprob: float | None = None
     top: list[tuple[int, float]] = []
 

@@ -121,8 +121,8 @@ def refuse_outside(name: str, value: float) -> None:
 def _check(params: SamplingParams) -> None:
     for name in RANGES:
         refuse_outside(name, getattr(params, name))
-    if params.max_tokens is not None and params.max_tokens < 1:
-        raise SamplingError(f"max_tokens is at least 1: {params.max_tokens} is not.")
+    if params.max_tokens is not None and params.max_tokens < 0:
+        raise SamplingError(f"max_tokens is at least 0: {params.max_tokens} is not.")
     if params.logprobs is not None and not 0 <= params.logprobs <= MAX_LOGPROBS:
         raise SamplingError(f"logprobs lies between 0 and {MAX_LOGPROBS}: {params.logprobs} does not.")
     characters = sum(map(len, params.stop))

@@ -84,14 +84,20 @@ def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> l
     if not rows:
         return found
     logs = torch.log_softmax(logits[rows].to(torch.float32), dim=-1)
-    chosen = logs.gather(1, torch.tensor([[tokens[row]] for row in rows], device=logs.device)).flatten().tolist()
-    most = min(max(draws[row].params.logprobs or 0 for row in rows), logs.shape[1])
-    top = torch.topk(logs, most, dim=-1)
-    values, ids = top.values.tolist(), top.indices.tolist()
-    for place, row in enumerate(rows):
-        wanted = draws[row].params.logprobs or 0
-        found[row] = LogProbs(chosen[place], list(zip(ids[place][:wanted], values[place][:wanted], strict=True)))
+    wanted = [draws[row].params.logprobs or 0 for row in rows]
+    for row, asked, one in zip(
+        rows, wanted, top_log_probs(logs, [tokens[row] for row in rows], max(wanted)), strict=True
+    ):
+        found[row] = one._replace(top=one.top[:asked])
     return found
+
+
+def top_log_probs(logs: Tensor, tokens: Sequence[int], most: int) -> list[LogProbs]:
+    """Of each row of log-probabilities ``logs`` [R, V] that of its token, and the ``most`` likeliest ones."""
+    chosen = logs.gather(1, torch.tensor(tokens, dtype=torch.int64, device=logs.device)[:, None]).flatten().tolist()
+    top = torch.topk(logs, min(most, logs.shape[1]), dim=-1)
+    likeliest = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return [LogProbs(one, list(zip(*top, strict=True))) for one, top in zip(chosen, likeliest, strict=True)]
 
 
 def processed(logits: Tensor, draws: Sequence[Draw]) -> Tensor:

@@ -16,9 +16,9 @@ from engine.server.continuing import Continued, continued
 from engine.server.hub import EngineHub
 from engine.server.overflow import SINKS, DroppedMessages, check_length, chosen_cut, reserve, too_long, window_of
 from engine.server.pictures import PromptTokens, Shown
-from engine.server.refused import Refused
+from engine.server.refused import Refused, shortened
 from engine.server.turns import Turn
-from engine.text.prompt import PromptText, rendered
+from engine.text.prompt import PromptForm, PromptText, rendered
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ LONG = 1 << 16
 
 
 class Asked(NamedTuple):
-    """What a client wants answered. ``max_tokens`` is the room that it wants for the answer."""
+    """What a client wants answered. ``max_tokens`` is the room that it wants for the answer, ``form`` how its
+    conversation is written."""
 
     prompt: Sequence[ChatMessage] | str
     thinking: Thinking = Thinking()
     overflow: Overflow = "stop"
     max_tokens: int | None = None
+    form: PromptForm = PromptForm()
 
 
 class Prepared(NamedTuple):
@@ -98,7 +100,7 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
     def read(cut: DroppedMessages | None = None) -> Prepared:
         prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
         shown = Shown(loaded, prompt)
-        text = shown.around(rendered(template, prompt, asked.thinking))
+        text = shown.around(rendered(template, prompt, asked.thinking, asked.form))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
         if not shown.fits(told.ids):  # the model drew a mark of a picture itself, which stands for none
@@ -159,7 +161,7 @@ def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokeni
     # Templates write any word into the prompt. One that knows no efforts leaves the word out.
     name, effort, known = loaded.card.name, thinking.effort, loaded.card.thinking.efforts
     if effort and known and effort not in known:
-        text = f"{name} knows no reasoning effort {effort!r}. Use {', '.join(known[:-1])} or {known[-1]}."
+        text = f"{name} knows no reasoning effort {shortened(effort)!r}. Use {', '.join(known[:-1])} or {known[-1]}."
         raise Refused("bad_effort", text)
     return loaded, loaded.tokenizer, loaded.chat_template
 

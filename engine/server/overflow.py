@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
+from engine.core.admission import TOO_LONG
 from engine.protocol import ChatMessage
 from engine.server.refused import Refused
 from engine.text.tokenizer import Tokenizer
@@ -81,12 +82,9 @@ def cuts(
 
 def too_long(tokens: int, context: int, shortened: bool) -> Refused:
     """Why a prompt of ``tokens`` tokens is refused."""
-    what = "Even without the middle of the conversation the prompt has" if shortened else "The prompt has"
-    return Refused(
-        "prompt_too_long",
-        f"{what} {tokens:,} tokens and the context holds {context:,}, the answer included. "
-        "Shorten the newest message, or load the model with a longer context.",
-    )
+    what = "even without the middle of the conversation the prompt has" if shortened else "the prompt has"
+    text = TOO_LONG.format(context=context, what=what, tokens=tokens)
+    return Refused("prompt_too_long", text, {"n_prompt_tokens": tokens, "n_ctx": context})
 
 
 def check_length(text: str, tokenizer: Tokenizer, context: int | None = None) -> None:
@@ -99,8 +97,9 @@ def check_length(text: str, tokenizer: Tokenizer, context: int | None = None) ->
     if context is not None and size > context and (longest := tokenizer.longest) and size > context * longest:
         raise Refused(
             "prompt_too_long",
-            f"The prompt has {size:,} bytes, and the context of {context:,} tokens holds {context * longest:,} at "
-            "most, the answer included. Shorten the conversation, or load the model with a longer context.",
+            f"This model's maximum context length is {context} tokens, which are {context * longest:,} bytes at most, "
+            f"and the prompt has {size:,} bytes. Shorten the conversation, or load the model with a longer context.",
+            {"n_ctx": context},
         )
     if size > MOST_TEXT:
         text = f"The prompt has {size:,} bytes, and at most {MOST_TEXT:,} are read at once. Send a shorter one."

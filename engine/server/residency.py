@@ -20,7 +20,7 @@ from engine.loading.adapters import adapters_of
 from engine.loading.model import LoadModel
 from engine.protocol import Error, LoadAdapter, Loaded, Loading, LoadOptions, Unload, Unloaded
 from engine.server.hub import EngineHub
-from engine.server.refused import Refused
+from engine.server.refused import Refused, shortened
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
@@ -183,7 +183,10 @@ class Residency:
             return None
         path = (await asyncio.to_thread(_stored)).get(name, "") if name else self._policy.default
         if not path:
-            text = f"No model of this machine is called {name!r}. GET /v1/models lists those that can be asked for."
+            text = (
+                f"No model of this machine is called {shortened(name)!r}. GET /v1/models lists those that can be asked "
+                "for."
+            )
             raise Refused("model_not_found", text)
         try:
             found, draft = await asyncio.to_thread(config.resolve, path, None)

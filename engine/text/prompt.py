@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from engine.protocol import ChatMessage, Thinking
-from engine.text.template import ChatTemplate
+from engine.text.template import ChatTemplate, PromptError
 from engine.text.tokenizer import Tokenizer
+
+_END = "CONTINUE_FINAL_MESSAGE_TAG"
+"""Stands at the end of a message while it is rendered, so that it is found again whatever the template writes there."""
 
 
 class PromptText(NamedTuple):
     """A prompt as the model is to read it.
 
     ``special``: the tokenizer adds what belongs around it (begin-of-text). ``continues``: the answer goes on from plain
-    text (no chat template), so that its first space belongs to it.
+    text or from the last message, so that its first space belongs to it.
     """
 
     text: str
@@ -22,8 +28,20 @@ class PromptText(NamedTuple):
     continues: bool
 
 
+class PromptForm(NamedTuple):
+    """How a conversation is written. ``prefills``: the answer goes on from the last message, else with ``opens`` a new
+    turn of the assistant begins. ``variables`` are what else the chat template is given."""
+
+    prefills: bool = False
+    opens: bool = True
+    variables: Mapping[str, Any] = {}
+
+
 def rendered(
-    template: ChatTemplate, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()
+    template: ChatTemplate,
+    prompt: Sequence[ChatMessage] | str,
+    thinking: Thinking = Thinking(),
+    form: PromptForm = PromptForm(),
 ) -> PromptText:
     """A conversation through the chat template, or plain text to continue as it is.
 
@@ -32,8 +50,29 @@ def rendered(
     """
     if isinstance(prompt, str):
         return PromptText(prompt, special=True, continues=True)
-    text = template.render(prompt, enable_thinking=thinking.on, reasoning_effort=thinking.effort)
-    return PromptText(text, special=not template.own, continues=False)
+    render = partial(
+        template.render,
+        enable_thinking=thinking.on,
+        reasoning_effort=thinking.effort,
+        variables=form.variables,
+    )
+    text = _prefilled(render, prompt) if form.prefills else render(prompt, add_generation_prompt=form.opens)
+    return PromptText(text, special=not template.own, continues=form.prefills)
+
+
+def _prefilled(render: Callable[..., str], messages: Sequence[ChatMessage]) -> str:
+    """The conversation up to the end of its last message's text, without what closes the turn.
+
+    Where the template does not show that text, it follows what begins a new turn. Source: transformers,
+    ``continue_final_message``; llama.cpp's server for the second way.
+    """
+    *before, last = messages
+    try:
+        text = render([*before, structs.replace(last, content=last.content + _END)], add_generation_prompt=False)
+    except PromptError:
+        text = ""
+    found = text.rfind(_END)
+    return text[:found] if found >= 0 else render(before) + last.content
 
 
 def prompt_ids(

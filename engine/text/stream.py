@@ -16,12 +16,14 @@ class Piece(NamedTuple):
     """What one token released; it may have been held back since earlier tokens. Thinking comes before content.
 
     ``channel`` is the one that the token itself belongs to: where its last text went, or for a token without text (a
-    mark) thinking if that is what it begins or ends.
+    mark) thinking if that is what it begins or ends. ``own`` counts the characters that the token itself completed, in
+    its channel: those released, held back and cut off by a stop string.
     """
 
     text: str = ""
     thinking: str = ""
     channel: Channel = "content"
+    own: int = 0
 
     @property
     def chars(self) -> int:
@@ -53,17 +55,23 @@ class TextStream:
     def stopped(self) -> bool:
         return self._stop.stopped
 
+    @property
+    def held(self) -> int:
+        """Characters of the content that are held back, or were cut off once it stopped."""
+        return self._stop.held
+
     def push(self, token_id: int) -> Piece:
         """Add one token; at most the cost of its own text."""
         if self.stopped:
             return Piece()
         text, channels = self._decoder.push(token_id), self._channels
         if channels is None:
-            return Piece(self._stop.push(text))
+            return Piece(self._stop.push(text), own=len(text))
         before = channels.channel
         content, thinking = channels.push(token_id, text)
         thinks = not content and (bool(thinking) or "thinking" in (before, channels.channel))
-        return Piece(self._stop.push(content), thinking, "thinking" if thinks else "content")
+        own = len(thinking) if thinks else len(content)
+        return Piece(self._stop.push(content), thinking, "thinking" if thinks else "content", own)
 
     def flush(self) -> Piece:
         """The text held back, at the end of the answer. Bytes of an unfinished character are left out."""
@@ -77,7 +85,13 @@ class StopStrings:
     def __init__(self, stop: Sequence[str]) -> None:
         self._stop = tuple(dict.fromkeys(s for s in stop if s))
         self._held = ""
+        self._cut = 0
         self.stopped = False
+
+    @property
+    def held(self) -> int:
+        """Characters that are held back, or were cut off once one completed."""
+        return self._cut if self.stopped else len(self._held)
 
     def push(self, text: str) -> str:
         """The text that is now certain to precede any stop string."""
@@ -90,7 +104,9 @@ class StopStrings:
         ends = [(start + len(s), start) for s in self._stop if (start := text.find(s)) >= 0]
         if ends:
             self.stopped, self._held = True, ""
-            return text[: min(ends)[1]]
+            start = min(ends)[1]
+            self._cut = len(text) - start
+            return text[:start]
         sure = len(text) - max(begun_length(text, s) for s in self._stop)
         self._held = text[sure:]
         return text[:sure]

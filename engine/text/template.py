@@ -102,27 +102,30 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         enable_thinking: bool | None = None,
         reasoning_effort: str = "",
+        variables: Mapping[str, Any] = {},
     ) -> str:
         """The conversation as text, special tokens included.
 
         A message may be a mapping, for what only templates know: tool calls and their results, thinking. ``tools`` are
         JSON schemas of functions. ``enable_thinking`` is what templates know under that name or as ``thinking``, and
-        ``reasoning_effort`` a word such as "low"; ``None`` and "" leave it to them. Raises :class:`PromptError` when
+        ``reasoning_effort`` a word such as "low"; ``None`` and "" leave it to them. ``variables`` are what else
+        a client hands to the template. Raises :class:`PromptError` when
         the template refuses the conversation, is broken, or leaves its bounds.
         """
-        variables: dict[str, Any] = {
+        given: dict[str, Any] = {
             **self.special_tokens,
-            "messages": [_plain(message) for message in messages],
             "tools": list(tools) if tools is not None else None,
             "documents": None,
+            **variables,
+            "messages": [_plain(message) for message in messages],
             "add_generation_prompt": add_generation_prompt,
         }
         if enable_thinking is not None:
-            variables["enable_thinking"] = variables["thinking"] = enable_thinking
+            given["enable_thinking"] = given["thinking"] = enable_thinking
         if reasoning_effort:
-            variables["reasoning_effort"] = reasoning_effort
+            given["reasoning_effort"] = reasoning_effort
         try:
-            return self._sandbox.render_bounded(self.source, variables)
+            return self._sandbox.render_bounded(self.source, given)
         except TemplateRefused as error:
             raise PromptError(
                 f"The model's chat template refused the conversation: {_sentence(error)} Change the messages to fit it."

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from engine.protocol import WHOLE, Finished
 from engine.server.openai.fields import BadField
-from engine.server.refused import Refused
+from engine.server.refused import Refused, shortened
 from engine.server.security import Refusal, error_response
 from engine.text.template import PromptError
 
@@ -25,6 +25,7 @@ _STATUS = {
     "no_model": 503,
     "stopping": 503,
     "too_large": 413,
+    "unsupported_encoding": 415,
 }
 _CODES = {"prompt_too_long": "context_length_exceeded"}
 _PARAMS = {"bad_effort": "reasoning_effort", "model_not_found": "model"}
@@ -41,7 +42,8 @@ def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ())
     else:
         first = text.partition(" ")[0]  # sentences about sampling begin with the name of the parameter
         param = _PARAMS.get(code) or (first if first in fields else None)
-    return Refusal(_STATUS.get(code, 400), _CODES.get(code, code), text, param)
+    figures = error.figures if isinstance(error, Refused) else {}
+    return Refusal(_STATUS.get(code, 400), _CODES.get(code, code), text, param, figures)
 
 
 def cut_off(end: Finished) -> Refused | None:
@@ -57,7 +59,8 @@ async def not_served(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         refusal = Refusal(405, "method_not_allowed", f"{request.url.path} is not served by {request.method}.")
     else:
-        refusal = Refusal(404, "unknown_url", f"There is no {request.url.path} here. Served are {SERVED}.")
+        path = shortened(request.url.path)
+        refusal = Refusal(404, "unknown_url", f"There is no {path} here. Served are {SERVED}.")
     response = error_response(refusal)
     response.headers.update(error.headers or {})
     return response

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,28 +15,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.core.admission import NO_MODEL
+from engine.core.commands import AddRequest
 from engine.loading.adapters import adapters_of
-from engine.protocol import ContextCut, Thinking
+from engine.protocol import ChatMessage, ContextCut, Thinking
 from engine.server.answering import Asked
 from engine.server.hub import EngineHub
+from engine.server.openai.body import read_body
 from engine.server.openai.errors import FAILURES, refusal_of
 from engine.server.openai.fields import decoded
 from engine.server.openai.remote import fetch_pictures
-from engine.server.openai.stream import EventResponse, Stream, while_there, whole
+from engine.server.openai.stream import KEEP_ALIVE_SECONDS, EventResponse, PromptRequest, Stream, while_there, whole
 from engine.server.openai.turns import Conversations
-from engine.server.openai.types import ChatIn, CompletionIn, ModelList, ModelOut
-from engine.server.openai.writers import ChatWriter, TextWriter, Writer
+from engine.server.openai.types import ChatIn, CompletionIn, Ids, ModelList, ModelOut, StreamOptions
+from engine.server.openai.writers import ChatWriter, Echo, TextWriter, Writer
 from engine.server.overflow import too_long, window_of
-from engine.server.pictures import PromptTokens
-from engine.server.refused import Refused
+from engine.server.refused import Refused, shortened
 from engine.server.residency import Residency, Use
-from engine.server.security import MAX_BODY, error_response, refuse_stranger
+from engine.server.security import error_response, refuse_stranger
+from engine.text.detokenise import detokeniser
+from engine.text.prompt import PromptForm
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
 
-BODY_SECONDS = 30.0
-"""How long the next part of a request's body may take."""
 CUT_HEADER = "x-kvasir-context-cut"
 """Says in a response what of the conversation the model does not see."""
 STOPPED = "The engine was stopped before the answer was whole. Start it again."
@@ -52,11 +54,16 @@ class OpenAIRoutes:
         self._stopping = False
 
     def routes(self) -> list[Route]:
+        """With a slash at the end or none, below /v1 or not: clients differ in what they add to an address."""
         return [
-            Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.model),
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/v1/completions", self.complete, methods=["POST"]),
+            route
+            for base in ("/v1", "")
+            for route in (
+                Route(f"{base}/models", self.models),
+                Route(f"{base}/models/{{name:path}}", self.model),
+                *_posted(f"{base}/chat/completions", self.chat),
+                *_posted(f"{base}/completions", self.complete),
+            )
         ]
 
     def stop(self) -> None:
@@ -77,19 +84,22 @@ class OpenAIRoutes:
         if (refusal := refuse_stranger(request.headers, self._token)) is not None:
             return refusal
         try:
-            name = request.path_params["name"]
+            name = request.path_params["name"].removesuffix("/")
             if (waits := next((model for model in await self._models() if model.id == name), None)) is not None:
                 return _json(waits)
-            return _json(ModelOut(id=self._loaded(name).card.name))
+            return _json(_described(self._loaded(name)))
         except Refused as error:
             return error_response(refusal_of(error))
 
     async def _models(self) -> list[ModelOut]:
         """Those that are loaded, then those that a request may have loaded."""
         loaded = self._hub.loaded
-        names = [] if loaded is None else [loaded.card.name, *_adapters(loaded)]
+        there = (
+            [] if loaded is None else [_described(loaded), *(_described(loaded, name) for name in _adapters(loaded))]
+        )
+        names = {model.id for model in there}
         others = [name for name in await self._residency.loadable() if name not in names]
-        return [ModelOut(id=name) for name in names] + [ModelOut(id=name, state="not-loaded") for name in others]
+        return there + [ModelOut(id=name, state="not-loaded") for name in others]
 
     async def chat(self, request: Request) -> Response:
         return await self._serve(request, ChatIn, "messages")
@@ -102,9 +112,11 @@ class OpenAIRoutes:
             return refusal
         response, use = Response(status_code=499), self._residency.use()
         try:
-            response = await self._answer(request, decoded(await _body(request), kind), use)
+            response = await self._answer(request, decoded(await read_body(request), kind), use)
         except FAILURES as error:
             response = error_response(refusal_of(error, prompt, kind.__struct_fields__))
+            if isinstance(error, Refused) and error.code == "body_timeout":
+                response.headers["connection"] = "close"  # else the rest of the body would be waited for
         except ClientDisconnect:
             pass
         finally:
@@ -119,12 +131,12 @@ class OpenAIRoutes:
             raise Refused("no_model", NO_MODEL)
         if name not in ("", loaded.card.name, loaded.path, *_adapters(loaded)):
             text = (
-                f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one, or start the server "
-                "with --load-on-demand."
+                f"The model {shortened(name)!r} is not loaded, but {loaded.card.name} is. Ask for that one, or start "
+                "the server with --load-on-demand."
             )
             if adapters := _adapters(loaded):
                 known = ", ".join([loaded.card.name, *adapters])
-                text = f"Neither the model nor an adapter is called {name!r}. Ask for one of these: {known}."
+                text = f"Neither the model nor an adapter is called {shortened(name)!r}. Ask for one of these: {known}."
             raise Refused("model_not_found", text)
         return loaded
 
@@ -132,40 +144,69 @@ class OpenAIRoutes:
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
-        adapter = _adapter(loaded, wanted.model)
-        stream, headers = await while_there(request, self._begun(wanted, loaded.card.context, adapter))
+        stream, echoes, headers = await while_there(request, self._begun(wanted, loaded))
         try:
-            await while_there(request, stream.begin())
-            writer = _writer(wanted, loaded)
+            await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if wanted.stream else None))
+            writer = _writer(
+                wanted, loaded, [Echo(*echo, told) for echo, told in zip(echoes, stream.told, strict=True)]
+            )
             if wanted.stream:
-                with_usage = wanted.stream_options is not None and wanted.stream_options.include_usage
-                return EventResponse(stream, writer, with_usage, headers, use)
+                return EventResponse(stream, writer, wanted.stream_options or StreamOptions(), headers, use)
             body = await while_there(request, whole(stream, writer))
             return Response(body, media_type="application/json", headers=headers)
         except BaseException:
             stream.leave()
             raise
 
-    async def _begun(self, wanted: ChatIn | CompletionIn, context: int, adapter: str) -> tuple[Stream, dict[str, str]]:
-        """The request as the engine has it, and what a header says of it. Raises :class:`Refused`."""
-        chat = isinstance(wanted, ChatIn)
+    async def _begun(
+        self, wanted: ChatIn | CompletionIn, loaded: LoadedModel
+    ) -> tuple[Stream, list[tuple[str, Sequence[int]]], dict[str, str]]:
+        """The request as the engine has it, the texts and ids of its prompts, and what a header says of them. Raises
+        :class:`Refused`."""
         if self._fetches and isinstance(wanted, ChatIn):
             await fetch_pictures(wanted)
-        prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
-        sampling, overflow, told = wanted.sampling(), wanted.overflow or "stop", None
-        if isinstance(prompt, list) and isinstance(prompt[0], int):
-            tokens = PromptTokens(prompt)
-            window, heard = _window(len(prompt), overflow == "window", context), None
-        else:
-            thinking = wanted.thinking() if isinstance(wanted, ChatIn) else Thinking()
-            asked = Asked(prompt, thinking, overflow, sampling.max_tokens)
-            found, heard = await self._conversations.prepared(self._hub, asked)
-            tokens, window, told = found.tokens, found.window, found.context_cut("")
+        headers: dict[str, str] = {}
+        texts: list[tuple[str, Sequence[int]]] = []
+        prompts: list[PromptRequest] = []
+        for given in [wanted.prompt()] if isinstance(wanted, ChatIn) else wanted.prompts():
+            prompt, told = await self._prompt(wanted, given, loaded)
+            prompts.append(prompt)
+            ids = prompt.command.prompt_ids
+            texts.append((given if isinstance(given, str) else _text(loaded, ids), ids) if wanted.echoes else ("", ()))
+            if told is not None:
+                headers[CUT_HEADER] = _cut(told)
         if self._stopping:
             raise Refused("stopping", STOPPED)
-        stream = Stream(self._hub, tokens, sampling, wanted.n or 1, not chat, window, heard, adapter)
+        stream = Stream(self._hub, prompts)
         self._streams.add(stream)
-        return stream, {CUT_HEADER: _cut(told)} if told is not None else {}
+        return stream, texts, headers
+
+    async def _prompt(
+        self, wanted: ChatIn | CompletionIn, given: list[ChatMessage] | str | Ids, loaded: LoadedModel
+    ) -> tuple[PromptRequest, ContextCut | None]:
+        """What the engine is asked for one prompt, and what of it the model does not see. Raises :class:`Refused`."""
+        context, sampling, slides = loaded.card.context, wanted.sampling(), wanted.overflow == "window"
+        command = AddRequest("", (), sampling, wanted.n or 1, continues=isinstance(wanted, CompletionIn))
+        command = command._replace(adapter=_adapter(loaded, wanted.model))
+        if wanted.echoes and sampling.logprobs is not None:
+            command = command._replace(prompt_logprobs=sampling.logprobs)
+        if isinstance(given, Ids):
+            return PromptRequest(command._replace(prompt_ids=given, window=_window(len(given), slides, context))), None
+        thinking, form = Thinking(), PromptForm()
+        if isinstance(wanted, ChatIn):
+            opens = wanted.add_generation_prompt is not False
+            thinking, form = wanted.wanted_thinking(), PromptForm(wanted.prefills(), opens, wanted.variables())
+        asked = Asked(given, thinking, wanted.overflow or "stop", sampling.max_tokens, form)
+        found, heard = await self._conversations.prepared(self._hub, asked)
+        _window(len(found.ids), slides, context)
+        command = command._replace(
+            prompt_ids=found.ids, window=found.window, pictures=found.pictures, prefilled=form.prefills
+        )
+        return PromptRequest(command, heard), found.context_cut("")
+
+
+def _posted(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> list[Route]:
+    return [Route(end, endpoint, methods=["POST"]) for end in (path, f"{path}/")]
 
 
 def _window(tokens: int, slides: bool, context: int) -> int | None:
@@ -175,11 +216,46 @@ def _window(tokens: int, slides: bool, context: int) -> int | None:
     return window_of(context) if slides else None
 
 
-def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel) -> Writer:
+def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel, echoes: Sequence[Echo]) -> Writer:
     assert loaded.tokenizer is not None
-    kind, prefix = (ChatWriter, "chatcmpl") if isinstance(wanted, ChatIn) else (TextWriter, "cmpl")
+    number, now = secrets.token_hex(12), int(time.time())
     name = _adapter(loaded, wanted.model) or loaded.card.name
-    return kind(f"{prefix}-{secrets.token_hex(12)}", int(time.time()), name, loaded.tokenizer)
+    if isinstance(wanted, ChatIn):
+        return ChatWriter(f"chatcmpl-{number}", now, name, loaded.tokenizer, wanted.tells_thinking)
+    shown = echoes if wanted.echoes else ()
+    return TextWriter(f"cmpl-{number}", now, name, loaded.tokenizer, shown, wanted.n or 1)
+
+
+def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:
+    """The text of a prompt that came as ids."""
+    assert loaded.tokenizer is not None
+    stream = detokeniser(loaded.tokenizer, continues=True)
+    return "".join(map(stream.push, ids))
+
+
+def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
+    """What clients are told of the loaded model, or of an adapter of it."""
+    card = loaded.card
+    sees = [] if loaded.album is None else ["vision"]
+    thinks = [] if card.thinking.kind == "none" else ["thinking"]
+    return ModelOut(
+        id=adapter or card.name,
+        created=_made(loaded.path),
+        root=card.name,
+        parent=card.name if adapter else None,
+        max_model_len=card.context,
+        context_length=card.context,
+        capabilities=["completion", *sees, *thinks],
+        meta={"n_ctx": card.context, "n_vocab": card.vocabulary, "n_params": card.parameters},
+    )
+
+
+def _made(path: str) -> int:
+    """When a model came to this machine, in seconds since 1970; 0 where that is not known."""
+    try:
+        return int(Path(path).stat().st_mtime)
+    except (OSError, ValueError):
+        return 0
 
 
 def _adapters(loaded: LoadedModel) -> list[str]:
@@ -196,22 +272,6 @@ def _cut(told: ContextCut) -> str:
     if told.policy == "window":
         return f"window; sinks={told.sinks}; window={told.window}; tokens={told.tokens}"
     return f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"
-
-
-async def _body(request: Request) -> bytes:
-    """The body, refused as soon as it is too large (its length may not have been declared) or stays away."""
-    parts: list[bytes] = []
-    size = 0
-    stream = request.stream()
-    try:
-        while (part := await asyncio.wait_for(anext(stream, None), BODY_SECONDS)) is not None:
-            size += len(part)
-            if size > MAX_BODY:
-                raise Refused("too_large", f"The request is larger than {MAX_BODY >> 20} MiB. Send less.")
-            parts.append(part)
-    except TimeoutError as error:
-        raise Refused("body_timeout", f"No more of the request came for {BODY_SECONDS:g} seconds.") from error
-    return b"".join(parts)
 
 
 def _json(body: object) -> Response:

@@ -44,6 +44,13 @@ class Conversations:
                 case Finished():
                     turn = answers[event.answer].finished()
                     del answers[event.answer]
-                    self._turns.remember(named(asked.prompt, turn.text), turn, prompt.tokenizer)
+                    self._turns.remember(_named(asked, turn.text), turn, prompt.tokenizer)
 
         return hear
+
+
+def _named(asked: Asked, answer: str) -> str:
+    """As :func:`named`: a client sends a message that was continued back as one."""
+    if asked.form.prefills and not isinstance(asked.prompt, str):
+        return named(asked.prompt[:-1], asked.prompt[-1].content + answer)
+    return named(asked.prompt, answer)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from engine import paths as config
 from engine.protocol import Delta, Finished, TokenInfo
 from engine.server.openai.types import (
     ChatChoice,
@@ -20,7 +21,16 @@ from engine.server.openai.types import (
     UsageOut,
     finish_reason,
 )
+from engine.text.detokenise import detokeniser
 from engine.text.tokenizer import Tokenizer
+
+
+class _Placed(NamedTuple):
+    """A token with what of its text stands in the answer, and where that begins."""
+
+    info: TokenInfo
+    text: str
+    offset: int
 
 
 class Writer:
@@ -31,9 +41,13 @@ class Writer:
 
     def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
         self._id, self._created, self._model, self._tokenizer = id, created, model, tokenizer
+        self._fingerprint = f"kvasir-{config.version()}"
         self._text: defaultdict[int, list[str]] = defaultdict(list)
         self._thinking: defaultdict[int, list[str]] = defaultdict(list)
-        self._tokens: defaultdict[int, list[TokenInfo]] = defaultdict(list)
+        self._tokens: defaultdict[int, list[_Placed]] = defaultdict(list)
+        self._length: defaultdict[int, int] = defaultdict(int)
+        """Characters of each answer's content so far."""
+        self._begun: set[int] = set()
 
     def add(self, delta: Delta) -> None:
         """Log-probabilities are told of the content alone, as in OpenAI's interface."""
@@ -41,28 +55,57 @@ class Writer:
             self._thinking[delta.answer].append(delta.text)
             return
         self._text[delta.answer].append(delta.text)
-        self._tokens[delta.answer] += delta.tokens
+        self._tokens[delta.answer] += self._placed(delta)
 
     def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
         return self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
 
-    def chunk(self, delta: Delta) -> Completion:
-        return self._completion(self.chunk_name, [self._part(delta)])
+    def chunks(self, delta: Delta, usage: UsageOut | None = None) -> Iterator[Completion]:
+        """What a stream tells of a delta, with its ``usage`` so far where that is wanted."""
+        yield from self._openings(delta.answer, usage)
+        part = self._part(delta)
+        if part is not None:
+            yield self._completion(self.chunk_name, [part], usage)
 
-    def last_chunk(self, finished: Finished) -> Completion:
-        return self._completion(self.chunk_name, [self._end(finished)])
+    def last_chunks(self, finished: Finished, usage: UsageOut | None = None) -> Iterator[Completion]:
+        yield from self._openings(finished.answer, usage)
+        yield self._completion(self.chunk_name, [self._end(finished)], usage)
 
     def usage_chunk(self, usage: UsageOut) -> Completion:
         return self._completion(self.chunk_name, [], usage)
 
+    def _openings(self, answer: int, usage: UsageOut | None) -> Iterator[Completion]:
+        if answer not in self._begun:
+            self._begun.add(answer)
+            opening = self._opening(answer)
+            if opening is not None:
+                yield self._completion(self.chunk_name, [opening], usage)
+
+    def _placed(self, delta: Delta) -> list[_Placed]:
+        """The tokens of a delta of content whose log-probabilities are told."""
+        found, offset = [], self._length[delta.answer]
+        for token in delta.tokens:
+            piece = self._tokenizer.piece(token.id)
+            whole = not token.cut
+            if token.logprob is not None and (whole or token.chars):
+                found.append(_Placed(token, piece if whole else piece[: len(piece) - token.cut], offset))
+            offset += token.chars
+        self._length[delta.answer] += len(delta.text)
+        return found
+
     def _completion(self, kind: str, choices: list[Any], usage: UsageOut | None = None) -> Completion:
-        return Completion(self._id, kind, self._created, self._model, choices, usage)
+        return Completion(self._id, kind, self._created, self._model, choices, usage, self._fingerprint)
 
     def _choice(self, end: Finished) -> Any:
         """A whole answer."""
         raise NotImplementedError
 
+    def _opening(self, answer: int) -> Any:
+        """What precedes the first part; None: nothing does."""
+        raise NotImplementedError
+
     def _part(self, delta: Delta) -> Any:
+        """A part, None where it is not told."""
         raise NotImplementedError
 
     def _end(self, end: Finished) -> Any:
@@ -73,65 +116,119 @@ class Writer:
 class ChatWriter(Writer):
     whole_name, chunk_name = "chat.completion", "chat.completion.chunk"
 
-    def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer, tells_thinking: bool = True) -> None:
         super().__init__(id, created, model, tokenizer)
-        self._begun: set[int] = set()
+        self._tells_thinking = tells_thinking
 
     def _choice(self, end: Finished) -> ChatChoice:
         text, thinking = ("".join(parts[end.answer]) for parts in (self._text, self._thinking))
         logprobs = self._logprobs(self._tokens[end.answer])
-        return ChatChoice(end.answer, TurnOut("assistant", text, thinking or None), finish_reason(end.reason), logprobs)
+        turn = TurnOut("assistant", text, (thinking or None) if self._tells_thinking else None)
+        return ChatChoice(end.answer, turn, finish_reason(end.reason), logprobs)
 
-    def _part(self, delta: Delta) -> ChatChunkChoice:
-        role = "" if delta.answer in self._begun else "assistant"
-        self._begun.add(delta.answer)
+    def _opening(self, answer: int) -> ChatChunkChoice:
+        return ChatChunkChoice(answer, TurnOut("assistant"))
+
+    def _part(self, delta: Delta) -> ChatChunkChoice | None:
         if delta.channel == "thinking":
-            return ChatChunkChoice(delta.answer, TurnOut(role, None, delta.text))
-        return ChatChunkChoice(delta.answer, TurnOut(role, delta.text), None, self._logprobs(delta.tokens))
+            told = ChatChunkChoice(delta.answer, TurnOut(reasoning_content=delta.text))
+            return told if self._tells_thinking else None
+        return ChatChunkChoice(delta.answer, TurnOut(content=delta.text), None, self._logprobs(self._placed(delta)))
 
     def _end(self, end: Finished) -> ChatChunkChoice:
         return ChatChunkChoice(end.answer, TurnOut(), finish_reason(end.reason))
 
-    def _logprobs(self, tokens: Sequence[TokenInfo]) -> ChatLogprobs | None:
-        content = [self._logprob(token) for token in tokens if token.logprob is not None]
-        return ChatLogprobs(content) if content else None
+    def _logprobs(self, tokens: Sequence[_Placed]) -> ChatLogprobs | None:
+        return ChatLogprobs([self._logprob(*token) for token in tokens]) if tokens else None
 
-    def _logprob(self, token: TokenInfo) -> TokenLogprob:
+    def _logprob(self, token: TokenInfo, text: str, offset: int) -> TokenLogprob:
         top = [TopLogprob(*self._named(id, value)) for id, value in token.top]
-        return TokenLogprob(*self._named(token.id, token.logprob or 0.0), top)
+        _, logprob, data = self._named(token.id, token.logprob or 0.0)
+        return TokenLogprob(text, logprob, list(text.encode()) if token.cut else data, top)
 
     def _named(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
         return self._tokenizer.piece(token_id), logprob, list(self._tokenizer.id_to_bytes(token_id))
 
 
+class Echo(NamedTuple):
+    """A prompt that is told before the answers to it: its text, its tokens, and what is known of all but the first."""
+
+    text: str
+    ids: Sequence[int]
+    told: Sequence[TokenInfo]
+
+
 class TextWriter(Writer):
     whole_name = chunk_name = "text_completion"
 
-    def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        id: str,
+        created: int,
+        model: str,
+        tokenizer: Tokenizer,
+        echoes: Sequence[Echo] = (),
+        answers: int = 1,
+    ) -> None:
+        """``echoes`` are the prompts, where they are to be told, and ``answers`` how many there are to each."""
         super().__init__(id, created, model, tokenizer)
-        self._offset: defaultdict[int, int] = defaultdict(int)
+        self._echoes, self._answers = echoes, answers
 
     def _choice(self, end: Finished) -> TextChoice:
+        opening = self._opening(end.answer)
         text, logprobs = "".join(self._text[end.answer]), self._logprobs(end.answer, self._tokens[end.answer])
+        if opening is not None:
+            text, logprobs = opening.text + text, _joined(opening.logprobs, logprobs)
         return TextChoice(end.answer, text, finish_reason(end.reason), logprobs)
 
+    def _opening(self, answer: int) -> TextChoice | None:
+        if not self._echoes:
+            return None
+        echo = self._echoes[answer // self._answers]
+        return TextChoice(answer, echo.text, None, self._echoed(echo) if echo.told or len(echo.ids) == 1 else None)
+
+    def _echoed(self, echo: Echo) -> TextLogprobs:
+        stream, offsets, end = detokeniser(self._tokenizer, continues=True), [], 0
+        for token in echo.ids:
+            offsets.append(min(end, len(echo.text)))
+            end += len(stream.push(token))
+        first = self._tokenizer.piece(echo.ids[0])
+        logprobs: list[float | None] = [None, *(token.logprob for token in echo.told)]
+        tops = [None, *(self._top(token) for token in echo.told)]
+        return TextLogprobs([first, *(self._tokenizer.piece(each.id) for each in echo.told)], logprobs, tops, offsets)
+
     def _part(self, delta: Delta) -> TextChoice:
-        return TextChoice(delta.answer, delta.text, None, self._logprobs(delta.answer, delta.tokens))
+        return TextChoice(delta.answer, delta.text, None, self._logprobs(delta.answer, self._placed(delta)))
 
     def _end(self, end: Finished) -> TextChoice:
         return TextChoice(end.answer, "", finish_reason(end.reason))
 
-    def _logprobs(self, answer: int, tokens: Sequence[TokenInfo]) -> TextLogprobs | None:
-        known = [token for token in tokens if token.logprob is not None]
-        if not known:
+    def _logprobs(self, answer: int, tokens: Sequence[_Placed]) -> TextLogprobs | None:
+        if not tokens:
             return None
-        offsets = []
-        for token in known:
-            offsets.append(self._offset[answer])
-            self._offset[answer] += token.chars
+        begin = len(self._echoes[answer // self._answers].text) if self._echoes else 0
         return TextLogprobs(
-            [self._tokenizer.piece(token.id) for token in known],
-            [token.logprob or 0.0 for token in known],
-            [{self._tokenizer.piece(id): value for id, value in token.top} for token in known],
-            offsets,
+            [token.text for token in tokens],
+            [token.info.logprob for token in tokens],
+            [self._top(token.info) for token in tokens],
+            [begin + token.offset for token in tokens],
         )
+
+    def _top(self, token: TokenInfo) -> dict[str, float]:
+        """The likeliest tokens by their text, and the token itself, which may be one more. Of several with the same
+        text the likeliest counts."""
+        found: dict[str, float] = {}
+        for id, value in [*token.top, (token.id, token.logprob or 0.0)]:
+            found.setdefault(self._tokenizer.piece(id), value)
+        return found
+
+
+def _joined(first: TextLogprobs | None, then: TextLogprobs | None) -> TextLogprobs | None:
+    if first is None or then is None:
+        return first or then
+    return TextLogprobs(
+        first.tokens + then.tokens,
+        first.token_logprobs + then.token_logprobs,
+        first.top_logprobs + then.top_logprobs,
+        first.text_offset + then.text_offset,
+    )

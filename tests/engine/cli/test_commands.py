@@ -80,7 +80,7 @@ def test_failures_are_one_sentence(environment: dict[str, str], tmp_path: Path) 
     assert "There is no model 'none-such'" in one_sentence(kvasir(environment, "chat", "none-such", "--prompt", "x"))
     assert "config.json" in one_sentence(kvasir(environment, "chat", str(empty), "--prompt", "x"))
     too_long = kvasir(environment, "chat", "--prompt", "word " * 9000)
-    assert "the context holds 8,192" in one_sentence(too_long)
+    assert "context length is 8192 tokens" in one_sentence(too_long)
     assert "no optimisation called" in one_sentence(kvasir(environment, "chat", "--prompt", "x", "--set", "a=b"))
     strange = {**environment, "KVASIR_NATIVE": "sse9"}
     for arguments in ((), ("chat", "--prompt", "x"), ("serve", "--port", "0"), ("doctor",)):

@@ -31,14 +31,17 @@ def asked(stop: list[str] | None = None) -> Request:
 def test_every_token_is_in_one_event_of_its_channel(size: int) -> None:
     request = asked(["END"])
     ids = tagged(False).encode("<think>\nThe END of it</think>\n\nA page END")
-    events = []
+    events, kept = [], 0
     for start in range(0, len(ids), size):
         outcome = extend(request, [TokenInfo(id=token) for token in ids[start : start + size]], {EOS})
-        assert outcome.kept == sum(len(event.tokens) for event in outcome.events)
         events += outcome.events
+        kept += outcome.kept
         assert all(sum(info.chars for info in event.tokens) <= len(event.text) for event in outcome.events)
     assert outcome.reason == "stop"
+    assert kept == len(ids)
     assert [info.id for event in events for info in event.tokens] == ids
+    content = [info for event in events for info in event.tokens if event.channel == "content"]
+    assert (sum(info.chars for info in content), sum(info.cut for info in content)) == (len("A page "), len("END"))
     text = {
         channel: "".join(event.text for event in events if event.channel == channel)
         for channel in ("thinking", "content")

@@ -119,8 +119,12 @@ class ToyStream:
     def stopped(self) -> bool:
         return self._stop.stopped
 
+    @property
+    def held(self) -> int:
+        return self._stop.held
+
     def push(self, token_id: int) -> Piece:
-        return Piece(self._stop.push(letter(token_id)))
+        return Piece(self._stop.push(letter(token_id)), own=1)
 
     def flush(self) -> Piece:
         return Piece(self._stop.flush())
@@ -132,7 +136,9 @@ def letter(token: int) -> str:
 
 @dataclass(frozen=True)
 class ToyModel(LoadedModel):
-    def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> ToyStream:  # type: ignore[override]
+    def open_stream(  # type: ignore[override]
+        self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int], prefilled: bool = False
+    ) -> ToyStream:
         return ToyStream(stop)
 
 

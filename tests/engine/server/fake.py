@@ -247,16 +247,19 @@ class FakeEngine:
         if self.fail_step:
             raise RuntimeError("the fake engine breaks")
         values = {**self.values, **command.optimisations}
-        ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
+        ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens]
         if self.break_at is not None and not values["kv_cache"]:
             ids[self.break_at] = (ids[self.break_at] + 1) % 400
         free = [page for page in range(1, 7) if not any(page in held for held in self.pages.values())]
         self.pages[command.id] = free[: -(-len(command.prompt_ids) // 16)]
         self.texts[command.id], self.chats[command.id] = list(command.prompt_ids), command.chat
         self.version += 1
-        self.emit(
-            Prefill(id=command.id, done=len(command.prompt_ids), cached=self.cached, total=len(command.prompt_ids))
-        )
+        told = [] if command.prompt_logprobs is None else [
+            TokenInfo(id=id, logprob=-0.25 * number, top=[(7, -0.1)][: command.prompt_logprobs])
+            for number, id in enumerate(command.prompt_ids) if number
+        ]  # fmt: skip
+        size = len(command.prompt_ids)
+        self.emit(Prefill(id=command.id, done=size, cached=self.cached, total=size, tokens=told))
         for answer in range(command.n):
             self._write(command, answer, ids, self.speed[bool(values["kv_cache"])])
 

@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 from engine import protocol as p
 from engine.bench.folders import gptq_folder
 from engine.bench.shapes import Shape
+from engine.cache.policies import KeepAll
 from engine.catalogue import BY_KEY
 from engine.core.commands import Inspect
 from engine.core.engine import Engine
@@ -344,3 +345,43 @@ def test_a_change_that_cuts_an_answer_over_http_is_told(
         answer = whole.result(60)
     assert answer.status_code == 503
     assert says in answer.json()["error"]["message"]
+
+
+def test_lm_evals_multiple_choice_gets_what_a_plain_forward_says(client: Client, serving: Serving) -> None:
+    """Prompts as ids, echoed with their log-probabilities, read in small chunks beside each other and an answer."""
+    loaded = serving.engine.loaded
+    assert loaded is not None
+    assert loaded.readers is not None
+    assert loaded.tokenizer is not None
+    client.send(p.Set(key="token_budget", value=48))
+    client.send(p.Generate(id="beside", prompt="w5 w6", sampling=p.Sampling(max_tokens=400, ignore_eos=True)))
+    ids = loaded.tokenizer.encode(PROMPT)
+    prompts = [ids, ids[:70], ids[3:5]]
+    url = f"http://127.0.0.1:{serving.server.port}/v1/completions"
+    body = {"model": "", "temperature": 0, "echo": True, "logprobs": 1, "seed": 1234}
+    with httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as http:
+        scored = http.post(url, json={**body, "prompt": prompts, "max_tokens": 1}).json()
+        nothing = http.post(url, json={**body, "prompt": PROMPT, "max_tokens": 0}).json()
+    assert scored["usage"]["prompt_tokens"] == sum(map(len, prompts))
+    assert scored["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    for choice, prompt in zip(scored["choices"], prompts, strict=True):
+        logits = loaded.readers(KeepAll()).exact(len(prompt))(prompt, 0)
+        logs = torch.log_softmax(logits.float(), dim=-1)
+        told = choice["logprobs"]
+        assert told["tokens"][: len(prompt)] == [loaded.tokenizer.piece(token) for token in prompt]
+        assert len(told["tokens"]) == len(told["text_offset"]) == len(told["top_logprobs"]) == len(prompt) + 1
+        assert told["token_logprobs"][0] is told["top_logprobs"][0] is None
+        wanted = [float(logs[place, token]) for place, token in enumerate(prompt[1:])]
+        assert told["token_logprobs"][1:-1] == pytest.approx(wanted, abs=1e-4)
+        greedy = [
+            max(top.values()) == own
+            for top, own in zip(told["top_logprobs"][1:], told["token_logprobs"][1:], strict=True)
+        ]
+        assert greedy == [bool(logs[place].argmax() == token) for place, token in enumerate(prompt[1:])] + [True]
+    (echoed,) = nothing["choices"]
+    assert (echoed["text"], echoed["finish_reason"], nothing["usage"]["completion_tokens"]) == (PROMPT, "length", 0)
+    assert echoed["logprobs"]["token_logprobs"] == pytest.approx(
+        scored["choices"][0]["logprobs"]["token_logprobs"][:-1], abs=1e-4
+    )
+    words = zip(echoed["logprobs"]["tokens"], echoed["logprobs"]["text_offset"], strict=True)
+    assert all(PROMPT[place:].lstrip().startswith(word) for word, place in words)

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from engine import protocol as p
+from engine.server import threads
+from engine.server.serve import Server, open_socket
 from tests.engine.server.conftest import TOKEN, Client, Running
+from tests.engine.server.fake import FakeEngine, FakeProbes
 
 
 def connected(running: Running) -> socket.socket:
@@ -112,7 +115,7 @@ def test_answers_and_websockets_outlive_the_patience(hasty: Running) -> None:
 
 
 def test_a_body_that_stays_away_is_refused(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.server.openai.routes.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("engine.server.openai.body.BODY_SECONDS", 0.2)
     with connected(running) as client:
         head = (
             f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{running.server.port}\r\nAuthorization: Bearer {TOKEN}"
@@ -123,3 +126,16 @@ def test_a_body_that_stays_away_is_refused(running: Running, monkeypatch: pytest
             reply += client.recv(4096)
         assert reply.startswith(b"HTTP/1.1 408")
         assert b"body_timeout" in reply
+        assert closed(client), "the rest of the body is not waited for"
+
+
+def test_a_thread_that_cannot_be_had_is_told_at_the_start(
+    home: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that dies while it begins says nothing: whoever waited for its work would wait for ever."""
+    monkeypatch.setattr(threads, "START_SECONDS", 0.2)
+    monkeypatch.setattr("concurrent.futures.thread._worker", lambda *arguments: None)
+    server = Server(open_socket("127.0.0.1", 0), TOKEN, lambda emit: FakeEngine(emit), FakeProbes())
+    assert server.run() == 1
+    assert "fewer than the" in server.failure
+    server.listener.close()
