@@ -147,9 +147,8 @@ class OpenAIRoutes:
         stream, echoes, headers = await while_there(request, self._begun(wanted, loaded))
         try:
             await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if wanted.stream else None))
-            writer = _writer(
-                wanted, loaded, [Echo(*echo, told) for echo, told in zip(echoes, stream.told, strict=True)]
-            )
+            told = stream.told if wanted.sampling().logprobs is not None else [None] * len(echoes)
+            writer = _writer(wanted, loaded, [Echo(*echo, known) for echo, known in zip(echoes, told, strict=True)])
             if wanted.stream:
                 return EventResponse(stream, writer, wanted.stream_options or StreamOptions(), headers, use)
             body = await while_there(request, whole(stream, writer))

@@ -18,7 +18,7 @@ from engine.protocol import Delta, Error, Finished, Message, Prefill, TokenInfo
 from engine.server.answering import request_message
 from engine.server.hub import EngineHub
 from engine.server.openai.errors import cut_off, refusal_of
-from engine.server.openai.types import CompletionDetails, StreamOptions, UsageDetails, UsageOut
+from engine.server.openai.types import Completion, CompletionDetails, StreamOptions, UsageDetails, UsageOut
 from engine.server.openai.writers import Writer
 from engine.server.refused import Refused
 from engine.server.residency import Use
@@ -131,22 +131,30 @@ async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> Asy
     """An error is the last event: neither an end of the answer nor [DONE] follows."""
     finished: list[Finished] = []
     written = 0
-    always = options.include_usage and options.continuous_usage_stats
+
+    def usage() -> UsageOut | None:
+        always = options.include_usage and options.continuous_usage_stats
+        return _usage(stream.prompt_tokens, written) if always else None
+
     try:
         async for message in stream.messages(KEEP_ALIVE_SECONDS):
+            chunks: list[Completion | None] = []
             match message:
                 case None:
                     yield KEEP_ALIVE
                 case Delta():
+                    chunks.append(writer.opening_chunk(message.answer, usage()))
                     written += len(message.tokens)
-                    usage = _usage(stream.prompt_tokens, written) if always else None
-                    for chunk in writer.chunks(message, usage):
-                        yield _event(chunk)
+                    chunks.append(writer.chunk(message, usage()))
                 case Finished():
                     finished.append(message)
-                    usage = _usage(stream.prompt_tokens, written) if always else None
-                    for chunk in writer.last_chunks(message, usage):
-                        yield _event(chunk)
+                    chunks += (
+                        writer.opening_chunk(message.answer, usage()),
+                        writer.last_chunk(message, usage()),
+                    )
+            for chunk in chunks:
+                if chunk is not None:
+                    yield _event(chunk)
     except Refused as refused:
         yield _event(error_body(refusal_of(refused)))
         return

@@ -243,16 +243,22 @@ class CompletionIn(_RequestIn, kw_only=True):
     def prompts(self) -> list[str | Ids]:
         """Each of them text or token ids. Raises BadField with a sentence where one is empty, or neither."""
         given = self.prompt
-        alone = isinstance(given, str) or (given and all(isinstance(item, int) for item in given))
-        prompts = [given] if alone else given
+        if isinstance(given, str):
+            given = [given]
+        elif given and all(isinstance(item, int) for item in given):
+            given = [cast("list[int]", given)]
+        if len(given) > MOST_PROMPTS:
+            text = f"The request has {len(given):,} prompts, and at most {MOST_PROMPTS} are read at once. Send fewer."
+            raise BadField("prompt", text)
+        prompts: list[str | Ids] = []
+        for prompt in given:
+            if isinstance(prompt, int):
+                text = "The prompt is neither one of token ids nor a list of prompts. Send one of both."
+                raise BadField("prompt", text)
+            prompts.append(prompt if isinstance(prompt, str) else Ids(prompt))
         if not prompts or not all(prompts):
             raise BadField("prompt", "The prompt is empty. Write something first.")
-        if any(isinstance(prompt, int) for prompt in prompts):
-            raise BadField("prompt", "The prompt is neither one of token ids nor a list of prompts. Send one of both.")
-        if len(prompts) > MOST_PROMPTS:
-            text = f"The request has {len(prompts):,} prompts, and at most {MOST_PROMPTS} are read at once. Send fewer."
-            raise BadField("prompt", text)
-        return [prompt if isinstance(prompt, str) else Ids(prompt) for prompt in prompts]
+        return prompts
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from engine import paths as config
@@ -60,26 +60,25 @@ class Writer:
     def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
         return self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
 
-    def chunks(self, delta: Delta, usage: UsageOut | None = None) -> Iterator[Completion]:
-        """What a stream tells of a delta, with its ``usage`` so far where that is wanted."""
-        yield from self._openings(delta.answer, usage)
-        part = self._part(delta)
-        if part is not None:
-            yield self._completion(self.chunk_name, [part], usage)
+    def opening_chunk(self, answer: int, usage: UsageOut | None = None) -> Completion | None:
+        """What a stream tells before it tells anything else of an answer, with its ``usage`` so far where that is
+        wanted; None where there is nothing to tell."""
+        if answer in self._begun:
+            return None
+        self._begun.add(answer)
+        return self._chunk(self._opening(answer), usage)
 
-    def last_chunks(self, finished: Finished, usage: UsageOut | None = None) -> Iterator[Completion]:
-        yield from self._openings(finished.answer, usage)
-        yield self._completion(self.chunk_name, [self._end(finished)], usage)
+    def chunk(self, delta: Delta, usage: UsageOut | None = None) -> Completion | None:
+        return self._chunk(self._part(delta), usage)
+
+    def last_chunk(self, finished: Finished, usage: UsageOut | None = None) -> Completion | None:
+        return self._chunk(self._end(finished), usage)
 
     def usage_chunk(self, usage: UsageOut) -> Completion:
         return self._completion(self.chunk_name, [], usage)
 
-    def _openings(self, answer: int, usage: UsageOut | None) -> Iterator[Completion]:
-        if answer not in self._begun:
-            self._begun.add(answer)
-            opening = self._opening(answer)
-            if opening is not None:
-                yield self._completion(self.chunk_name, [opening], usage)
+    def _chunk(self, choice: Any, usage: UsageOut | None) -> Completion | None:
+        return None if choice is None else self._completion(self.chunk_name, [choice], usage)
 
     def _placed(self, delta: Delta) -> list[_Placed]:
         """The tokens of a delta of content whose log-probabilities are told."""
@@ -151,11 +150,12 @@ class ChatWriter(Writer):
 
 
 class Echo(NamedTuple):
-    """A prompt that is told before the answers to it: its text, its tokens, and what is known of all but the first."""
+    """A prompt that is told before the answers to it: its text, its tokens, and what is known of all but the first;
+    None where log-probabilities were not asked for."""
 
     text: str
     ids: Sequence[int]
-    told: Sequence[TokenInfo]
+    told: Sequence[TokenInfo] | None
 
 
 class TextWriter(Writer):
@@ -185,17 +185,18 @@ class TextWriter(Writer):
         if not self._echoes:
             return None
         echo = self._echoes[answer // self._answers]
-        return TextChoice(answer, echo.text, None, self._echoed(echo) if echo.told or len(echo.ids) == 1 else None)
+        return TextChoice(answer, echo.text, None, self._echoed(echo.text, echo.ids, echo.told))
 
-    def _echoed(self, echo: Echo) -> TextLogprobs:
+    def _echoed(self, text: str, ids: Sequence[int], told: Sequence[TokenInfo] | None) -> TextLogprobs | None:
+        if told is None:
+            return None
         stream, offsets, end = detokeniser(self._tokenizer, continues=True), [], 0
-        for token in echo.ids:
-            offsets.append(min(end, len(echo.text)))
+        for token in ids:
+            offsets.append(min(end, len(text)))
             end += len(stream.push(token))
-        first = self._tokenizer.piece(echo.ids[0])
-        logprobs: list[float | None] = [None, *(token.logprob for token in echo.told)]
-        tops = [None, *(self._top(token) for token in echo.told)]
-        return TextLogprobs([first, *(self._tokenizer.piece(each.id) for each in echo.told)], logprobs, tops, offsets)
+        logprobs: list[float | None] = [None, *(token.logprob for token in told)]
+        tops = [None, *(self._top(token) for token in told)]
+        return TextLogprobs([self._tokenizer.piece(token) for token in ids], logprobs, tops, offsets)
 
     def _part(self, delta: Delta) -> TextChoice:
         return TextChoice(delta.answer, delta.text, None, self._logprobs(delta.answer, self._placed(delta)))

@@ -301,7 +301,7 @@ def test_settings_come_from_the_request_then_the_model_then_neutral() -> None:
         Sampling(temperature=float("nan")),
         Sampling(top_p=1.2),
         Sampling(repetition_penalty=0.0),
-        Sampling(max_tokens=0),
+        Sampling(max_tokens=-1),
         Sampling(logprobs=1000),
         Sampling(dry_multiplier=1.0, dry_base=0.5),
         Sampling(logit_bias={1: float("inf")}),
