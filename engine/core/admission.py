@@ -13,7 +13,7 @@ from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
 from engine.protocol import Error, keys
 from engine.request import Request
-from engine.sampling.params import MAX_LOGPROBS, resolve
+from engine.sampling.params import MAX_LOGPROBS, resolve, with_least_length
 
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
@@ -33,6 +33,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     model = stepper.model
     adapter = find_adapter(model, command.adapter)
     params = resolve(command.sampling, model.sampling)
+    params = with_least_length(params, len(command.prompt_ids), model.card.eos_ids)
     chosen = options.for_request(command.optimisations, len(command.prompt_ids))
     context = model.limit
     if command.window is not None:

@@ -41,7 +41,8 @@ def extend(request: Request, run: Sequence[TokenInfo], eos_ids: Collection[int])
             runs.add(Piece(), drawn)
             reason = "stop"
             break
-        runs.add(stream.push(token), drawn)
+        may_stop = request.generated >= request.params.min_tokens
+        runs.add(stream.push(token) if may_stop else stream.push(token, stops=False), drawn)
         if stream.stopped:
             reason = "stop"
             break

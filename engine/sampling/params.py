@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -47,7 +47,10 @@ class SamplingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """As :class:`engine.protocol.Sampling`, resolved. ``max_tokens`` None: up to the context. Defaults are neutral."""
+    """As :class:`engine.protocol.Sampling`, resolved. ``max_tokens`` None: up to the context. Defaults are neutral.
+
+    None of ``end_ids`` is drawn for a sequence of fewer than ``min_length`` tokens, its prompt included.
+    """
 
     seed: int
     temperature: float = 1.0
@@ -66,6 +69,9 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    min_tokens: int = 0
+    min_length: int = 0
+    end_ids: tuple[int, ...] = ()
 
     greedy: bool = field(init=False)
     """Whether no noise is added: temperature 0, or too near to 0 to divide by."""
@@ -83,7 +89,7 @@ class SamplingParams:
             ("greedy", self.temperature < LEAST_TEMPERATURE),
             ("truncates", self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0 or self.typical_p < 1.0),
             ("counts", counts),
-            ("plain", not (counts or self.logit_bias or self.dry_multiplier > 0.0)),
+            ("plain", not (counts or self.logit_bias or self.dry_multiplier > 0.0 or self.min_length)),
         ):
             object.__setattr__(self, name, value)
 
@@ -109,6 +115,13 @@ def resolve(asked: Sampling, default: Sampling) -> SamplingParams:
     return params
 
 
+def with_least_length(params: SamplingParams, prompt: int, end_ids: Iterable[int]) -> SamplingParams:
+    """The settings of an answer to a prompt of that many tokens, which ends with one of ``end_ids``."""
+    if not params.min_tokens or params.ignore_eos:
+        return params
+    return replace(params, min_length=prompt + params.min_tokens, end_ids=tuple(end_ids))
+
+
 def refuse_outside(name: str, value: float) -> None:
     """Raises :class:`SamplingError` for a value that is not within the setting's range."""
     low, high = RANGES[name]
@@ -123,6 +136,8 @@ def _check(params: SamplingParams) -> None:
         refuse_outside(name, getattr(params, name))
     if params.max_tokens is not None and params.max_tokens < 0:
         raise SamplingError(f"max_tokens is at least 0: {params.max_tokens} is not.")
+    if not 0 <= params.min_tokens <= (math.inf if params.max_tokens is None else params.max_tokens):
+        raise SamplingError(f"min_tokens lies between 0 and max_tokens: {params.min_tokens} does not.")
     if params.logprobs is not None and not 0 <= params.logprobs <= MAX_LOGPROBS:
         raise SamplingError(f"logprobs lies between 0 and {MAX_LOGPROBS}: {params.logprobs} does not.")
     characters = sum(map(len, params.stop))

@@ -6,6 +6,7 @@ what the one before it left. Repetition and DRY look at prompt and output; prese
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -74,6 +75,13 @@ def bias_(logits: Tensor, params: SamplingParams) -> None:
         known = {token: bias for token, bias in params.logit_bias.items() if 0 <= token < logits.shape[-1]}
         ids = torch.tensor(list(known), dtype=torch.int64, device=logits.device)
         logits[ids] += torch.tensor(list(known.values()), dtype=logits.dtype, device=logits.device)
+
+
+def bar_end_(logits: Tensor, length: int, params: SamplingParams) -> None:
+    """Let no end be drawn on one row [V], in place, where the sequence of ``length`` tokens may not end yet."""
+    if length < params.min_length:
+        known = [token for token in params.end_ids if 0 <= token < logits.shape[-1]]
+        logits[torch.tensor(known, dtype=torch.int64, device=logits.device)] = -math.inf
 
 
 def dry_penalties(tokens: np.ndarray, params: SamplingParams) -> dict[int, float]:

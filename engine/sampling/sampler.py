@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.sampling import device, noise
 from engine.sampling.draw import Draw, Kind, kind_of
 from engine.sampling.params import SamplingParams
-from engine.sampling.processors import History, bias_, dry_, penalise_
+from engine.sampling.processors import History, bar_end_, bias_, dry_, penalise_
 from engine.sampling.truncation import Candidates, truncate, truncate_typical
 
 _CHUNK = 1 << 21
@@ -167,6 +167,7 @@ def _penalise_rows_(scores: Tensor, draws: Sequence[Draw]) -> None:
             continue
         line = scores[row]
         bias_(line, params)
+        bar_end_(line, len(draw.tokens) + len(draw.path), params)
         if params.counts:
             penalise_(line, _history(draw), params)
         if params.dry_multiplier > 0.0:

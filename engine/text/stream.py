@@ -60,18 +60,19 @@ class TextStream:
         """Characters of the content that are held back, or were cut off once it stopped."""
         return self._stop.held
 
-    def push(self, token_id: int) -> Piece:
-        """Add one token; at most the cost of its own text."""
+    def push(self, token_id: int, stops: bool = True) -> Piece:
+        """Add one token; at most the cost of its own text. Without ``stops`` no stop string is looked for in it."""
         if self.stopped:
             return Piece()
         text, channels = self._decoder.push(token_id), self._channels
         if channels is None:
-            return Piece(self._stop.push(text), own=len(text))
+            return Piece(self._stop.push(text) if stops else text, own=len(text))
         before = channels.channel
         content, thinking = channels.push(token_id, text)
         thinks = not content and (bool(thinking) or "thinking" in (before, channels.channel))
         own = len(thinking) if thinks else len(content)
-        return Piece(self._stop.push(content), thinking, "thinking" if thinks else "content", own)
+        released = self._stop.push(content) if stops else content
+        return Piece(released, thinking, "thinking" if thinks else "content", own)
 
     def flush(self) -> Piece:
         """The text held back, at the end of the answer. Bytes of an unfinished character are left out."""

@@ -71,7 +71,6 @@ ONLY: dict[str, tuple[object, ...]] = {
     "logits_processors": ([],),
     "lora": ([],),
     "min_keep": (0,),
-    "min_tokens": (0,),
     "mirostat": (0,),
     "mm_processor_kwargs": ({},),
     "modalities": (["text"],),
@@ -136,8 +135,8 @@ _IDS = re.compile(rb"\s*\[\s*\[?\s*\d")
 _WHOLE = re.compile(rb"-?\d+(?=\.0+$)")
 _INTEGERS = frozenset(
     {
-        "best_of", "dry_allowed_length", "logprobs", "max_completion_tokens", "max_tokens", "n", "seed", "top_k",
-        "top_logprobs", "ttl",
+        "best_of", "dry_allowed_length", "logprobs", "max_completion_tokens", "max_tokens", "min_tokens", "n", "seed",
+        "top_k", "top_logprobs", "ttl",
     }
 )  # fmt: skip
 _FIELD, _PATH = re.compile(r"field `([^`]+)`"), re.compile(r"`\$\.?([^`]+)`")

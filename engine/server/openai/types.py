@@ -15,8 +15,8 @@ from engine.server.refused import shortened
 
 UNLIMITED = -1
 """As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
-MOST_PROMPTS = 512
-"""Prompts in one request, each of which waits in the engine's queue."""
+MOST_ANSWERS = 512
+"""Answers to the prompts of one request, each of which waits in the engine's queue."""
 RESERVED = frozenset({"add_generation_prompt", "chat_template", "continue_final_message", "messages", "tokenize"})
 """What a client may not hand to the chat template, because the request itself says it."""
 _SWITCHES = {"enabled": True, "disabled": False}
@@ -100,6 +100,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
     dry_multiplier: float | None = None
     dry_base: float | None = None
     dry_allowed_length: int | None = None
+    min_tokens: int | None = None
     ignore_eos: bool | None = None
     think: bool | str | None = None
     thinking: bool | dict[str, Any] | None = None
@@ -247,8 +248,8 @@ class CompletionIn(_RequestIn, kw_only=True):
             given = [given]
         elif given and all(isinstance(item, int) for item in given):
             given = [cast("list[int]", given)]
-        if len(given) > MOST_PROMPTS:
-            text = f"The request has {len(given):,} prompts, and at most {MOST_PROMPTS} are read at once. Send fewer."
+        if (answers := len(given) * (self.n or 1)) > MOST_ANSWERS:
+            text = f"The prompts have {answers:,} answers together, and {MOST_ANSWERS} are written at most. Send fewer."
             raise BadField("prompt", text)
         prompts: list[str | Ids] = []
         for prompt in given:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
-from toy_engine import EOS, ToyEngine, ToyRunner, letter, sequential, toy_model
+from toy_engine import EOS, VOCABULARY, ToyEngine, ToyRunner, letter, sequential, toy_model
 
 from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import PAGE_SIZE
@@ -416,6 +417,24 @@ def test_sources_tell_where_tokens_came_from() -> None:
     assert answer.finished is not None
     assert answer.finished.timings.accepted == sum(info.source == "draft" for info in answer.infos)
     assert answer.finished.timings.tokens_per_step > 1.2
+
+
+@pytest.mark.parametrize("speculation", ["off", "draft"])
+def test_an_answer_ends_no_earlier_than_it_may(speculation: str) -> None:
+    ending: dict[str, Any] = {"seed": 1, "logit_bias": {EOS[0]: 100.0}}
+    settings = {
+        "early": Sampling(**ending),
+        "late": Sampling(**ending, min_tokens=5),
+        "stopped": Sampling(temperature=0.0, stop=[letter(token) for token in range(VOCABULARY)], min_tokens=4),
+    }
+    toy = ToyEngine()
+    for name, sampling in settings.items():
+        toy.add(name, PROMPT, sampling, speculation=speculation)
+    toy.drain()
+    answers = {name: toy.heard.answers[name, 0] for name in settings}
+    assert {name: len(answer.tokens) for name, answer in answers.items()} == {"early": 1, "late": 6, "stopped": 4}
+    assert [token in EOS for token in answers["late"].tokens] == [False] * 5 + [True]
+    assert len(answers["stopped"].text) == 3, "the fourth token is the stop string"
 
 
 def test_log_probabilities_come_with_every_token() -> None:

@@ -123,8 +123,9 @@ class ToyStream:
     def held(self) -> int:
         return self._stop.held
 
-    def push(self, token_id: int) -> Piece:
-        return Piece(self._stop.push(letter(token_id)), own=1)
+    def push(self, token_id: int, stops: bool = True) -> Piece:
+        text = letter(token_id)
+        return Piece(self._stop.push(text) if stops else text, own=1)
 
     def flush(self) -> Piece:
         return Piece(self._stop.flush())

@@ -56,7 +56,7 @@ CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {
     ),
     "vLLM's": (
         {
-            "messages": MESSAGES, "add_generation_prompt": True, "continue_final_message": False, "min_tokens": 0,
+            "messages": MESSAGES, "add_generation_prompt": True, "continue_final_message": False, "min_tokens": 3,
             "skip_special_tokens": True, "spaces_between_special_tokens": True, "include_reasoning": True,
             "include_stop_str_in_output": False, "add_special_tokens": False, "stop_token_ids": [], "bad_words": [],
             "length_penalty": 1.0, "use_beam_search": False, "priority": 0, "max_tokens": 16.0, "top_k": -1,
@@ -64,7 +64,7 @@ CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {
             "dry_multiplier": 0.5, "dry_sequence_breakers": [], "typical_p": 0.9, "tool_choice": "none",
             "tools": [{"type": "function", "function": {"name": "f"}}],
         },
-        Sampling(top_k=-1, typical_p=0.9, dry_multiplier=0.5, max_tokens=16),
+        Sampling(top_k=-1, typical_p=0.9, dry_multiplier=0.5, max_tokens=16, min_tokens=3),
     ),
     "Ollama's": (
         {
