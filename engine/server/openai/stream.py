@@ -130,7 +130,8 @@ class EventResponse(StreamingResponse):
 async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> AsyncIterator[bytes]:
     """An error is the last event: neither an end of the answer nor [DONE] follows."""
     finished: list[Finished] = []
-    written = 0
+    written, now = 0, asyncio.get_running_loop().time
+    spoke = now()
 
     def usage() -> UsageOut | None:
         always = options.include_usage and options.continuous_usage_stats
@@ -140,8 +141,6 @@ async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> Asy
         async for message in stream.messages(KEEP_ALIVE_SECONDS):
             chunks: list[Completion | None] = []
             match message:
-                case None:
-                    yield KEEP_ALIVE
                 case Delta():
                     chunks.append(writer.opening_chunk(message.answer, usage()))
                     written += len(message.tokens)
@@ -152,9 +151,13 @@ async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> Asy
                         writer.opening_chunk(message.answer, usage()),
                         writer.last_chunk(message, usage()),
                     )
-            for chunk in chunks:
-                if chunk is not None:
-                    yield _event(chunk)
+            told = [_event(chunk) for chunk in chunks if chunk is not None]
+            # Much can come that is not told: how far a prompt is read, and what the model thinks.
+            if not told and (message is None or now() - spoke >= KEEP_ALIVE_SECONDS):
+                told = [KEEP_ALIVE]
+            for event in told:
+                spoke = now()
+                yield event
     except Refused as refused:
         yield _event(error_body(refusal_of(refused)))
         return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -17,7 +19,7 @@ from engine.protocol import Finished, Prefill, Sampling, Timings, TokenInfo, Usa
 from engine.server.openai import stream
 from engine.server.openai.body import MAX_BODY
 from engine.server.openai.fields import decoded
-from engine.server.openai.types import ChatIn, CompletionIn
+from engine.server.openai.types import ChatIn, CompletionIn, StreamOptions
 from engine.server.openai.writers import ChatWriter, TextWriter
 from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import TOKEN, Running
@@ -145,6 +147,23 @@ def test_a_silent_stream_says_that_it_goes_on(
     assert held
     assert rest[-1] == "data: [DONE]"
     assert all(line.startswith("data: ") or line == ": keep-alive" for line in rest)
+
+
+def test_a_stream_is_not_silent_while_a_prompt_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far it is read comes at every step and is not told, so that it is no sign of life."""
+    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.0)
+    read = [Prefill(id="", done=done, cached=0, total=3) for done in range(3)]
+
+    async def messages(silence: float) -> AsyncIterator[Prefill]:
+        for message in read:
+            yield message
+
+    async def told() -> list[bytes]:
+        reading: Any = SimpleNamespace(messages=messages, answers=1, prompt_tokens=3)
+        writer: Any = None
+        return [event async for event in stream._events(reading, writer, StreamOptions())]
+
+    assert asyncio.run(told()) == [stream.KEEP_ALIVE] * 3 + [b"data: [DONE]\n\n"]
 
 
 def test_addresses_with_and_without_what_clients_add(http: httpx.Client) -> None:
