@@ -149,6 +149,8 @@ class OpenAIRoutes:
             await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if wanted.stream else None))
             told = stream.told if wanted.sampling().logprobs is not None else [None] * len(echoes)
             writer = _writer(wanted, loaded, [Echo(*echo, known) for echo, known in zip(echoes, told, strict=True)])
+            if wanted.prompt_logprobs is not None:
+                writer.tell_prompts(stream.told, wanted.prompt_logprobs)
             if wanted.stream:
                 return EventResponse(stream, writer, wanted.stream_options or StreamOptions(), headers, use)
             body = await while_there(request, whole(stream, writer))
@@ -187,8 +189,8 @@ class OpenAIRoutes:
         context, sampling, slides = loaded.card.context, wanted.sampling(), wanted.overflow == "window"
         command = AddRequest("", (), sampling, wanted.n or 1, continues=isinstance(wanted, CompletionIn))
         command = command._replace(adapter=_adapter(loaded, wanted.model))
-        if wanted.echoes and sampling.logprobs is not None:
-            command = command._replace(prompt_logprobs=sampling.logprobs)
+        scored = (sampling.logprobs if wanted.echoes else None, wanted.prompt_logprobs)
+        command = command._replace(prompt_logprobs=max((each for each in scored if each is not None), default=None))
         if isinstance(given, Ids):
             return PromptRequest(command._replace(prompt_ids=given, window=_window(len(given), slides, context))), None
         thinking, form = Thinking(), PromptForm()
@@ -222,7 +224,7 @@ def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel, echoes: Sequence
     if isinstance(wanted, ChatIn):
         return ChatWriter(f"chatcmpl-{number}", now, name, loaded.tokenizer, wanted.tells_thinking)
     shown = echoes if wanted.echoes else ()
-    return TextWriter(f"cmpl-{number}", now, name, loaded.tokenizer, shown, wanted.n or 1)
+    return TextWriter(f"cmpl-{number}", now, name, loaded.tokenizer, shown, wanted.n or 1, wanted.logprobs or 0)
 
 
 def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:

@@ -101,6 +101,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
     dry_base: float | None = None
     dry_allowed_length: int | None = None
     min_tokens: int | None = None
+    prompt_logprobs: int | None = None
     ignore_eos: bool | None = None
     think: bool | str | None = None
     thinking: bool | dict[str, Any] | None = None
@@ -121,6 +122,10 @@ class _RequestIn(msgspec.Struct, kw_only=True):
             raise BadField("n", f"n is at least 1: {self.n} is not.")
         if self.stream_options is not None and not self.stream:
             raise BadField("stream_options", "stream_options needs stream to be true.")
+        if self.prompt_logprobs is not None and self.stream:
+            raise BadField("prompt_logprobs", "prompt_logprobs come with whole answers only. Leave stream out.")
+        if not 0 <= (self.prompt_logprobs or 0) <= MAX_LOGPROBS:
+            raise BadField("prompt_logprobs", f"prompt_logprobs is 0 to {MAX_LOGPROBS}: {self.prompt_logprobs} is not.")
         unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary]
         if unknown:
             text = f"The model knows the tokens 0 to {vocabulary - 1:,}: {unknown[0]} is not one of them."
@@ -360,11 +365,24 @@ class ChatChunkChoice(msgspec.Struct):
     logprobs: ChatLogprobs | None = None
 
 
+class PromptLogprob(msgspec.Struct):
+    """vLLM's shape; ``rank`` is None beyond the alternatives that were asked for."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[int, PromptLogprob] | None]
+"""For each token of a prompt but the first, what is known of it and of the likeliest ones, by token id."""
+
+
 class TextChoice(msgspec.Struct):
     index: int
     text: str
     finish_reason: str | None = None
     logprobs: TextLogprobs | None = None
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class UsageDetails(msgspec.Struct):
@@ -391,6 +409,7 @@ class Completion(msgspec.Struct, omit_defaults=True):
     choices: list[ChatChoice] | list[ChatChunkChoice] | list[TextChoice]
     usage: UsageOut | None = None
     system_fingerprint: str = ""
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class ModelOut(msgspec.Struct):

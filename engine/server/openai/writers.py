@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from engine import paths as config
 from engine.protocol import Delta, Finished, TokenInfo
 from engine.server.openai.types import (
@@ -13,6 +15,8 @@ from engine.server.openai.types import (
     ChatChunkChoice,
     ChatLogprobs,
     Completion,
+    PromptLogprob,
+    PromptLogprobs,
     TextChoice,
     TextLogprobs,
     TokenLogprob,
@@ -48,6 +52,12 @@ class Writer:
         self._length: defaultdict[int, int] = defaultdict(int)
         """Characters of each answer's content so far."""
         self._begun: set[int] = set()
+        self._prompts: Sequence[Sequence[TokenInfo]] | None = None
+        self._alternatives = 0
+
+    def tell_prompts(self, told: Sequence[Sequence[TokenInfo]], alternatives: int) -> None:
+        """Whole answers have the log-probabilities of their prompts, which ``told`` holds once these were read."""
+        self._prompts, self._alternatives = told, alternatives
 
     def add(self, delta: Delta) -> None:
         """Log-probabilities are told of the content alone, as in OpenAI's interface."""
@@ -92,6 +102,17 @@ class Writer:
         self._length[delta.answer] += len(delta.text)
         return found
 
+    def _prompt_logprobs(self, number: int) -> PromptLogprobs | UnsetType:
+        if self._prompts is None:
+            return UNSET
+        found: PromptLogprobs = [None]
+        for token in self._prompts[number]:
+            known = {token.id: PromptLogprob(token.logprob or 0.0, None, self._tokenizer.piece(token.id))}
+            for rank, (id, value) in enumerate(token.top[: self._alternatives], 1):
+                known[id] = PromptLogprob(value, rank, self._tokenizer.piece(id))
+            found.append(known)
+        return found
+
     def _completion(self, kind: str, choices: list[Any], usage: UsageOut | None = None) -> Completion:
         return Completion(self._id, kind, self._created, self._model, choices, usage, self._fingerprint)
 
@@ -118,6 +139,11 @@ class ChatWriter(Writer):
     def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer, tells_thinking: bool = True) -> None:
         super().__init__(id, created, model, tokenizer)
         self._tells_thinking = tells_thinking
+
+    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
+        done = super().whole(finished, usage)
+        done.prompt_logprobs = self._prompt_logprobs(0)
+        return done
 
     def _choice(self, end: Finished) -> ChatChoice:
         text, thinking = ("".join(parts[end.answer]) for parts in (self._text, self._thinking))
@@ -169,17 +195,20 @@ class TextWriter(Writer):
         tokenizer: Tokenizer,
         echoes: Sequence[Echo] = (),
         answers: int = 1,
+        top: int = 0,
     ) -> None:
-        """``echoes`` are the prompts, where they are to be told, and ``answers`` how many there are to each."""
+        """``echoes`` are the prompts, where they are to be told, ``answers`` how many there are to each, and ``top`` of
+        how many alternatives to a token is told."""
         super().__init__(id, created, model, tokenizer)
-        self._echoes, self._answers = echoes, answers
+        self._echoes, self._answers, self._most = echoes, answers, top
 
     def _choice(self, end: Finished) -> TextChoice:
         opening = self._opening(end.answer)
         text, logprobs = "".join(self._text[end.answer]), self._logprobs(end.answer, self._tokens[end.answer])
         if opening is not None:
             text, logprobs = opening.text + text, _joined(opening.logprobs, logprobs)
-        return TextChoice(end.answer, text, finish_reason(end.reason), logprobs)
+        told = self._prompt_logprobs(end.answer // self._answers)
+        return TextChoice(end.answer, text, finish_reason(end.reason), logprobs, told)
 
     def _opening(self, answer: int) -> TextChoice | None:
         if not self._echoes:
@@ -219,7 +248,7 @@ class TextWriter(Writer):
         """The likeliest tokens by their text, and the token itself, which may be one more. Of several with the same
         text the likeliest counts."""
         found: dict[str, float] = {}
-        for id, value in [*token.top, (token.id, token.logprob or 0.0)]:
+        for id, value in [*token.top[: self._most], (token.id, token.logprob or 0.0)]:
             found.setdefault(self._tokenizer.piece(id), value)
         return found
 

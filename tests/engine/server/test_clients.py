@@ -249,6 +249,23 @@ def test_several_prompts_are_echoed_with_what_is_known_of_them(http: httpx.Clien
             assert [v for part in mine if part["logprobs"] for v in part["logprobs"][field]] == whole["logprobs"][field]
 
 
+def test_prompts_are_told_in_vllms_shape(http: httpx.Client, running: Running) -> None:
+    piece = running.engine.loaded.tokenizer.piece
+    body = {"prompt": [[8, 7], [9]], "prompt_logprobs": 1, "echo": True, "logprobs": 0, "max_tokens": 1}
+    first, other = http.post("/v1/completions", json=body).json()["choices"]
+    likeliest = {"logprob": -0.1, "rank": 1, "decoded_token": piece(7)}
+    assert (first["prompt_logprobs"], other["prompt_logprobs"]) == ([None, {"7": likeliest}], [None])
+    assert first["logprobs"]["top_logprobs"][1] == {piece(7): -0.25}, "echo was asked for no other"
+    chat = http.post("/v1/chat/completions", json={"messages": MESSAGES, "prompt_logprobs": 1}).json()
+    ids = asked(running)[-1].prompt_ids
+    own = {"logprob": -0.25, "rank": None, "decoded_token": piece(ids[1])}
+    assert chat["prompt_logprobs"][1] == {"7": likeliest, str(ids[1]): own}
+    assert len(chat["prompt_logprobs"]) == len(ids)
+    assert "prompt_logprobs" not in http.post("/v1/chat/completions", json={"messages": MESSAGES}).json()
+    refused = http.post("/v1/completions", json={**body, "stream": True}).json()["error"]
+    assert refused["param"] == "prompt_logprobs"
+
+
 def test_a_prompt_is_echoed_without_an_answer(http: httpx.Client, running: Running) -> None:
     body = {"prompt": ["The keys", "and"], "echo": True, "max_tokens": 0}
     for stream_it in (False, True):
@@ -286,7 +303,7 @@ def test_tokens_that_a_stop_string_cut_off_are_not_told(running: Running) -> Non
         tokens.append(TokenInfo(id=token, chars=chars, cut=size - chars, logprob=-1.0, top=[(5, -0.5)]))
         start += size
     delta = Part(id="", text="cache that ", tokens=tokens)
-    chat, text = (kind("1", 2, "tiny", tokenizer) for kind in (ChatWriter, TextWriter))
+    chat, text = ChatWriter("1", 2, "tiny", tokenizer), TextWriter("1", 2, "tiny", tokenizer, top=1)
     for writer in (chat, text):
         writer.add(delta)
     told = chat._choice(END).logprobs
