@@ -48,7 +48,7 @@ class TurnIn(msgspec.Struct):
     """A message. Thinking has two names among servers, and clients send back what they were given, with fields of their
     own besides, which are ignored.
 
-    ``prefix``: the answer goes on from it. The last fields are known for when they are empty.
+    ``prefix``: the answer goes on from it, where it is the last one. The last fields are known for when they are empty.
     """
 
     role: str
@@ -177,7 +177,7 @@ class ChatIn(_RequestIn, kw_only=True):
         return [_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)]
 
     def wanted_thinking(self) -> Thinking:
-        """How the model is to think, in whichever of its names it is said. Raises BadField.
+        """How the model is to think, in whichever of its names it is said.
 
         An effort of "none" is OpenAI's word for no thinking.
         """
@@ -216,8 +216,6 @@ class ChatIn(_RequestIn, kw_only=True):
         if wanted and last.role != "assistant":
             text = "Only a message of the assistant can be continued, and the last one is not."
             raise BadField("continue_final_message" if self.continue_final_message else "messages", text)
-        if any(turn.prefix for turn in self.messages[:-1]):
-            raise BadField("messages", "Only the last message can have a prefix of the answer.")
         return last.role == "assistant" and not self.add_generation_prompt and self.continue_final_message is not False
 
 
