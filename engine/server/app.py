@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from engine import paths as config
@@ -24,7 +25,7 @@ from engine.server.session.session import Session
 from engine.telemetry import prometheus
 
 
-def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, openai: OpenAIRoutes) -> Starlette:
+def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, openai: OpenAIRoutes) -> ASGIApp:
     """The application; the hub's engine thread runs while the application does."""
 
     async def socket(websocket: WebSocket) -> None:
@@ -55,9 +56,6 @@ def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, opena
         Route("/metrics", metrics),
         *openai.routes(),
     ]
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(GateMiddleware, gate=gate)],
-        exception_handlers={HTTPException: not_served, Exception: failed},
-        lifespan=lifespan,
-    )
+    handlers: Any = {HTTPException: not_served, Exception: failed}
+    # Around all of it: an allowed page is to read the response to an unexpected error, too.
+    return GateMiddleware(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), gate)

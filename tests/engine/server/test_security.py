@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
 from engine import protocol as p
+from engine.server.openai.types import ChatIn
 from engine.server.security import Allowed, Gate, bearer, token_matches
 from tests.engine.server.conftest import TOKEN, Client, Running
 
@@ -87,7 +88,7 @@ def test_hosts_that_are_allowed_by_name() -> None:
     assert refused(gate, host="nas:8642", origin="http://nas:8642") == "foreign_origin"
 
 
-def test_an_allowed_page_gets_answers_that_it_may_read(home: object) -> None:
+def test_an_allowed_page_gets_answers_that_it_may_read(home: object, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Running(allowed=PAGES)
     page = {"Origin": "https://chat.example"}
     try:
@@ -100,7 +101,11 @@ def test_an_allowed_page_gets_answers_that_it_may_read(home: object) -> None:
             stranger = http.get("/v1/models")
             known = http.get("/v1/models", headers={"X-Api-Key": TOKEN})
             assert (stranger.status_code, known.status_code) == (401, 200)
-            for answer in (preflight, stranger, known):
+            monkeypatch.setattr(ChatIn, "sampling", lambda self: 1 / 0)
+            body = {"messages": [{"role": "user", "content": "a"}]}
+            failed = http.post("/v1/chat/completions", json=body, headers={"X-Api-Key": TOKEN})
+            assert failed.status_code == 500
+            for answer in (preflight, stranger, known, failed):
                 assert answer.headers["access-control-allow-origin"] == "https://chat.example"
                 assert answer.headers["vary"] == "origin"
             foreign = http.options("/v1/models", headers={**asks, "Origin": "https://evil.example"})
