@@ -48,10 +48,11 @@ def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)]
     """The models on this machine: Kvasir's own, and those that other programs have."""
     with report_errors():
         from engine import paths
-        from engine.library import local, store
+        from engine.library import curated, local, store
         from engine.protocol.library import Watched
 
         found = local.stored_models(paths.known_models(), paths.bundled_folder())
+        found = local.with_purposes(found, curated.models(paths.models_file()))
         rows = [
             (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
             for each in found

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from engine.fetching import trust
 from engine.fetching.client import certificate_error, opened, way_to
-from engine.fetching.errors import FetchFailed, Refused
+from engine.fetching.errors import FetchFailed, Refused, cause, unreachable
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
@@ -139,10 +139,8 @@ def _download(remote: RemoteFile, part: Path, progress: Progress) -> str:
                         failures, most = 0, file.tell()
             except _Cut as cut:
                 if failures == len(PAUSES):
-                    raise FetchFailed(
-                        f"{way_to(remote.url)} cannot be reached ({cut}). What was fetched is kept: check the network "
-                        "and start again."
-                    ) from None
+                    then = "What was fetched is kept: check the network and start again."
+                    raise FetchFailed(unreachable(way_to(remote.url), cut, then)) from None
                 progress(0)
                 time.sleep(PAUSES[failures])
                 failures += 1
@@ -192,7 +190,7 @@ def _blocks(remote: RemoteFile, start: int, end: int | None = None) -> Iterator[
     except (httpx2.HTTPError, OSError) as error:  # nothing here touches the disk
         if (refused := certificate_error(error)) is not None:
             raise FetchFailed(trust.refusal(remote.host, refused)) from None
-        raise _Cut(str(error) or type(error).__name__) from error
+        raise _Cut(cause(error)) from error
     if at < last:
         raise _Cut("the connection was closed too early")
 
@@ -221,9 +219,7 @@ def beginning(remote: RemoteFile, count: int) -> bytes:
                     return bytes(held[:count])
         except _Cut as cut:
             if pause is None:
-                raise FetchFailed(
-                    f"{way_to(remote.url)} cannot be reached ({cut}). Check the network and try again."
-                ) from None
+                raise FetchFailed(unreachable(way_to(remote.url), cut, "Check the network and try again.")) from None
             time.sleep(PAUSES[attempt])
         except _Wrong as wrong:
             raise FetchFailed(f"{remote.filename} of {remote.host} is not what its list says: {wrong}.") from None

@@ -24,7 +24,7 @@ from huggingface_hub.utils import get_token, hf_raise_for_status, logging
 from engine.errors import plain
 from engine.fetching import trust
 from engine.fetching.client import certificate_error, opened, origin, way_to
-from engine.fetching.errors import FetchFailed
+from engine.fetching.errors import FetchFailed, unreachable
 from engine.library import keys
 from engine.library.variants import is_repository, variants_of
 from engine.protocol.library import HubFile, HubModel, HubRepository, ModelFormat
@@ -331,6 +331,7 @@ def _model(info: _Info) -> HubModel:
         formats=formats,
         parameters=_or(parameters, _Count, 0),
         architecture=_word(architectures[0]),
+        quantisation=_method(info),
     )
 
 
@@ -342,10 +343,15 @@ def _day(time: str | None) -> str:
 
 def _quantisation(info: _Info) -> str:
     """What packs the weights of safetensors, or else their dtype."""
-    if method := _word(_field(_field(info.config, "quantization_config"), "quant_method")):
+    if method := _method(info):
         return method
     parameters = _or(_field(info.safetensors, "parameters"), dict[str, _Count], {})
     return _word(max(parameters, key=parameters.__getitem__, default="").lower())
+
+
+def _method(info: _Info) -> str:
+    """What quantised the weights of safetensors; "" for nothing."""
+    return _word(_field(_field(info.config, "quantization_config"), "quant_method"))
 
 
 @contextmanager
@@ -373,7 +379,7 @@ def _failures(name: str) -> Iterator[None]:
     except httpx2.HTTPError as error:
         if (refused := certificate_error(error)) is not None:
             raise HubFailed(trust.refusal(where, refused)) from None
-        raise HubFailed(f"{way_to(endpoint())} cannot be reached ({error}). Check the network and try again.") from None
+        raise HubFailed(unreachable(way_to(endpoint()), error, "Check the network and try again.")) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, msgspec.MsgspecError):
         # A page of a network that wants a login, or another program's, where the hub's answer should be.
         raise HubFailed(

@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from engine.checkpoints.gguf.find import PART, is_gguf
+from engine.checkpoints.gguf.find import PART, is_gguf, projectors_beside
 from engine.errors import CheckpointError, is_text, plain
 from engine.fetching import room
 from engine.files import MAX_JSON, decode_file, read_json, regular_size
+from engine.library import bundled as brought
 from engine.library import others, roots, store
 from engine.library.variants import QUANTISATION
 from engine.protocol import KnownModel, MakeReport
 from engine.protocol.library import Held, ModelFolder, ModelFormat, StoredModel
+from engine.protocol.recommended import CuratedModel
 
 MOST_WATCHED = 500
 """Folders, and files: systems allow some thousands to all programs together."""
@@ -68,6 +70,7 @@ def _of_ours(model: KnownModel, bundled: Path) -> StoredModel:
     receipt = store.receipt_of(path)
     revision = next((receipt.revisions.get(each.name, "") for _, each in fetched if receipt), "")
     held: Held = "fetched" if revision else "copied" if fetched else "found"
+    report = report_of(path)
     if any(each.path == model.path for each in roots.read().references):
         held = "referred"
     return StoredModel(
@@ -80,9 +83,20 @@ def _of_ours(model: KnownModel, bundled: Path) -> StoredModel:
         revision=revision,
         draft=model.draft,
         held=held,
-        made_of=report.source if (report := report_of(path)) is not None else "",
+        made_of=report.source if report is not None else "",
+        report=report,
         **_packing(path),
     )
+
+
+def with_purposes(found: Iterable[StoredModel], recommended: Iterable[CuratedModel]) -> list[StoredModel]:
+    """The models, each with what it is for where that is known: those of the list by their repository."""
+    about = {model.repository: model.about for model in recommended}
+
+    def clause(model: StoredModel) -> str:
+        return brought.ABOUT.get(model.name, "") if model.bundled else about.get(model.repository, "")
+
+    return [msgspec.structs.replace(model, about=clause(model)) for model in found]
 
 
 def _format(path: Path) -> ModelFormat:
@@ -94,10 +108,10 @@ TOWER = re.compile(r"vision|visual|audio|projector|multi_modal")
 
 
 def _packing(path: Path) -> dict[str, Any]:
-    """``quantisation`` and ``embedding_bytes``, as the file's name or config.json has them."""
+    """``quantisation``, ``embedding_bytes`` and ``sees``, as the name and the folder of a file or config.json have them."""
     if is_gguf(path):
         label = QUANTISATION.search(path.stem)
-        return {"quantisation": label[1].upper() if label else ""}
+        return {"quantisation": label[1].upper() if label else "", "sees": bool(projectors_beside(path)[0])}
     # The loader says what is wrong.
     with contextlib.suppress(
         CheckpointError, AttributeError, TypeError, ValueError, ArithmeticError, KeyError, OSError
@@ -117,6 +131,7 @@ def _packing(path: Path) -> dict[str, Any]:
             "quantisation": plain(str(method or dtype), most=40),
             "embedding_bytes": size,
             "packable_bytes": packable,
+            "sees": bool(config.get("vision_config")),
         }
     return {}
 

@@ -6,14 +6,16 @@ to work with is taken as a share of its size, and where its keys and values are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from engine.library.variants import QUANTISATION
 from engine.loading.fit import USUAL_CONTEXT
 from engine.memory import estimate
 from engine.protocol import StoredModel
-from engine.protocol.recommended import CuratedModel, Recommendation
+from engine.protocol.recommended import CuratedModel, Recommendation, SizeFit
 from engine.sizes import human
 
 WORK_SHARE = 0.05
@@ -25,13 +27,19 @@ FOUR_BITS = 0.6
 READING = 5.0
 """Tokens a second, about as fast as people read; a model that cannot reach it does not run well."""
 ORDER = ("fits", "tight", "too large", "")
+TO_BEGIN_WITH = 3
+BEGIN_SHARE = 0.5
+"""Of the memory that may be used: what one of the models to begin with takes at most, so that the rest of the computer
+goes on as before."""
+BEST, SEES, LIGHT = "the best answers that run well here", "chats and sees pictures", "the smallest download that chats"
+ANOTHER, RUNS = "runs well here, too", "runs here, but not well"
 
 
 def recommended(
     models: Iterable[CuratedModel], free: int, total: int, bandwidth: float, stored: Sequence[StoredModel] = ()
 ) -> list[Recommendation]:
     """The models judged, best first: of those that run well the larger ones come first, of those that run the faster
-    ones, of those that are too large the smaller ones.
+    ones, of those that are too large the smaller ones. A few to begin with have a reason.
 
     ``free`` and ``total``: bytes of the device's memory; ``bandwidth``: bytes a second that it reads, 0: not measured.
     """
@@ -42,7 +50,36 @@ def recommended(
         rank = {"fits": -size, "tight": -each.fastest or each.need}.get(each.verdict, size)
         return ORDER.index(each.verdict), rank
 
-    return sorted(judged, key=rank)
+    return _with_reasons(sorted(judged, key=rank), BEGIN_SHARE * estimate.budget_bytes(None, free))
+
+
+def _with_reasons(judged: list[Recommendation], room: float) -> list[Recommendation]:
+    """Up to :data:`TO_BEGIN_WITH` of them get a reason: the largest that chats, one that sees, the smallest that
+    chats; where these are fewer, what else runs. ``room``: bytes that one of them takes at most."""
+    well = [each for each in judged if each.verdict == "fits" and each.need <= room]
+    chats = [each for each in well if "chat" in each.model.purposes]
+    sees = [each for each in chats if "vision" in each.model.purposes]
+    reasons: dict[tuple[str, str], str] = {}
+
+    def choose(among: Iterable[Recommendation], reason: Callable[[Recommendation], str]) -> None:
+        free = (each for each in among if _key(each) not in reasons)
+        if len(reasons) < TO_BEGIN_WITH and (first := next(free, None)) is not None:
+            reasons[_key(first)] = reason(first)
+
+    choose(chats, lambda each: BEST)
+    choose(sees, lambda each: SEES)
+    choose(sorted(chats, key=lambda each: each.model.bytes), lambda each: LIGHT)
+    for _ in range(TO_BEGIN_WITH):
+        choose([*chats, *well, *judged], _else)
+    return [msgspec.structs.replace(each, reason=reasons.get(_key(each), "")) for each in judged]
+
+
+def _key(each: Recommendation) -> tuple[str, str]:
+    return each.model.repository, each.model.variant
+
+
+def _else(each: Recommendation) -> str:
+    return {"fits": ANOTHER, "tight": RUNS}.get(each.verdict, "")
 
 
 def judge(
@@ -60,32 +97,42 @@ def judge(
     need, least = int(fixed + kv * usual), fixed + kv * estimate.LEAST_TOKENS
     share = model.active / model.parameters if model.active and model.parameters else 1.0
     fastest = bandwidth / (model.bytes * share)
-    now, ever = estimate.budget_bytes(None, free), estimate.budget_bytes(None, total)
-    if need <= now and (fastest >= READING or not fastest):
-        verdict, sentence = "fits", ""
-    elif need <= now:
-        verdict, sentence = "tight", f"It writes {fastest:.2g} tokens a second at most: this memory is not fast enough."
-    elif need <= ever:
-        verdict, sentence = (
-            "tight",
-            f"It takes about {human(need)}, and {human(now)} may be used now. Close other programs.",
-        )
-    elif least <= ever:
-        verdict, sentence = (
-            "tight",
-            f"It takes about {human(need)} for chats of {usual:,} tokens: they have to be shorter.",
-        )
-    else:
-        verdict, sentence = "too large", f"It takes about {human(need)}, and at most {human(ever)} may be used here."
+    fit = _fit(need, least, usual, fastest, free, total)
     return Recommendation(
         model=model,
-        verdict=verdict,  # type: ignore[arg-type]
-        sentence=sentence,
+        verdict=fit.verdict,
+        sentence=fit.sentence,
         need=need,
         fastest=fastest,
         here=here,
         draft_here=draft_here,
     )
+
+
+def judge_stored(model: StoredModel, free: int, total: int, bandwidth: float) -> SizeFit:
+    """A model of this machine, of which no more is known than its bytes; all of it is taken to be read for a token."""
+    if not model.bytes:
+        return SizeFit("")
+    fixed = model.bytes * (1 + WORK_SHARE) + estimate.SCRATCH_BYTES
+    kv = KV_SHARE * model.bytes / USUAL_CONTEXT
+    need, least = int(fixed + kv * USUAL_CONTEXT), fixed + kv * estimate.LEAST_TOKENS
+    return _fit(need, least, USUAL_CONTEXT, bandwidth / model.bytes, free, total)
+
+
+def _fit(need: int, least: float, usual: int, fastest: float, free: int, total: int) -> SizeFit:
+    """``need``: bytes with a chat of ``usual`` tokens, ``least``: with the shortest one that is served."""
+    now, ever = estimate.budget_bytes(None, free), estimate.budget_bytes(None, total)
+    if need <= now and (fastest >= READING or not fastest):
+        return SizeFit("fits")
+    if need <= now:
+        return SizeFit("tight", f"It writes {fastest:.2g} tokens a second at most: this memory is not fast enough.")
+    if need <= ever:
+        said = f"It takes about {human(need)}, and {human(now)} may be used now. Close other programs."
+        return SizeFit("tight", said)
+    if least <= ever:
+        said = f"It takes about {human(need)} for chats of {usual:,} tokens: they have to be shorter."
+        return SizeFit("tight", said)
+    return SizeFit("too large", f"It takes about {human(need)}, and at most {human(ever)} may be used here.")
 
 
 def fitting(size: str, free: int) -> str | None:

@@ -7,6 +7,7 @@ from typing import Literal
 from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
+from engine.protocol.recommended import Recommended
 from engine.protocol.records import Device, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
 from engine.protocol.why import Reasons
 
@@ -295,6 +296,7 @@ FromEngine = (
     | ContextCut
     | Cost
     | Adapters
+    | Recommended
     | Reasons
     | Error
 )

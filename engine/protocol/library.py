@@ -56,7 +56,13 @@ class StoredModel(Message, frozen=True):
     packable_bytes: int = 0
     """Of safetensors: bytes of the matrices in the language model's layers, which quantising packs; 0: not known."""
     made_of: str = ""
-    """Name of the model that Kvasir made it of; there is a report then."""
+    """Name of the model that Kvasir made it of."""
+    report: MakeReport | None = None
+    """What was won and lost then, as it was measured."""
+    sees: bool = False
+    """Whether it comes with a vision tower."""
+    about: str = ""
+    """What it is for, as a clause, where that is known: of those that come with Kvasir and of recommended ones."""
 
 
 class ModelFolder(Message, frozen=True):
@@ -156,6 +162,8 @@ class HubModel(Message, frozen=True):
     parameters: int = 0
     """0: not known."""
     architecture: str = ""
+    quantisation: str = ""
+    """The method that packs its safetensors, as "gptq" or "awq"; "" where they are not quantised."""
 
 
 class HubVariant(Part, frozen=True):

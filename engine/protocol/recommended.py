@@ -15,6 +15,9 @@ Purpose = Literal["chat", "code", "reasoning", "vision", "small"]
 PURPOSES: tuple[Purpose, ...] = ("chat", "code", "reasoning", "vision", "small")
 DraftKind = Literal["model", "medusa", "eagle", "assistant", "mtp"]
 """A smaller model of the same vocabulary, heads made for the model, or multi-token layers of its own file."""
+SizeVerdict = Literal["", "fits", "tight", "too large"]
+"""As in :class:`FitReport`, estimated from bytes; ``tight``, too: only once other programs are closed, or too slow to
+read along. "": the size is not known."""
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -54,13 +57,42 @@ class CuratedModel(Part, frozen=True):
     draft: CuratedDraft | None = None
 
 
+class CuratedList(msgspec.Struct, forbid_unknown_fields=True):
+    """assets/models.json. ``sources``: what the names in ``CuratedModel.source`` stand for."""
+
+    sources: dict[str, str]
+    models: list[CuratedModel]
+
+    def __post_init__(self) -> None:
+        seen: set[tuple[str, str]] = set()
+        for model in self.models:
+            if (what := (model.repository, model.variant)) in seen:
+                raise ValueError(f"{' '.join(what)} stands there twice")
+            seen.add(what)
+            if model.source not in self.sources:
+                raise ValueError(f"{model.repository} is taken from {model.source!r}, which is no source of the list")
+            draft = model.draft
+            if draft is not None and (draft.kind == "mtp") == bool(draft.repository and draft.variant):
+                raise ValueError(f"the draft of {model.repository} needs a repository and a variant, unless it is mtp")
+
+
+decode_curated = msgspec.json.Decoder(CuratedList).decode
+"""The list of recommended models. Raises msgspec.MsgspecError."""
+
+
+class SizeFit(Part, frozen=True):
+    """Whether a model runs here, as far as its size tells."""
+
+    verdict: SizeVerdict
+    sentence: str = ""
+    """Why it is no better; "" where it fits."""
+
+
 class Recommendation(Message, frozen=True):
     """A model of the list, judged by its size against this machine's memory."""
 
     model: CuratedModel
-    verdict: Literal["", "fits", "tight", "too large"]
-    """As in :class:`FitReport`, estimated from ``bytes``; ``tight``, too: only once other programs are closed, or too
-    slow to read along. "": its size is not known."""
+    verdict: SizeVerdict
     sentence: str = ""
     """Why it is no better; "" where it fits."""
     need: int = 0
@@ -70,6 +102,21 @@ class Recommendation(Message, frozen=True):
     here: bool = False
     """Whether it is on this machine."""
     draft_here: bool = False
+    reason: str = ""
+    """Why it is one of the few to begin with here; "" for the others."""
+
+
+class Recommend(Message, tag="recommend", frozen=True):
+    """Ask which models suit this machine -> :class:`Recommended`."""
+
+
+class Recommended(Message, tag="recommended", frozen=True):
+    """Judged for the memory that is free once the loaded model is dropped."""
+
+    models: list[Recommendation]
+    """Best first."""
+    stored: dict[str, SizeFit] = {}
+    """Of the models of this machine, by path."""
 
 
 class DraftOffer(Message, frozen=True):

@@ -12,6 +12,10 @@ from pathlib import Path
 import psutil
 import torch
 
+from engine import paths
+from engine.library import curated
+from engine.library.local import stored_models
+from engine.loading import recommend
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.loading.speed import served
@@ -22,7 +26,16 @@ from engine.memory.nvml import Meter
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import all_devices, choose_device, described, free_bytes, probe, usable_cores
 from engine.options import EngineOptions
-from engine.protocol import Device, DeviceName, Estimated, GpuReading, LoadOptions, MemoryByOwner, Value
+from engine.protocol import (
+    Device,
+    DeviceName,
+    Estimated,
+    GpuReading,
+    LoadOptions,
+    MemoryByOwner,
+    Recommended,
+    Value,
+)
 from engine.telemetry.processor import RecentPrograms
 from engine.telemetry.runs import Recorder
 from engine.telemetry.why.facts import Machine
@@ -119,6 +132,18 @@ class MachineProbes:
             fit.kv + fit.states - used,
             touched,
             0 if loaded.album is None else loaded.album.kept_bytes(),
+        )
+
+    def recommended(self, loaded: LoadedModel | None) -> Recommended:
+        """The models of the list and those of this machine, judged for the memory that there is without ``loaded``."""
+        memory, bandwidth = probe(self._device), self.bandwidth(None) or 0.0
+        fit = loaded.fit if loaded is not None else None
+        held = fit.weights + fit.draft_weights + fit.kv + fit.states if fit is not None else 0
+        free, total = min(memory.total_bytes, memory.free_bytes + held), memory.total_bytes
+        stored = stored_models(paths.known_models(), paths.bundled_folder())
+        return Recommended(
+            models=recommend.recommended(curated.models(paths.models_file()), free, total, bandwidth, stored),
+            stored={each.path: recommend.judge_stored(each, free, total, bandwidth) for each in stored},
         )
 
     def estimate(

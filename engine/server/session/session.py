@@ -41,6 +41,7 @@ from engine.protocol import (
     MeasureCost,
     Message,
     Prefill,
+    Recommend,
     Set,
     Subscribe,
     Unload,
@@ -197,6 +198,8 @@ class Session:
                 self._begin(message.id, self._count(message))
             case Estimate():
                 self._begin(message.id, self._estimate(message))
+            case Recommend():
+                self._begin("", self._recommend())
             case Subscribe():
                 self._subscriptions.change(message)
             case DescribePage():
@@ -355,6 +358,9 @@ class Session:
             self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, switches
         )
         self._outbox.put(msgspec.structs.replace(estimated, id=message.id))
+
+    async def _recommend(self) -> None:
+        self._outbox.put(await asyncio.to_thread(self._hub.probes.recommended, self._hub.loaded))
 
     def _on_broadcast(self, event: Event) -> None:
         if isinstance(event, Message):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import stat
+import urllib.error
 
 import pytest
 
+from engine.fetching.errors import unreachable
 from engine.library import hub as library
 from engine.library import keys
 from engine.library.hub import HubFailed, Search
@@ -44,8 +48,9 @@ def test_parts_that_are_missing_are_no_model(hub: Hub) -> None:
 
 
 def test_safetensors_come_with_what_they_need_and_no_more(hub: Hub) -> None:
-    (variant,) = library.repository("some/model").variants
-    assert variant.quantisation == "gptq"
+    found = library.repository("some/model")
+    (variant,) = found.variants
+    assert (variant.quantisation, found.model.quantisation) == ("gptq", "gptq")
     wanted = {"config.json", "tokenizer.json", "model.safetensors.index.json"}
     wanted |= {f"model-0000{part}-of-00002.safetensors" for part in (1, 2)}
     assert {file.name for file in variant.files} == wanted
@@ -126,8 +131,33 @@ def test_a_page_in_between(hub: Hub) -> None:
 
 def test_nobody_answers(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(HubFailed, match="cannot be reached"):
+    with pytest.raises(HubFailed, match=r"^127\.0\.0\.1 cannot be reached \(Connection refused\)\. Check"):
         library.repository("some/model")
+
+
+def test_without_a_network_it_says_so_and_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    offline = "You are offline: hub.invalid cannot be reached."
+    for ask in (lambda: library.repository("some/model"), lambda: library.search(Search("model"))):
+        with pytest.raises(HubFailed, match=f"^{offline} Check the network and try again"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "You are offline: h cannot be reached. Wait."),
+        (urllib.error.URLError(socket.gaierror(-3, "Try again")), "You are offline: h cannot be reached. Wait."),
+        (
+            ConnectionResetError(104, "Connection reset by peer"),
+            "h cannot be reached (Connection reset by peer). Wait.",
+        ),
+        (ValueError("[Errno 5] odd"), "h cannot be reached (odd). Wait."),
+        (TimeoutError(), "h cannot be reached (TimeoutError). Wait."),
+    ],
+)
+def test_what_broke_a_connection(error: Exception, sentence: str) -> None:
+    assert unreachable("h", error, "Wait.") == sentence
 
 
 def test_the_token_is_told_and_kept_where_only_the_user_reads_it(hub: Hub) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.library.local import REPORT, stored_models
+from engine import paths
+from engine.library import bundled, curated
+from engine.library.local import REPORT, stored_models, with_purposes
 from engine.paths import find_model
 from engine.protocol import KnownModel, MakeReport, ModelQuality, StoredModel
 
@@ -83,7 +85,28 @@ def test_what_it_was_made_of(tmp_path):
     (place / REPORT).write_bytes(b"no report")
     assert listed(place).made_of == ""
     (place / REPORT).write_bytes(msgspec.json.encode(report))
-    assert listed(place).made_of == "big"
+    assert (listed(place).made_of, listed(place).report) == ("big", report)
     for name, source in (("m-Q4_0.gguf", "big"), ("m-Q8_0.gguf", "")):  # it is about one file of a folder
         (place / name).write_bytes(b"GGUF")
         assert listed(place / name).made_of == source
+
+
+def test_what_sees_is_told_by_its_tower(tmp_path):
+    assert not listed(folder(tmp_path / "blind", PLAIN)).sees
+    assert listed(folder(tmp_path / "sees", {**PLAIN, "vision_config": {"depth": 3}})).sees
+    for name in ("model-Q4_K_M.gguf", "other.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    assert not listed(tmp_path / "model-Q4_K_M.gguf").sees
+    (tmp_path / "mmproj-model-F16.gguf").write_bytes(b"GGUF")
+    assert listed(tmp_path / "model-Q4_K_M.gguf").sees
+
+
+def test_every_bundled_model_says_what_it_is_for(monkeypatch):
+    known = [model for model in paths.known_models() if paths.bundled_folder() in Path(model.path).parents]
+    recommended = curated.models(paths.models_file())
+    found = with_purposes(stored_models(known, paths.bundled_folder()), recommended)
+    assert {model.name for model in found} == set(bundled.ABOUT)
+    assert all(model.about for model in found)
+    assert [model.name for model in found if model.sees] == ["kvasir-seeing"]
+    listed = StoredModel(name="x", path="/x", format="gguf", bytes=1, repository=recommended[0].repository)
+    assert [model.about for model in with_purposes([listed], recommended)] == [recommended[0].about]

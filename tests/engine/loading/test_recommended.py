@@ -10,7 +10,18 @@ from typer.testing import CliRunner
 from engine import paths
 from engine.cli.main import app
 from engine.library import curated, hub
-from engine.loading.recommend import fitting, judge, recommended
+from engine.loading.recommend import (
+    ANOTHER,
+    BEST,
+    LIGHT,
+    RUNS,
+    SEES,
+    TO_BEGIN_WITH,
+    fitting,
+    judge,
+    judge_stored,
+    recommended,
+)
 from engine.protocol import StoredModel
 from engine.protocol.library import decode_library_record
 from engine.protocol.recommended import CuratedDraft, CuratedModel, Recommendation
@@ -68,6 +79,49 @@ def test_more_memory_is_for_larger_models(memory, some) -> None:
     assert all(each.need <= 0.85 * memory * GB for each in judged if each.verdict == "fits")
     larger = recommended(MODELS, 2 * memory * GB, 2 * memory * GB, FAST)
     assert sum(each.verdict == "fits" for each in larger) >= len(sizes)
+
+
+def begin(models: list[CuratedModel], memory: float, bandwidth: float = FAST) -> list[tuple[str, str]]:
+    """Repository and reason of those that a newcomer is offered."""
+    size = int(memory * GB)
+    return [(each.model.repository, each.reason) for each in recommended(models, size, size, bandwidth) if each.reason]
+
+
+@pytest.mark.parametrize("memory", [2, 6, 16, 25, 64])
+def test_three_to_begin_with_suit_the_machine(memory) -> None:
+    found = [each for each in recommended(MODELS, memory * GB, memory * GB, 20e9) if each.reason]
+    assert len(found) == TO_BEGIN_WITH
+    for each in found:
+        if each.reason in (BEST, SEES, LIGHT):
+            assert each.verdict == "fits"
+            assert "chat" in each.model.purposes
+            assert each.need <= 0.85 * memory * GB / 2
+        assert each.reason != SEES or "vision" in each.model.purposes
+
+
+def test_each_of_them_has_its_own_reason() -> None:
+    one = {"parameters": GB, "bytes": GB, "kv_bytes": 1000}
+    models = [
+        model(repository="a/large", parameters=70 * GB, bytes=40 * GB),
+        model(repository="a/best"),
+        model(repository="a/small", **one),
+        model(repository="a/sees", purposes=["chat", "vision"], **(one | {"bytes": 2 * GB})),
+        model(repository="a/code", purposes=["code"]),
+    ]
+    assert dict(begin(models, 24)) == {"a/best": BEST, "a/sees": SEES, "a/small": LIGHT}
+    assert dict(begin(models[:3], 24)) == {"a/best": BEST, "a/small": LIGHT}, "what is too large is not offered"
+    assert dict(begin(models[:1] + models[-1:], 24)) == {"a/code": ANOTHER}
+    assert dict(begin(models[1:2], 8, 10e9)) == {"a/best": RUNS}
+    assert begin(models[:1], 8) == []
+
+
+def test_models_of_this_machine_are_judged_by_their_size() -> None:
+    def stored(size: int) -> StoredModel:
+        return StoredModel(name="x", path="/x", format="gguf", bytes=size)
+
+    found = [judge_stored(stored(size * GB), 8 * GB, 16 * GB, 20e9).verdict for size in (2, 5, 8, 40)]
+    assert found == ["fits", "tight", "tight", "too large"]
+    assert judge_stored(stored(0), GB, GB, FAST).verdict == ""
 
 
 def test_what_is_here_is_said() -> None:

@@ -38,8 +38,10 @@ from engine.protocol import (
     PageDescribed,
     PageOwner,
     Prefill,
+    Recommended,
     Sampling,
     Set,
+    SizeFit,
     Timings,
     TokenInfo,
     TreeNode,
@@ -355,6 +357,9 @@ class FakeProbes:
             other_programs=2,
             total=9,
         )
+
+    def recommended(self, loaded: Any) -> Recommended:
+        return Recommended(models=[], stored={"/models/tiny": SizeFit("fits")})
 
     def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> Estimated:
         if "huge" in path:
