@@ -38,6 +38,7 @@ from app.theme.sheet import apply
 from app.theme.theme import Theme
 from app.window.cache_wiring import CacheWiring
 from app.window.engine_wiring import EngineWiring
+from app.window.getting_wiring import GettingWiring
 from app.window.gpu_wiring import GpuWiring
 from app.window.lazy import LazyPage
 from app.window.load_settings_wiring import LoadSettingsWiring
@@ -145,6 +146,7 @@ class Program:
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
+        GettingWiring(link, store, self.library, chat, notice, self.opener.open, self._find_models, window)
         loading = LoadSettingsWiring(link, store, chat.header, self.opener.open, self.theme, window)
         window.models_page.settings_asked.connect(loading.open)
         link.loaded.connect(self._on_loaded)
@@ -170,6 +172,11 @@ class Program:
         view = LabView(self.lab, compare, self.theme)
         LabWiring(self.link, self.lab, view, window.panel, self.chat, self.measuring, self.library, window)
         return view
+
+    def _find_models(self) -> None:
+        """The page Models, where others than those of this machine are found."""
+        self.window.show_page(MainWindow.MODELS)
+        self.window.models_page.show_view("hub")
 
     def _offered(self, model: str) -> list[DraftOffer] | None:
         """What can draft for a model; asked for now where it is not known, for the next time."""

@@ -32,6 +32,7 @@ DRAFT_PX = 120
 ICON_GAP = 6
 """Pixels that a button's icon takes from its text."""
 TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected (Ctrl+Shift+T)"
+OPEN_HELP = "A GGUF file, or the folder of a model in safetensors, GPTQ, AWQ or NF4."
 IDLE = "Unloaded, because nothing was asked of it for a while. The next message loads it again."
 NARROW = 700
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
@@ -52,6 +53,10 @@ class Header(QFrame):
     """:attr:`loading` says something else."""
     folder_used = Signal(str)
     """Where a model was found in a dialogue."""
+    get_asked = Signal()
+    """The person wants a model that is not here."""
+    menu_shown = Signal()
+    """The menu of the models opens."""
 
     def __init__(self, link: EngineLink, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -69,6 +74,10 @@ class Header(QFrame):
         """What can draft for the model at a path; None: not known yet."""
         self.recent: Callable[[], Sequence[str]] = list
         """The paths of the models used last, the last one first."""
+        self.stored: Callable[[], Sequence[protocol.StoredModel]] = list
+        """The models of this machine as they were listed last; none before that."""
+        self.about: Callable[[protocol.StoredModel], str] = lambda model: ""
+        """What the menu says of one of them, next to its name."""
         self.folder: Callable[[], str] = str
         """Where to look for models first."""
         self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
@@ -82,6 +91,7 @@ class Header(QFrame):
         self._menu = QMenu(self.model)
         self._menu.setToolTipsVisible(True)
         self._menu.aboutToShow.connect(self.fill_menu)
+        self._menu.aboutToShow.connect(self.menu_shown)
         self.model.setMenu(self._menu)
         self.draft = QLabel(self)
         self.draft.setProperty("role", "mute")
@@ -189,14 +199,19 @@ class Header(QFrame):
         if self._loading is not None:
             menu.addAction("Cancel loading", self.cancel)
             return
+        stored = {model.path: model for model in self.stored()}
         for name, path in self._models():
             there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
-            action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path))
+            said = f"\t{self.about(stored[path])}" if path in stored and not stored[path].missing else ""
+            action = self._checkable(
+                menu, as_menu_text(name) + said, card is not None and Path(path) == Path(card.path)
+            )
             action.setEnabled(there)
             action.setToolTip(as_written(path if there else f"{path} is not there any more."))
             action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft(path)))
         menu.addSeparator()
-        menu.addAction("Open a model…", self._open)
+        menu.addAction("Get a model…", self.get_asked.emit)
+        menu.addAction("Open a file…", self.open_file).setToolTip(OPEN_HELP)
         self._fill_helpers(menu.addMenu("Speculation helper"))
         if card is not None:
             menu.addSeparator()
@@ -206,11 +221,14 @@ class Header(QFrame):
             menu.addAction("Unload the model", self._unload)
 
     def _known(self) -> dict[str, str]:
-        """Path -> name of the models that the engine knows."""
-        return {model.path: model.name for model in self._link.welcome.models} if self._link.welcome is not None else {}
+        """Path -> name of the models of this machine: as listed last, before that as the engine found them."""
+        welcome = self._link.welcome
+        started = welcome.models if welcome is not None else []
+        listed = [model for model in self.stored() if not model.missing]
+        return {model.path: model.name for model in listed or started}
 
     def _models(self) -> list[tuple[str, str]]:
-        """(name, path) for the menu: those used last, then the others that the engine knows."""
+        """(name, path) for the menu: those used last, then the others of this machine."""
         known = self._known()
         paths = dict.fromkeys([*self.recent(), *known])
         return [(known.get(path) or Path(path).name, path) for path in paths]
@@ -271,7 +289,8 @@ class Header(QFrame):
         if self._link.card is not None:
             self.load(self._link.card.path, draft, chosen=True)
 
-    def _open(self) -> None:
+    def open_file(self) -> None:
+        """Ask for a model's file or folder, and load it."""
         if path := model_dialog.ask(self, "Open a model", self.folder(), model_dialog.MODELS, model_dialog.is_model):
             self.folder_used.emit(str(Path(path).parent))
             self.load(path, self.default_draft(path))
@@ -325,6 +344,11 @@ class Header(QFrame):
     def _on_failed(self, error: protocol.Error) -> None:
         if not error.id:
             self._on_settled()
+
+
+def as_menu_text(name: str) -> str:
+    """A name as an entry of a menu: no letter of it is a shortcut, and a tab would begin another column."""
+    return name.replace("&", "&&").replace("\t", " ")
 
 
 def _heads(card: protocol.ModelCard) -> str:

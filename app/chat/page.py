@@ -43,6 +43,8 @@ class ChatPage(QWidget):
     """The id of the chat now shown, "" for one that is not saved yet."""
     why_asked = Signal()
     """The person wants to see what makes answers fast."""
+    models_asked = Signal()
+    """The person wants a model that is not here."""
     tint_changed = Signal(bool)
     """The person switched the tints on or off here."""
 
@@ -59,7 +61,7 @@ class ChatPage(QWidget):
         self.loading = LoadingBar(theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
-        self.welcome = WelcomeView(self.transcript.viewport())
+        self.welcome = WelcomeView(self.transcript.viewport(), theme)
         self.notice = NoticeBar(theme, "notice", self)
         self.waits = QueuedBar(self)
         self.composer = Composer(theme, self)
@@ -114,10 +116,6 @@ class ChatPage(QWidget):
     def regions(self) -> list[QWidget]:
         """The parts that the keyboard goes through."""
         return [self.header, self.transcript, self.composer]
-
-    def open_model(self) -> None:
-        """Offer the models that can be opened."""
-        self.header.model.showMenu()
 
     def set_tint(self, tint: bool) -> None:
         """Tint words by where their tokens came from, with a legend: accepted draft tokens and corrected ones."""
@@ -205,7 +203,9 @@ class ChatPage(QWidget):
         self.composer.thinking.changed.connect(session.set_thinking)
         self.welcome.chosen.connect(self.sending.ask)
         self.welcome.write_asked.connect(self.focus_composer)
-        self.welcome.open_asked.connect(lambda: self.open_model())
+        self.welcome.open_asked.connect(self.header.open_file)
+        self.welcome.models_asked.connect(self.models_asked)
+        self.header.get_asked.connect(self.models_asked)
         self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self._open_settings)
         self.header.tint.clicked.connect(self.tint_changed)

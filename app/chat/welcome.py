@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtWidgets import QBoxLayout, QFrame, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from collections.abc import Sequence
 
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, SignalInstance
+from PySide6.QtWidgets import QBoxLayout, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.chat.get_card import GetCard, Line
+from app.theme.theme import Theme
 from engine.protocol import ModelCard
 
 BUNDLED = "kvasir-guide"
@@ -18,8 +22,10 @@ QUESTIONS = (
 LENT = "The Lab has the model for now"
 ASK, CHOOSE = "Ask something to begin", "Choose a model to begin"
 LOCAL = "What you write stays on this computer."
-TINY = "The model that comes with Kvasir is tiny and knows only this manual. For anything else use a model of your own."
-OWN = "Open the folder of a model in safetensors, GPTQ, AWQ or NF4, or a GGUF file."
+TINY = "The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model."
+GUIDE = "Or ask the model that comes with Kvasir. It is tiny and knows only this manual:"
+OPEN = "Open a file…"
+SWITCHES = "Show switches and plots"
 WHY = "Every optimisation is a switch. Flip one and watch what it does; measure what it buys on this computer."
 _WIDTH = 760
 _STACKED = 620
@@ -67,32 +73,42 @@ class WelcomeCard(QFrame):
 
 
 class WelcomeView(QWidget):
-    """Lies in the middle of ``place``, as much of it as there is room for. ``chosen`` carries a question."""
+    """Lies in the middle of ``place``, as much of it as there is room for. ``chosen`` carries a question.
+
+    Where no model is here but those that come with Kvasir, a card offers some that suit this computer.
+    """
 
     chosen = Signal(str)
     write_asked = Signal()
     open_asked = Signal()
+    """The person wants to open a file."""
+    models_asked = Signal()
+    """The person wants to see which models there are."""
     why_asked = Signal()
 
-    def __init__(self, place: QWidget) -> None:
+    def __init__(self, place: QWidget, theme: Theme) -> None:
         super().__init__(place)
-        self._empty = self._guide = False
+        self._empty = self._guide = self._first = False
         self.setObjectName("welcome")
         self.title = QLabel()
         self.title.setProperty("role", "title")
         self.caption = QLabel(LOCAL)
         self.caption.setProperty("role", "caption")
         self.chat = WelcomeCard("Chat", "Write a message", "welcome.chat")
-        self.own = WelcomeCard("Use a model of your own", "Open a model…", "welcome.own")
-        self.why = WelcomeCard("See why it is fast", "Show switches and plots", "welcome.why")
-        self.own.about.setText(OWN)
+        self.more = WelcomeCard("Get a model", "Choose a model…", "welcome.more")
+        self.why = WelcomeCard("See why it is fast", SWITCHES, "welcome.why")
         self.why.about.setText(WHY)
+        self.get = GetCard(theme)
+        self.get.all_asked.connect(self.models_asked)
+        self.open = _link(OPEN, "welcome.open", self.open_asked)
+        self.switches = _link(SWITCHES, "welcome.switches", self.why_asked)
         for card, signal in (
             (self.chat, self.write_asked),
-            (self.own, self.open_asked),
+            (self.more, self.models_asked),
             (self.why, self.why_asked),
         ):
             card.button.clicked.connect(signal)
+        self.show_suiting(0)
         self._column = column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
@@ -101,12 +117,20 @@ class WelcomeView(QWidget):
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self._cards)
         self._row.setContentsMargins(0, 8, 0, 8)
         self._row.setSpacing(12)
-        self._all = (self.chat, self.own, self.why)
+        self._all = (self.chat, self.more, self.why)
         for card in self._all:
             self._row.addWidget(card, 1)
         column.addWidget(self._cards)
+        column.addWidget(self.get)
         self._questions = self._make_questions()
         column.addWidget(self._questions)
+        links = QHBoxLayout()
+        links.setSpacing(16)
+        links.addStretch(1)
+        links.addWidget(self.open)
+        links.addWidget(self.switches)
+        links.addStretch(1)
+        column.addLayout(links)
         column.addWidget(self.caption)
         for label in (self.title, self.caption):
             label.setWordWrap(True)
@@ -133,6 +157,22 @@ class WelcomeView(QWidget):
         self.chat.button.setEnabled(not without)
         self._fit()
 
+    def show_first(self, first: bool) -> None:
+        """Whether models are offered in place of the cards."""
+        if first != self._first:
+            self._first = first
+            self._fit()
+
+    def show_models(self, lines: Sequence[Line], judged: bool) -> None:
+        """The models that are offered then."""
+        if self.get.show_lines(lines, judged):
+            self._fit()
+
+    def show_suiting(self, count: int) -> None:
+        """How many models of the list suit this computer; 0 where that is not known."""
+        many = f"{count} models that suit this computer" if count else "Models that suit this computer"
+        self.more.about.setText(f"{many}, each with what it is good at. Or search Hugging Face for any other.")
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() is QEvent.Type.Resize:
             self._fit()
@@ -146,8 +186,11 @@ class WelcomeView(QWidget):
     def _make_questions(self) -> QWidget:
         box = QWidget()
         rows = QVBoxLayout(box)
-        rows.setContentsMargins(0, 0, 0, 8)
+        rows.setContentsMargins(0, 8, 0, 8)
         rows.setSpacing(4)
+        self._lead = QLabel(GUIDE)
+        self._lead.setProperty("role", "caption")
+        rows.addWidget(self._lead, 0, Qt.AlignmentFlag.AlignHCenter)
         for question in QUESTIONS:
             button = QPushButton(question)
             button.setProperty("kind", "quiet")
@@ -163,10 +206,15 @@ class WelcomeView(QWidget):
 
     def _fits(self, cards: bool, sentences: bool, questions: bool) -> bool:
         """Whether there is room for these parts."""
-        self._cards.setVisible(cards)
+        self._cards.setVisible(cards and not self._first)
+        self.get.setVisible(cards and self._first)
         for card in self._all:
             card.show_sentence(sentences)
+        self.get.show_sentences(sentences)
         self._questions.setVisible(questions)
+        self._lead.setVisible(self._first)  # else the first card says it
+        self.open.setVisible(cards)
+        self.switches.setVisible(cards and self._first)
         parent = self.parentWidget()
         assert parent is not None, "it stands in the transcript"
         room = parent.size()
@@ -182,7 +230,7 @@ class WelcomeView(QWidget):
 
     def _settle(self) -> None:
         """Layouts of layouts would else answer as before the last change, until the next event."""
-        for widget in (*self._all, self._cards):
+        for widget in (*self._all, self._cards, *self.get.lines, self.get, self._questions):
             layout = widget.layout()
             assert layout is not None
             layout.invalidate()
@@ -194,6 +242,15 @@ class WelcomeView(QWidget):
             self._row.setDirection(direction)
             for card in self._all:
                 card.stack(stacked)
+
+
+def _link(text: str, name: str, pressed: SignalInstance) -> QPushButton:
+    button = QPushButton(text)
+    button.setObjectName(name)
+    button.setAccessibleName(text)
+    button.setProperty("kind", "quiet")
+    button.clicked.connect(lambda _=False: pressed.emit())
+    return button
 
 
 def _about(card: ModelCard | None, without: bool) -> str:

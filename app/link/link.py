@@ -52,6 +52,7 @@ class EngineLink(QObject):
     cost = Signal(object)
     adapters_changed = Signal(object)
     reasons = Signal(object)
+    recommended = Signal(object)
     failed = Signal(object)
     load_asked = Signal(object)
     """A Load that is on its way, or waits for the engine."""
@@ -107,6 +108,7 @@ class EngineLink(QObject):
             protocol.Cost: self.cost,
             protocol.Adapters: self.adapters_changed,
             protocol.Reasons: self.reasons,
+            protocol.Recommended: self.recommended,
             protocol.Error: self.failed,
         }
 

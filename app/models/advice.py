@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import PurePath
-
 from app.words import size
-from engine.protocol import CuratedModel, Download, DraftKind, DraftOffer, Recommendation, StoredModel
+from engine.protocol import CuratedModel, DraftKind, DraftOffer, Recommendation
 from engine.sizes import billions
 
 VERDICTS = {
@@ -25,6 +22,11 @@ KINDS: dict[DraftKind, str] = {
 }
 
 
+def short_name(model: CuratedModel) -> str:
+    """The model's name without its publisher and its format."""
+    return model.repository.partition("/")[2].removesuffix("-GGUF").removesuffix("-gguf")
+
+
 def about(model: CuratedModel) -> str:
     """What it is good at, and its figures below that."""
     facts = (
@@ -33,7 +35,7 @@ def about(model: CuratedModel) -> str:
         size(model.bytes) if model.bytes else "",
         f"context {model.context >> 10}k" if model.context else "",
         model.licence and f"licence {model.licence}",
-        "its own layers draft for it" if model.draft is not None and model.draft.kind == "mtp" else "",
+        "built-in speculative decoding" if model.draft is not None and model.draft.kind == "mtp" else "",
     )
     return f"{model.about}\n{' · '.join(filter(None, facts))}"
 
@@ -48,26 +50,12 @@ def verdict(each: Recommendation) -> str:
 
 
 def with_draft(each: Recommendation) -> str:
-    """What is fetched with it that drafts for it; "" where there is nothing to fetch."""
+    """What is downloaded with it that drafts for it; "" where there is nothing to download."""
     draft = each.model.draft
     if draft is None or not draft.repository:
         return ""
     held = f" ({size(draft.bytes)})" if draft.bytes else ""
     return f"with its {KINDS[draft.kind]}, {draft.repository}{held}"
-
-
-def there(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:
-    """Whether it is on this machine."""
-    return any(
-        each.repository == repository
-        and (each.format == "safetensors" or variant.lower() in PurePath(each.path).name.lower())
-        for each in stored
-    )
-
-
-def coming(repository: str, variant: str, downloads: Iterable[Download]) -> bool:
-    """Whether it is on its way: a download has the name of the file, where the list may have its kind."""
-    return any(each.repository == repository and variant.lower() in each.variant.lower() for each in downloads)
 
 
 def offer(each: DraftOffer) -> str:

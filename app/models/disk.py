@@ -110,7 +110,7 @@ class DiskView(QWidget):
         buttons = (
             (Button("move", "Move all to another folder…", why_not=away),)
             if folder.store
-            else (Button("remove", "Look here no more"), Button("downloads", "Fetch models to it", why_not=away))
+            else (Button("remove", "Look here no more"), Button("downloads", "Download models to it", why_not=away))
         )
         row = self._row(f"folder.{folder.path}", folder.path, words.folder(folder), buttons, self._for_folder(folder))
         row.show_badge("downloads" if folder.store else "", "mute")

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
-from app.models import advice
+from app.models import advice, getting
 from app.theme.sheet import set_role
 from app.theme.widgets import ElidedLabel, as_written, caption
 from engine.protocol import Download, DraftOffer
@@ -20,11 +20,11 @@ NOTHING = (
 
 
 class DraftList(QWidget):
-    """``load_asked`` carries the path of what drafts, "" for what the model has of its own; ``get_asked`` a repository
-    and a variant."""
+    """``load_asked`` carries the path of what drafts, "" for what the model has of its own; ``get_asked`` a repository,
+    a variant and that it drafts."""
 
     load_asked = Signal(str)
-    get_asked = Signal(str, str)
+    get_asked = Signal(str, str, bool)
 
     def __init__(self, offers: Sequence[DraftOffer] | str | None) -> None:
         """``offers`` None: they are being looked for; a sentence says why there are none."""
@@ -49,8 +49,8 @@ class DraftList(QWidget):
         """Which of them are on their way."""
         downloads = list(downloads)
         for offer, buttons in self._fetched:
-            coming = advice.coming(offer.repository, offer.variant, downloads)
-            buttons.show_buttons((Button("get", "Download", why_not="It is on its way." if coming else ""),))
+            at = getting.place(offer.repository, offer.variant, (), downloads)
+            buttons.show_buttons((getting.button(at, "", "Download"),))
 
     def _add(self, offer: DraftOffer) -> None:
         line = QHBoxLayout()
@@ -64,7 +64,7 @@ class DraftList(QWidget):
         buttons = Buttons(f"models.draft.{offer.name}")
         if offer.repository:
             self._fetched.append((offer, buttons))
-            buttons.pressed.connect(lambda _: self.get_asked.emit(offer.repository, offer.variant))
+            buttons.pressed.connect(lambda _: self.get_asked.emit(offer.repository, offer.variant, True))
         else:
             buttons.show_buttons((Button("load", "Load with it"),))
             buttons.pressed.connect(lambda _: self.load_asked.emit(offer.path))

@@ -42,7 +42,7 @@ class MakeForm(QWidget):
         self.room = QLabel()
         self.room.setObjectName("models.make.size")
         self.room.setWordWrap(True)
-        place = QLabel("Kvasir's models, next to those that it fetched; the original stays")
+        place = QLabel("Kvasir's models, next to the downloaded ones; the original stays")
         place.setObjectName("models.make.place")
         place.setWordWrap(True)
         self.text = QLineEdit()

@@ -1,7 +1,8 @@
 """What the window knows of models, on this machine and on the hub, and of those on their way. No widgets.
 
-Everything is asked of `kvasir models … --json`, a process for each question and each download: one that is killed, with
-the window or by it, leaves its download where the next one goes on.
+Nearly everything is asked of `kvasir models … --json`, a process for each question and each download: one that is
+killed, with the window or by it, leaves its download where the next one goes on. Which models suit this machine is
+asked of the engine, which knows it already.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 
+import msgspec
 from PySide6.QtCore import QObject, Signal
 
+from app import paths
 from app.command import End, LineCommand
+from app.models.getting import names
 from app.models.jobs import Jobs
 from app.models.making import Maker
 from app.words import size
@@ -22,12 +26,16 @@ from engine.protocol import (
     HubModel,
     HubRepository,
     Leftover,
+    MakeProgress,
     ModelDetails,
     ModelFolder,
     Recommendation,
+    Recommended,
+    SizeFit,
     StoredModel,
     StoreMove,
     Watched,
+    decode_curated,
     decode_library_record,
 )
 
@@ -46,6 +54,9 @@ class Library(QObject):
     repository_changed = Signal(str)
     downloads_changed = Signal()
     recommended_changed = Signal()
+    """:attr:`recommended` or :attr:`stored_fits` says something else."""
+    arrived = Signal(str, str)
+    """Name and path of a model that came because the person asked for it: downloaded, made or imported."""
     drafts_changed = Signal(str)
     """The path of the model for which it is known now what drafts."""
     disk_changed = Signal()
@@ -62,8 +73,16 @@ class Library(QObject):
         super().__init__(parent)
         self._command = list(command)
         self.maker = Maker(quantise, self)
-        self.maker.making.done.connect(self.refresh)
+        self.maker.making.done.connect(self._on_made)
         self.stored: list[StoredModel] = []
+        self.listed = False
+        """Whether it is known yet what is on this machine."""
+        self.stored_fits: dict[str, SizeFit] = {}
+        """By path, whether these run here, where that was told."""
+        self._arriving: set[str] = set()
+        """The paths of models that came and are not listed yet."""
+        self._helpers: set[tuple[str, str]] = set()
+        """Repository and variant of downloads that are to draft for another model."""
         self.folders: list[ModelFolder] = []
         self.watched: list[str] = []
         """Where models come and go."""
@@ -90,9 +109,10 @@ class Library(QObject):
         """The repository whose fit is being planned."""
         self.credit = 0
         """Bytes that become free when the model that is loaded is dropped."""
-        self.recommended: list[Recommendation] = []
-        """The recommended models, best first."""
-        self._recommending: LineCommand | None = None
+        self.recommended: list[Recommendation] = _unjudged()
+        """The recommended models; best first once :attr:`judge` was answered."""
+        self.judge: Callable[[], object] = lambda: None
+        """Asks the engine which models suit this machine, which :meth:`show_judged` is told."""
         self.drafts: dict[str, list[DraftOffer] | str] = {}
         """What can draft for the models, by path, or why that cannot be told."""
         self._offering: dict[str, LineCommand] = {}
@@ -100,7 +120,7 @@ class Library(QObject):
         """MB a second that each download may take; 0: no limit."""
         self.fetching: Jobs[Download] = Jobs(AT_ONCE, self._start, self._discard, self)
         self.fetching.changed.connect(self.downloads_changed)
-        self.fetching.done.connect(self.refresh)
+        self.fetching.done.connect(self._on_downloaded)
         self.fetching.discarded.connect(self._on_changed)
         self._adding: set[tuple[str, str]] = set()
 
@@ -108,6 +128,12 @@ class Library(QObject):
     def downloads(self) -> dict[Hashable, Download]:
         """By their IDs."""
         return self.fetching.jobs
+
+    @property
+    def coming(self) -> list[Download]:
+        """All that is on its way; what was asked for just now has no ID yet."""
+        asked = [Download(id="", repository=of, variant=variant, state="waiting") for of, variant in self._adding]
+        return [*self.fetching.jobs.values(), *asked]
 
     @property
     def searching(self) -> bool:
@@ -135,7 +161,12 @@ class Library(QObject):
                 self.stored = models
                 self.folders = [each for each in records if isinstance(each, ModelFolder)]
                 self.watched = [path for each in records if isinstance(each, Watched) for path in each.paths]
+                self.listed = True
                 self.stored_changed.emit()
+                for model in models:
+                    if model.path in self._arriving:
+                        self._arriving.discard(model.path)
+                        self.arrived.emit(model.name, model.path)
             else:
                 self.failed.emit(end.sentence)
             if self._again:
@@ -151,20 +182,15 @@ class Library(QObject):
 
         self._run(["downloads", "--json"], waiting.append, told)
 
-    def recommend(self) -> None:
-        """Judge the recommended models for this machine, into :attr:`recommended`. Asks no hub."""
-        if not self._command or self._recommending is not None:
-            return
-        found: list[Recommendation] = []
+    def show_judged(self, judged: Recommended) -> None:
+        """What the engine says of the recommended models and of those here."""
+        self.recommended, self.stored_fits = judged.models, judged.stored
+        self.recommended_changed.emit()
 
-        def done(end: End) -> None:
-            self._recommending = None
-            self.recommended = found
-            self.recommended_changed.emit()
-            if not end.ok:
-                self.failed.emit(end.sentence)
-
-        self._recommending = self._run(["recommended", "--json"], found.append, done)
+    @property
+    def bundled_alone(self) -> bool:
+        """Whether no model is here but those that came with Kvasir, as far as is known."""
+        return all(model.bundled or model.missing for model in self.stored)
 
     def offer_drafts(self, path: str) -> None:
         """What can draft for the model at ``path``, into :attr:`drafts`."""
@@ -203,11 +229,12 @@ class Library(QObject):
         self.found_changed.emit()
 
     def end_search(self) -> None:
-        """Give up a search that still runs."""
+        """Give up a search that still runs, and forget what the last one found or failed at."""
         if self._searching is not None:
             self._searching.abandon()
             self._searching = None
-            self.found_changed.emit()
+        self.found, self.trouble = [], ""
+        self.found_changed.emit()
 
     def ask(self, repository: str) -> None:
         """What a repository holds, into :attr:`repositories`."""
@@ -258,8 +285,9 @@ class Library(QObject):
         self._fitting = self._run(["fit", "--json", *credit, "--", repository], reports.append, done)
         self.repository_changed.emit(repository)
 
-    def get(self, repository: str, variant: str) -> None:
-        """Fetch a variant, when it is its turn; from now on it is in the list of downloads, whatever happens."""
+    def get(self, repository: str, variant: str, helper: bool = False) -> None:
+        """Download a variant, when it is its turn; from now on it is in the list of downloads, whatever happens.
+        ``helper``: it is to draft for another model, so its arrival is not told."""
         added: list[Download] = []
 
         def done(end: End) -> None:
@@ -268,9 +296,13 @@ class Library(QObject):
                 self.failed.emit(end.sentence)
             for download in added:
                 self.fetching.add(download.id, download)
+            self.downloads_changed.emit()
 
+        if helper:
+            self._helpers.add((repository, variant))
         if self._command and (repository, variant) not in self._adding:
             self._adding.add((repository, variant))
+            self.downloads_changed.emit()
             self._run(["get", "--later", "--json", "--", repository, variant], added.append, done)
 
     def remove(self, path: str) -> None:
@@ -281,7 +313,7 @@ class Library(QObject):
         """Import a model from where it lies."""
         if self._command:
             self.working.emit(f"Looking into {path}…")
-            self._run(["import", "--json", "--", path], lambda _: None, self._on_worked)
+            self._run(["import", "--json", "--", path], self._on_imported, self._on_worked)
 
     def describe(self, path: str) -> None:
         """What a model's headers say, into :attr:`details`."""
@@ -348,6 +380,19 @@ class Library(QObject):
         self.fetching.running.clear()
         self.maker.close_down()
 
+    def _on_downloaded(self, job: Download) -> None:
+        if not any(job.repository == each and names(variant, job.variant) for each, variant in self._helpers):
+            self._arriving.add(job.path)
+        self.refresh()
+
+    def _on_made(self, job: MakeProgress) -> None:
+        self._arriving.add(job.path)
+        self.refresh()
+
+    def _on_imported(self, record: object) -> None:
+        if isinstance(record, StoredModel):
+            self._arriving.add(record.path)
+
     def _on_worked(self, end: End) -> None:
         self.working.emit("")
         self._on_changed(end)
@@ -373,3 +418,13 @@ class Library(QObject):
     ) -> LineCommand:
         name = f"kvasir models {arguments[0]}"
         return LineCommand(self._command, arguments, decode_library_record, name, self, talking).heard(take, done)
+
+
+def _unjudged() -> list[Recommendation]:
+    """The list of recommended models as it is installed; none where it is missing or broken."""
+    try:
+        listed = decode_curated((paths.assets_dir() / "models.json").read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        log.exception("the list of recommended models cannot be read")
+        return []
+    return [Recommendation(model=model, verdict="") for model in listed.models]

@@ -41,34 +41,28 @@ FORMATS = {
             "gptq",
             "GPTQ",
             4.16,
-            "4-bit, group size 128. Rounding errors are corrected as it goes (GPTQ), so quality stays close to the "
-            f"original. {_CALIBRATED}",
+            "4-bit, group size 128. Rounding errors are corrected as it goes, so quality stays close to the original. "
+            f"{_CALIBRATED}",
             calibrated=True,
         ),
         Format(
             "awq",
             "AWQ",
             4.16,
-            "4 bits in groups of 128 weights; the channels that count most are scaled up before they are rounded. "
+            "4-bit, group size 128. The channels that matter most are scaled up before they are rounded. "
             f"{_CALIBRATED}",
             calibrated=True,
         ),
-        Format("nf4", "NF4", 4.5, f"4 bits: 16 levels, spaced as weights usually are (bitsandbytes). {_LEVELS}"),
+        Format("nf4", "NF4", 4.5, f"4-bit (bitsandbytes): 16 levels, spaced to match typical weights. {_LEVELS}"),
         Format(
             "int8",
             "int8",
             8.0,
-            f"8 bits: evenly spaced levels, with a scale for each row (compressed-tensors). {_LEVELS}",
+            f"8-bit (compressed-tensors): evenly spaced levels, with one scale per row. {_LEVELS}",
         ),
-        Format(
-            "gguf-q4_0", "GGUF Q4_0", 4.5, f"4 bits in blocks of 32 weights; {_GGUF}. {_LEVELS}", embedding_bits=8.5
-        ),
-        Format(
-            "gguf-q5_0", "GGUF Q5_0", 5.5, f"5 bits in blocks of 32 weights; {_GGUF}. {_LEVELS}", embedding_bits=8.5
-        ),
-        Format(
-            "gguf-q8_0", "GGUF Q8_0", 8.5, f"8 bits in blocks of 32 weights; {_GGUF}. {_LEVELS}", embedding_bits=8.5
-        ),
+        Format("gguf-q4_0", "GGUF Q4_0", 4.5, f"4-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
+        Format("gguf-q5_0", "GGUF Q5_0", 5.5, f"5-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
+        Format("gguf-q8_0", "GGUF Q8_0", 8.5, f"8-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
     )
 }
 

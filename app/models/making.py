@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
@@ -19,15 +18,12 @@ class Maker(QObject):
     The key of a job is all that names it on the command line: the same command goes on where it ended.
     """
 
-    reported = Signal(str, object)
-    """The path of a model that was asked about, and its :class:`MakeReport`."""
     failed = Signal(str)
     """Why something that was asked for was not done, as a sentence."""
 
     def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._command = list(command)
-        self._asking: set[str] = set()
         self.making: Jobs[MakeProgress] = Jobs(1, self._start, self._discard, self)  # one takes all of the machine
         self.making.discarded.connect(self._on_discarded)
 
@@ -49,22 +45,6 @@ class Maker(QObject):
         job = MakeProgress(id="", model=model, to=to, state="waiting", options=["--text", text] if text else [])
         if self._command:
             self.making.add(key_of(job), self.making.jobs.get(key_of(job), job))
-
-    def ask(self, path: str) -> None:
-        """The report of a model that was made."""
-        if not self._command or path in self._asking:
-            return
-        self._asking.add(path)
-        found: list[MakeReport] = []
-
-        def told(end: End) -> None:
-            self._asking.discard(path)
-            if found:
-                self.reported.emit(path, found[0])
-            else:
-                self.failed.emit(end.sentence or f"There is no report of {Path(path).name}.")
-
-        self._run(["--report", path, "--json"], found.append, told)
 
     def close_down(self) -> None:
         """Before the program ends: what is being made goes on next time."""

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chat import model_dialog
-from app.models import words
+from app.models import getting, words
 from app.models.details import DetailsView
 from app.models.disk import DiskView
 from app.models.drafts import DraftList
@@ -35,7 +35,7 @@ from app.models.watcher import FolderWatcher
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption
-from engine.protocol import HubVariant, MakeReport, StoredModel
+from engine.protocol import MakeReport, StoredModel
 
 _WIDTH = 820
 _HERE, _HUB, _DISK = "here", "hub", "disk"
@@ -77,18 +77,21 @@ class ModelsPage(QWidget):
         self.note.hide()
         self.field = QLineEdit()
         self.field.setObjectName("models.search")
-        self.field.setPlaceholderText("Name of a model, as qwen3 or gemma")
+        self.field.setPlaceholderText("Search models, e.g. qwen3")
         self.field.setAccessibleName("Search for models")
         self.field.setClearButtonEnabled(True)
         self.field.returnPressed.connect(self.search)
+        self.field.textChanged.connect(self._on_typed)
         self.format = Segments("Format", ("", "gguf", "safetensors"), ("all", "GGUF", "safetensors"), "models.format")
         self.format.choose("")
         self._format = ""
         self.format.chosen.connect(self._on_format)
         self.filters = Filters(theme)
         self.filters.changed.connect(self.search)
+        self.filters.author.textChanged.connect(self._on_typed)
         self.recommended = RecommendedView(theme)
         self.recommended.get_asked.connect(library.get)
+        self.recommended.load_asked.connect(self.load_asked)
         self.go = QPushButton("Search")
         self.go.setProperty("kind", "primary")
         self.go.clicked.connect(self.search)
@@ -97,25 +100,24 @@ class ModelsPage(QWidget):
         self.hub_rows: list[HubRow] = []
         self.form: MakeForm | None = None
         """In the row of the model that it is about."""
-        self._report_asked = ""
         self.report = ReportPage(theme)
         self.report.load_asked.connect(self.load_asked)
         self.report.closed.connect(self._close_report)
         self._tray = Tray(library)
-        self._tray.downloads_changed.connect(lambda: self._show_repository(self._open))
         self.download_rows = self._tray.downloads
         self._lay_out()
         library.stored_changed.connect(self._show_stored)
         library.found_changed.connect(self._show_found)
         library.repository_changed.connect(self._show_repository)
         library.recommended_changed.connect(self._show_recommended)
+        library.recommended_changed.connect(self._show_fits)
         library.stored_changed.connect(self._show_recommended)
         library.downloads_changed.connect(self._show_recommended)
+        library.downloads_changed.connect(lambda: self._show_repository(self._open))
         library.drafts_changed.connect(self._show_drafts)
         library.downloads_changed.connect(self._show_drafts)
         library.failed.connect(self._say)
         library.working.connect(self._on_working)
-        library.maker.reported.connect(self._show_report)
         library.maker.failed.connect(self._say)
         self.watcher.changed.connect(self._on_files)
         self.disk.delete_asked.connect(self._ask_removal)
@@ -123,6 +125,7 @@ class ModelsPage(QWidget):
         theme.changed.connect(self._fit)
         self._theme = theme
         self._fit()
+        self._show_recommended()
 
     def set_loaded(self, path: str, held: int = 0) -> None:
         """The path of the model that is loaded, "" for none, and the bytes that it holds."""
@@ -131,11 +134,11 @@ class ModelsPage(QWidget):
         self.report.set_loaded(path)
         self._library.set_loaded(held, self._open)
         self._show_stored()
+        self._show_recommended()
 
     def show_view(self, key: str) -> None:
         """ "here", "hub" or "disk"."""
         self.details.close_model()
-        self._report_asked = ""
         self.views.choose(key)
         self._views.setCurrentIndex(_VIEWS.index(key))
         self.add.setVisible(key == _HERE)
@@ -146,27 +149,32 @@ class ModelsPage(QWidget):
             self.field.setFocus()
             if not self._library.found and not self._library.searching:
                 self.search()
+        self._place_recommended()
 
     def search(self) -> None:
         """Look on the hub; where nothing is asked for show what is recommended."""
         self._open = ""
         self._say("")
-        text, filters = self.field.text().strip(), self.filters.words()
-        asks = bool(text or filters or self._format)
-        self._lists.setCurrentIndex(int(asks))
-        self.said.setVisible(asks and bool(self.said.text()))
-        if asks:
-            self._library.search(text, self._format, filters=filters)
-            return
-        self._library.end_search()
-        if not self._library.recommended:
-            self._library.recommend()
+        if self._asks():
+            self._library.search(self.field.text().strip(), self._format, filters=self.filters.words())
+        else:
+            self._library.end_search()
+
+    def _asks(self) -> bool:
+        """Whether something is searched for."""
+        return bool(self.field.text().strip() or self.filters.words() or self._format)
+
+    def _on_typed(self, _: str) -> None:
+        """What is emptied shows at once what is recommended; else Enter searches."""
+        if not self._asks():
+            self.search()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._say("")
         self._library.refresh()
         self._library.maker.refresh()
+        self._library.judge()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -200,6 +208,8 @@ class ModelsPage(QWidget):
         column.addWidget(self.note)
         self._views = QStackedWidget()
         self._here, here = _list()
+        self._looking = caption("Looking for models on this computer…", "models.looking")
+        self._here.insertWidget(0, self._looking)
         self._views.addWidget(here)
         finding = QWidget()
         find = QVBoxLayout(finding)
@@ -214,7 +224,9 @@ class ModelsPage(QWidget):
         find.addWidget(self.filters)
         find.addWidget(self.said)
         self._lists = QStackedWidget()
-        self._lists.addWidget(_scrolling(self.recommended))
+        self._home, home = _list()
+        self._home.insertWidget(0, self.recommended)
+        self._lists.addWidget(home)
         self._hub, hub = _list()
         self._lists.addWidget(hub)
         find.addWidget(self._lists, 1)
@@ -235,16 +247,17 @@ class ModelsPage(QWidget):
 
     def _show_stored(self) -> None:
         """A row stays as long as its model, so that none is lost under the mouse, the keyboard or an open form."""
+        self._looking.setVisible(not self._library.listed)
         old = {(row.model.path, row.model.name): row for row in self.stored_rows}
         self.stored_rows = []
         if self.isVisible():
             self.watcher.watch(self._library.watched)
         for place, model in enumerate(self._library.stored):
-            loaded = model.path == self._loaded
+            told = model, model.path == self._loaded, self._library.stored_fits.get(model.path)
             if row := old.pop((model.path, model.name), None):
-                row.show_model(model, loaded)
+                row.show_model(*told)
             else:
-                row = StoredRow(model, loaded)
+                row = StoredRow(*told)
                 row.acted.connect(lambda key, row=row: self._act(key, row.model))
             self.stored_rows.append(row)
             self._here.insertWidget(place, row)
@@ -252,17 +265,30 @@ class ModelsPage(QWidget):
             self._close_form()
         _clear(self._here, list(old.values()))
         self._show_drafts()
+        self._place_recommended()
         if self._open:
             self._show_repository(self._open)
+
+    def _show_fits(self) -> None:
+        """Whether the models of this machine run here."""
+        for row in self.stored_rows:
+            row.show_model(row.model, row.model.path == self._loaded, self._library.stored_fits.get(row.model.path))
+
+    def _place_recommended(self) -> None:
+        """Below the models of this machine where these are the bundled ones alone, else where models are found."""
+        library = self._library
+        below = self._views.currentIndex() == _VIEWS.index(_HERE) and library.listed and library.bundled_alone
+        column = self._here if below else self._home
+        if column.indexOf(self.recommended) < 0:
+            column.insertWidget(column.count() - 1, self.recommended)
 
     def _act(self, key: str, model: StoredModel) -> None:
         if key == "load":
             self.load_asked.emit(model.path)
         elif key == "make":
             self._toggle_form(model)
-        elif key == "report":
-            self._report_asked = model.path
-            self._library.maker.ask(model.path)
+        elif key == "report" and model.report is not None:
+            self._show_report(model.path, model.report)
         elif key == "settings":
             self.settings_asked.emit(model.path)
         elif key == "drafts":
@@ -271,7 +297,6 @@ class ModelsPage(QWidget):
                 del self._library.drafts[model.path]
             self._show_drafts()
         elif key == "details":
-            self._report_asked = ""
             self._views.setCurrentIndex(len(_VIEWS))
             self.add.hide()
             self.details.show_model(model)
@@ -307,14 +332,11 @@ class ModelsPage(QWidget):
         self._library.maker.make(model.path, to, text)
 
     def _show_report(self, path: str, report: MakeReport) -> None:
-        if path == self._report_asked:
-            self._report_asked = ""
-            self.details.close_model()
-            self.add.hide()
-            self.report.show_report(path, report)
-            self._views.setCurrentWidget(self.report)
-            self.add.hide()
-            self.report.setFocus()
+        self.details.close_model()
+        self.report.show_report(path, report)
+        self._views.setCurrentWidget(self.report)
+        self.add.hide()
+        self.report.setFocus()
 
     def _close_report(self) -> None:
         self.show_view(_HERE)
@@ -346,11 +368,11 @@ class ModelsPage(QWidget):
                 drafts.get_asked.connect(library.get)
                 row.show_drafts(drafts)
             assert row.drafts is not None
-            row.drafts.show_downloads(library.downloads.values())
+            row.drafts.show_downloads(library.coming)
 
     def _show_recommended(self) -> None:
         library = self._library
-        self.recommended.show_models(library.recommended, library.stored, library.downloads.values())
+        self.recommended.show_models(library.recommended, library.stored, library.coming, self._loaded)
 
     def _add(self) -> None:
         self._say("")
@@ -371,8 +393,9 @@ class ModelsPage(QWidget):
         self.go.setEnabled(not library.searching)
         bad = bool(library.trouble) and not library.searching
         nothing = "" if library.found else "Nothing is found. Try fewer words."
+        self._lists.setCurrentIndex(int(self._asks() and not bad))  # what is recommended needs no network
         self.said.setText("Searching…" if library.searching else library.trouble or nothing)
-        self.said.setVisible(bool(self.said.text()) and self._lists.currentIndex() == 1)
+        self.said.setVisible(bool(self.said.text()) and self._asks())
         set_role(self.said, "bad" if bad else "caption")
         if library.searching:
             return
@@ -385,8 +408,13 @@ class ModelsPage(QWidget):
             self._hub.insertWidget(self._hub.count() - 1, row)
 
     def _on_hub(self, key: str, row: HubRow) -> None:
-        if key.startswith("get "):
-            self._library.get(row.repository, key.removeprefix("get "))
+        act, _, variant = key.partition(" ")
+        if act == "get":
+            self._library.get(row.repository, variant)
+            return
+        if act == "load":
+            if (model := self._place(row.repository, variant).here) is not None:
+                self.load_asked.emit(model.path)
             return
         for other in self.hub_rows:
             if other.repository == self._open:
@@ -400,14 +428,18 @@ class ModelsPage(QWidget):
         answer = self._library.repositories.get(repository)
         if repository != self._open or answer is None:
             return
-        stored = [model for model in self._library.stored if model.repository == repository]
         variants = [] if isinstance(answer, str) else answer.variants
-        here = {each.name for each in variants if any(_is(model, each) for model in stored)}
-        coming = {each.variant for each in self._library.downloads.values() if each.repository == repository}
+        buttons = {
+            each.name: getting.button(self._place(repository, each.name), self._loaded, "Download") for each in variants
+        }
         for row in self.hub_rows:
             if row.repository == repository:
                 fits = self._library.fits.get(repository, {})
-                row.show_inside(answer, here, coming, fits, self._library.fitting == repository)
+                row.show_inside(answer, buttons, fits, self._library.fitting == repository)
+
+    def _place(self, repository: str, variant: str) -> getting.Place:
+        library = self._library
+        return getting.place(repository, variant, library.stored, library.coming)
 
     def _on_working(self, sentence: str) -> None:
         """The end of one thing does not take away why another was refused."""
@@ -418,14 +450,6 @@ class ModelsPage(QWidget):
         self.note.setText(sentence)
         self.note.setVisible(bool(sentence))
         set_role(self.note, role)
-
-
-def _is(model: StoredModel, variant: HubVariant) -> bool:
-    """Whether a stored model of a repository is that variant of it."""
-    if model.format != variant.format:
-        return False
-    first = variant.files[0].name if variant.files else variant.name
-    return model.format == "safetensors" or model.path.replace("\\", "/").endswith("/" + first)
 
 
 def _list() -> tuple[QVBoxLayout, QScrollArea]:

@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.words import Button
-from app.models import advice
+from app.models import advice, getting
 from app.models.rows import Row
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle, caption, tip
@@ -16,19 +16,18 @@ from engine.protocol import PURPOSES, Download, Recommendation, StoredModel
 
 FIRST = 10
 """Models that are shown before all are asked for."""
-LEAD = "Models to begin with, those that suit this machine best first. Or search for any other."
+LEAD = "Models to begin with, those that suit this computer best first. Or search for any other."
 
 
 class RecommendedRow(Row):
-    """One model. ``acted`` carries "get", or "draft" where only what drafts for it is to be fetched."""
+    """One model. ``acted`` carries "get" or "load", or "draft" where only what drafts for it is to be downloaded."""
 
     def __init__(self, each: Recommendation, theme: Theme) -> None:
         model = each.model
         super().__init__(f"models.recommended.{model.repository}", model.repository, advice.about(model))
-        self.each = each
-        word, tone = advice.VERDICTS[each.verdict]
-        self.show_badge(word, tone)
-        self.badge.setToolTip(tip(advice.verdict(each)))
+        self.at: StoredModel | None = None
+        """The model, where it is on this machine."""
+        self.show_verdict(each)
         words = advice.with_draft(each)
         self.draft = Toggle(theme)
         self.draft.setObjectName(f"models.recommended.{model.repository}.draft")
@@ -44,29 +43,33 @@ class RecommendedRow(Row):
             line.addWidget(about, 1)
             self.column.addLayout(line)
 
-    def show_state(self, stored: Sequence[StoredModel], downloads: Iterable[Download]) -> None:
-        """Whether it is here, or on its way."""
-        model = self.each.model
-        draft = model.draft
-        downloads = list(downloads)
-        here = advice.there(model.repository, model.variant, stored)
-        comes = advice.coming(model.repository, model.variant, downloads)
-        why = "It is on this machine." if here else "It is on its way." if comes else ""
-        if draft is not None and draft.repository:
-            known = advice.there(draft.repository, draft.variant, stored) or advice.coming(
-                draft.repository, draft.variant, downloads
-            )
-            self.draft.setEnabled(not known)
-            if not known and why:  # what drafts for it can still be fetched
-                self.buttons.show_buttons((Button("draft", "Get the draft"),))
-                return
-        self.buttons.show_buttons((Button("get", "Get", why_not=why),))
+    def show_verdict(self, each: Recommendation) -> None:
+        """The same model, judged again."""
+        self.each = each
+        word, tone = advice.VERDICTS[each.verdict]
+        self.show_badge(word, tone)
+        self.badge.setToolTip(tip(advice.verdict(each)))
+
+    def show_state(self, stored: Sequence[StoredModel], downloads: Sequence[Download], loaded: str) -> None:
+        """Whether it is here, on its way, or loaded from the path ``loaded``."""
+        model, draft = self.each.model, self.each.model.draft
+        at = getting.place(model.repository, model.variant, stored, downloads)
+        self.at = at.here
+        button = getting.button(at, loaded, "Get")
+        if draft is None or not draft.repository:
+            self.buttons.show_buttons((button,))
+            return
+        known = any(getting.place(draft.repository, draft.variant, stored, downloads))
+        self.draft.setEnabled(not known)
+        more = not known and any(at)  # what drafts for it can still be downloaded
+        self.buttons.show_buttons((*((Button("draft", "Get the draft"),) if more else ()), button))
 
 
 class RecommendedView(QWidget):
-    """``get_asked`` carries a repository and a variant."""
+    """``get_asked`` carries a repository, a variant and whether that drafts for another; ``load_asked`` a path."""
 
-    get_asked = Signal(str, str)
+    get_asked = Signal(str, str, bool)
+    load_asked = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -76,8 +79,8 @@ class RecommendedView(QWidget):
         self.purposes.chosen.connect(self._choose)
         self._purpose = ""
         self._all = False
-        self._stored: Sequence[StoredModel] = ()
-        self._downloads: list[Download] = []
+        self._state: tuple[Sequence[StoredModel], Sequence[Download], str] = ((), (), "")
+        """What is here, what is on its way, and what is loaded."""
         self.rows: list[RecommendedRow] = []
         self._shown: Sequence[Recommendation] = ()
         self.lead = caption(LEAD, "models.recommended.lead")
@@ -95,29 +98,36 @@ class RecommendedView(QWidget):
         self._column.addStretch(1)
 
     def show_models(
-        self, found: Sequence[Recommendation], stored: Sequence[StoredModel], downloads: Iterable[Download]
+        self,
+        found: Sequence[Recommendation],
+        stored: Sequence[StoredModel],
+        downloads: Iterable[Download],
+        loaded: str = "",
     ) -> None:
-        """The models, best first."""
-        if found is not self._shown:
-            self._shown = found
+        """The models, best first. Rows stay where only figures changed, so that none is lost under the mouse."""
+        same = _judged(found) == _judged(self._shown)
+        self._shown = found
+        if not same:
             self._fill()
-        self.show_state(stored, downloads)
-
-    def show_state(self, stored: Sequence[StoredModel], downloads: Iterable[Download]) -> None:
-        """What of them is here and on its way."""
-        self._stored, self._downloads = stored, list(downloads)
+        judged = {(each.model.repository, each.model.variant): each for each in found}
         for row in self.rows:
-            row.show_state(stored, self._downloads)
+            row.show_verdict(judged[row.each.model.repository, row.each.model.variant])
+        self._state = stored, list(downloads), loaded
+        self._show_states()
+
+    def _show_states(self) -> None:
+        for row in self.rows:
+            row.show_state(*self._state)
 
     def _choose(self, purpose: str) -> None:
         self._purpose = purpose
         self._fill()
-        self.show_state(self._stored, self._downloads)
+        self._show_states()
 
     def _show_all(self) -> None:
         self._all = True
         self._fill()
-        self.show_state(self._stored, self._downloads)
+        self._show_states()
 
     def _fill(self) -> None:
         for row in self.rows:
@@ -142,12 +152,19 @@ class RecommendedView(QWidget):
 
     def _on_acted(self, key: str, row: RecommendedRow) -> None:
         model, draft = row.each.model, row.each.model.draft
+        if key == "load" and row.at is not None:
+            self.load_asked.emit(row.at.path)
+            return
         if key == "get":
-            self.get_asked.emit(model.repository, model.variant)
+            self.get_asked.emit(model.repository, model.variant, False)
         if (
             draft is not None
             and draft.repository
             and row.draft.isEnabled()
             and (key == "draft" or row.draft.isChecked())
         ):
-            self.get_asked.emit(draft.repository, draft.variant)
+            self.get_asked.emit(draft.repository, draft.variant, True)
+
+
+def _judged(found: Sequence[Recommendation]) -> list[tuple[str, str, str]]:
+    return [(each.model.repository, each.model.variant, each.verdict) for each in found]

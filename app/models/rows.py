@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
-from app.models import make_words, words
+from app.models import advice, getting, make_words, words
 from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, as_written, caption, tip
-from engine.protocol import Download, FitReport, HubModel, HubRepository, MakeProgress, StoredModel
+from engine.protocol import Download, FitReport, HubModel, HubRepository, HubVariant, MakeProgress, SizeFit, StoredModel
 
 
 class Row(QFrame):
@@ -67,27 +69,29 @@ class StoredRow(Row):
     """A model of this machine: "load", "settings", "drafts", "details", "make" a smaller one of it, "report" of one
     that was made, and "remove" for one that was fetched, imported or made."""
 
-    def __init__(self, model: StoredModel, loaded: bool) -> None:
+    def __init__(self, model: StoredModel, loaded: bool, fit: SizeFit | None = None) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.drafts: DraftList | None = None
         """What can draft for the model, where that is shown."""
         self.setToolTip(as_written(model.path))
-        self.show_model(model, loaded)
+        self.show_model(model, loaded, fit)
 
-    def show_model(self, model: StoredModel, loaded: bool) -> None:
-        """The same model, of which something may have changed."""
+    def show_model(self, model: StoredModel, loaded: bool, fit: SizeFit | None = None) -> None:
+        """The same model, of which something may have changed. ``fit``: whether it runs here, where that is known."""
         self.model = model
         self.show_about(words.stored(model))
-        why = "It is loaded." if loaded else ""
+        why = getting.LOADED if loaded else ""
         if model.missing:
             self.buttons.show_buttons(words.removal(model, why))
             self.show_badge("missing", "warn")
             return
-        report = (Button("report", "Report"),) if model.made_of else ()
+        report = (Button("report", "Report"),) if model.report is not None else ()
         make = (Button("make", "Make smaller…"),) if make_words.can_be_made_smaller(model) else ()
         more = (Button("details", "Details"), Button("drafts", "Drafts"), Button("settings", "Load settings…"), *make)
         self.buttons.show_buttons((*report, Button("load", "Load", why_not=why)), (*more, *words.removal(model, why)))
-        self.show_badge("loaded" if loaded else "", "good")
+        word, tone = ("loaded", "good") if loaded else advice.VERDICTS[fit.verdict if fit is not None else ""]
+        self.show_badge(word, tone)
+        self.badge.setToolTip(tip(fit.sentence) if fit is not None and not loaded else "")
 
     def show_drafts(self, drafts: DraftList | None) -> None:
         """Put these in the place of those that are shown; None: show none."""
@@ -101,7 +105,8 @@ class StoredRow(Row):
 
 
 class HubRow(Row):
-    """A repository; opened, it shows the models in it. ``acted`` carries "open", or "get " and a variant's name."""
+    """A repository; opened, it shows the models in it. ``acted`` carries "open" or "close", or "get " or "load " and a
+    variant's name."""
 
     def __init__(self, model: HubModel, theme: Theme) -> None:
         super().__init__(f"models.hub.{model.repository}", model.repository, words.found(model))
@@ -128,11 +133,11 @@ class HubRow(Row):
         self.buttons.show_buttons((Button("close", "Close"),))
 
     def show_inside(
-        self, answer: HubRepository | str, here: set[str], coming: set[str], fits: dict[str, FitReport], fitting: bool
+        self, answer: HubRepository | str, buttons: Mapping[str, Button], fits: dict[str, FitReport], fitting: bool
     ) -> None:
-        """``here`` and ``coming``: names of variants that are on this machine, and on their way. ``fits``: by such
-        names; ``fitting``: they are being planned."""
-        told = (answer, here, coming, fits, fitting)
+        """``buttons``: what can be done with the variants, by their names. ``fits``: by such names; ``fitting``: they
+        are being planned."""
+        told = (answer, buttons, fits, fitting)
         if told == self._told:
             return
         self._clear()
@@ -142,44 +147,47 @@ class HubRow(Row):
             label = caption(sentence)
             set_role(label, "bad" if isinstance(answer, str) else "caption")
             self._add(label)
-        for variant in () if isinstance(answer, str) else answer.variants:
-            title = words.variant(variant)
-            line = QWidget()
-            row = QHBoxLayout(line)
-            row.setContentsMargins(0, 0, 0, 0)
-            row.setSpacing(12)
-            name = ElidedLabel(title, "mute" if variant.name in here else "")
-            name.setToolTip(as_written(variant.name))
-            held = _column(words.size(variant.bytes), "999.9 GB")
-            buttons = Buttons(f"models.variant.{variant.name}")
-            why = (
-                "It is on this machine."
-                if variant.name in here
-                else "It is on its way."
-                if variant.name in coming
-                else ""
-            )
-            buttons.show_buttons((Button("get", "Download", why_not=why),))
-            buttons.pressed.connect(lambda _, name=variant.name: self.acted.emit(f"get {name}"))
-            row.addWidget(name, 1)
-            report = fits.get(variant.name)
-            if report is not None:
-                badge = QLabel(report.verdict)
-                badge.setObjectName(f"models.fit.{variant.name}")
-                badge.setProperty("badge", words.TONES[report.verdict])
-                pace = _column(words.speed(report), "≈ 9999 tokens/s")
-                parts = parts_of(report)
-                bar = [FitBar(self._theme, parts)] if parts is not None else []
-                for shown in (badge, *bar, pace):
-                    shown.setToolTip(tip(words.fitting(report)))
-                    row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
-            row.addWidget(held)
-            row.addWidget(buttons)
-            self._add(line)
-            if report is not None and report.verdict == "tight":
-                self._add(caption(" ".join(words.advice(report))))
+        if isinstance(answer, HubRepository):
+            large = [name for name, report in fits.items() if report.verdict == "too large"]
+            best, reason = getting.recommended(answer.variants, answer.model.parameters, large) or ("", "")
+            for variant in answer.variants:
+                self._add_variant(
+                    variant, buttons[variant.name], fits.get(variant.name), reason if variant.name == best else ""
+                )
         if fitting:
-            self._add(caption("Planning whether they fit…"))
+            self._add(caption("Checking whether they fit…"))
+
+    def _add_variant(self, variant: HubVariant, button: Button, report: FitReport | None, reason: str) -> None:
+        """``reason``: why it is the one to take, "" for the others."""
+        line = QWidget()
+        row = QHBoxLayout(line)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        name = ElidedLabel(words.variant(variant), "mute" if button.key == "load" else "")
+        name.setToolTip(as_written(variant.name))
+        buttons = Buttons(f"models.variant.{variant.name}")
+        buttons.show_buttons((button,))
+        buttons.pressed.connect(lambda key: self.acted.emit(f"{key} {variant.name}"))
+        row.addWidget(name, 1)
+        if reason:
+            row.addWidget(_badge("recommended", f"models.best.{variant.name}", "good", reason))
+        if report is not None:
+            said = words.fitting(report)
+            parts = parts_of(report)
+            for shown in (
+                _badge(report.verdict, f"models.fit.{variant.name}", words.TONES[report.verdict], said),
+                *([FitBar(self._theme, parts)] if parts is not None else []),
+                _column(words.speed(report), "≈ 9999 tokens/s"),
+            ):
+                shown.setToolTip(tip(said))
+                row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
+        row.addWidget(_column(words.size(variant.bytes), "999.9 GB"))
+        row.addWidget(buttons)
+        self._add(line)
+        if reason:
+            self._add(caption(reason))
+        if report is not None and report.verdict == "tight":
+            self._add(caption(" ".join(words.advice(report))))
 
     def _add(self, widget: QWidget) -> None:
         self._rows.append(widget)
@@ -192,6 +200,14 @@ class HubRow(Row):
             widget.deleteLater()
         self._rows, self._told = [], None
         self.buttons.show_buttons((Button("close", "Close"),))
+
+
+def _badge(text: str, name: str, tone: str, why: str) -> QLabel:
+    badge = QLabel(text)
+    badge.setObjectName(name)
+    badge.setProperty("badge", tone)
+    badge.setToolTip(tip(why))
+    return badge
 
 
 def _column(text: str, widest: str) -> QLabel:

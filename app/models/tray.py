@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from pathlib import PurePath
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QScrollArea, QVBoxLayout, QWidget
 
 from app.models import make_words, words
@@ -19,9 +19,6 @@ _STOPPING = "It stops at a point that it can go on from."
 
 class Tray(QWidget):
     """Hidden while nothing is."""
-
-    downloads_changed = Signal()
-    """Another download is there, or one less."""
 
     def __init__(self, library: Library, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,18 +40,15 @@ class Tray(QWidget):
         library.stored_changed.connect(self._show_makes)  # which has their names
 
     def _show_downloads(self) -> None:
-        if self._show(self._library.fetching, self.downloads, self._said_of_download):
-            self.downloads_changed.emit()
+        self._show(self._library.fetching, self.downloads, self._said_of_download)
 
     def _show_makes(self) -> None:
         self._show(self._library.maker.making, self.makes, self._said_of_make)
 
     def _show(
         self, jobs: Jobs[Job], rows: dict[Hashable, JobRow], say: Callable[[Job, bool], tuple[str, words.Said]]
-    ) -> bool:
-        """Whether a row came or went."""
-        before = set(rows)
-        for key in before - set(jobs.jobs):
+    ) -> None:
+        for key in set(rows) - set(jobs.jobs):
             row = rows.pop(key)
             self._scroll.column.removeWidget(row)
             row.hide()
@@ -68,7 +62,6 @@ class Tray(QWidget):
                 self._scroll.column.addWidget(row)
             rows[key].show_job(job, said)
         self.setVisible(bool(self.downloads or self.makes))
-        return set(rows) != before
 
     def _act(self, jobs: Jobs[Job], act: str, key: Hashable) -> None:
         job = jobs.jobs[key]

@@ -5,23 +5,54 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from app.gpu.words import Button, duration
+from app.models import make_words
 from app.words import size
-from engine.protocol import Download, FitReport, HubModel, HubVariant, ModelDetails, ModelFolder, StoredModel
+from engine.protocol import (
+    Download,
+    FitReport,
+    HubModel,
+    HubVariant,
+    ModelDetails,
+    ModelFolder,
+    ModelFormat,
+    StoredModel,
+)
 from engine.protocol.library import Verdict
 from engine.sizes import billions, figure
 
+_METHODS = {"gptq": "GPTQ", "awq": "AWQ", "nf4": "NF4", "mxfp4": "MXFP4", "fp8": "FP8"}
+"""Methods of quantising whose names are written otherwise than configurations write them."""
+
 
 def stored(model: StoredModel) -> str:
-    """Size, format and whose it is."""
+    """What it is for, its size and format, and whose it is."""
     whose = "comes with Kvasir" if model.bundled else "" if model.origin == "Kvasir" else f"of {model.origin}"
     if model.missing:
         return f"{model.path} is not there any more"
     if model.held == "referred":
-        whose = "imported where it is"
-    joint = " " if model.format == "gguf" else ", "
-    packing = joint.join(filter(None, (_format(model.format), model.quantisation)))
+        whose = "linked, stays in its folder"
     made = f"made of {model.made_of}" if model.made_of else model.repository
-    return " · ".join(filter(None, (size(model.bytes), packing, whose, made)))
+    about = model.about.removesuffix(".")
+    return " · ".join(filter(None, (about, size(model.bytes), can(model), whose, made)))
+
+
+def in_menu(model: StoredModel) -> str:
+    """Size, format and what else it can, as short as a menu has room for."""
+    return " · ".join(filter(None, (size(model.bytes), can(model))))
+
+
+def can(model: StoredModel) -> str:
+    """How it is packed, and whether it sees."""
+    return " · ".join(filter(None, (packing(model.format, model.quantisation), "sees pictures" if model.sees else "")))
+
+
+def packing(format: ModelFormat, quantisation: str) -> str:
+    """How people call what holds the weights: "GGUF Q4_K_M", "GPTQ", "bfloat16 safetensors"."""
+    if format == "gguf":
+        return f"GGUF {quantisation}".rstrip()
+    if quantisation in make_words.WIDTHS or not quantisation:
+        return f"{quantisation} safetensors".lstrip()
+    return _METHODS.get(quantisation.lower(), quantisation)
 
 
 def removal(model: StoredModel, why_not: str = "") -> tuple[Button, ...]:
@@ -39,7 +70,7 @@ def removing(model: StoredModel) -> tuple[str, str, str]:
         return "Forget a model", f"Forget {model.name}? Its files stay where they are, in {model.path}.", "Forget"
     again = "Nothing brings it back."
     if model.held == "fetched" or model.made_of:
-        again = f"It can be {'made' if model.made_of else 'fetched'} again."
+        again = f"It can be {'made' if model.made_of else 'downloaded'} again."
     question = f"Delete {model.name} from this machine? {size(model.bytes)} become free. {again}"
     return "Delete a model", question, "Delete"
 
@@ -56,7 +87,7 @@ def found(model: HubModel) -> str:
     """What a search knows of a repository."""
     use = f"{count(model.downloads)} downloads" if model.downloads else ""
     licence = model.licence and f"licence {model.licence}"
-    formats = ", ".join(_format(each) for each in model.formats)
+    formats = ", ".join(packing(each, "" if each == "gguf" else model.quantisation) for each in model.formats)
     number = billions(model.parameters)
     parts = (number and f"{number} parameters", formats, licence, use, model.modified and f"changed {model.modified}")
     return " · ".join(filter(None, parts))
@@ -66,7 +97,7 @@ def variant(each: HubVariant) -> str:
     """How one model of a repository is called."""
     if each.format == "gguf":
         return each.quantisation or each.name
-    return f"safetensors, {each.quantisation}" if each.quantisation else "safetensors"
+    return packing(each.format, each.quantisation)
 
 
 class Said(NamedTuple):
@@ -129,7 +160,7 @@ def download(each: Download) -> str:
     """How far it is."""
     share = f"{size(each.done)} of {size(each.total)}" if each.total else ""
     if each.state == "waiting":
-        return " · ".join(filter(None, ("waits for its turn", share)))
+        return " · ".join(filter(None, ("queued", share)))
     if each.state in ("paused", "failed"):
         return " · ".join(filter(None, ("paused" if each.state == "paused" else each.sentence, share)))
     left = f"{duration((each.total - each.done) / each.rate)} left" if each.rate > 0 else ""
@@ -142,10 +173,6 @@ def count(number: int) -> str:
         if number >= unit:
             return f"{number / unit:.2g}{letter}" if number < 100 * unit else f"{number / unit:.0f}{letter}"
     return str(number)
-
-
-def _format(name: str) -> str:
-    return "GGUF" if name == "gguf" else name
 
 
 def _small(count: int) -> str:

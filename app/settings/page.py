@@ -171,7 +171,7 @@ class SettingsPage(QWidget):
         limit.setObjectName("settings.download_limit")
         limit.valueChanged.connect(lambda value: self._set(download_limit=value))
         self._row(
-            "Fastest download of a model", "Of each; what is being fetched heeds it from its next start on.", limit
+            "Download speed limit", "Per download. Running downloads use it after they are paused and resumed.", limit
         )
         reload = QPushButton("Reload model")
         reload.setObjectName("settings.reload")

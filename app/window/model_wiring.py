@@ -71,7 +71,7 @@ class ModelWiring(QObject):
         elif models:
             self._header.load_now(models[0].path or models[0].name)
         else:
-            text = "The engine knows no model. Choose a model folder above the transcript."
+            text = "No model is here. Get one on the page Models, or open a file above the transcript."
             self._notice.say(text, topic=_MODEL)
 
     def _on_loading(self, _: protocol.Loading) -> None:
@@ -102,6 +102,8 @@ class ModelWiring(QObject):
 
     def _reload(self) -> None:
         if self._link.card is None:
-            self._notice.say("No model is loaded. Choose one above the transcript.", topic=_MODEL)
+            self._notice.say(
+                "No model is loaded. Choose one above the transcript, or get one on the page Models.", topic=_MODEL
+            )
         else:
             self._header.reload()

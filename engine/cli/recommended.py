@@ -53,6 +53,6 @@ def recommended(
 def _row(each: Recommendation) -> tuple[str, ...]:
     model, draft = each.model, each.model.draft
     verdict = "on this machine" if each.here else WORDS[each.verdict]
-    drafts = "" if draft is None else "its own layers" if draft.kind == "mtp" else draft.repository
+    drafts = "" if draft is None else "built-in" if draft.kind == "mtp" else draft.repository
     size = human(model.bytes) if model.bytes else ""
     return model.repository, model.variant, size, ", ".join(model.purposes), verdict, drafts

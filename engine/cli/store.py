@@ -60,7 +60,7 @@ def import_(
 def folders(
     add: Annotated[Path | None, typer.Option(help="Look for models in this folder and below it.")] = None,
     remove: Annotated[Path | None, typer.Option(help="Look there no more. Nothing is deleted.")] = None,
-    downloads: Annotated[Path | None, typer.Option(help="Fetch models to this folder from now on.")] = None,
+    downloads: Annotated[Path | None, typer.Option(help="Download models to this folder from now on.")] = None,
     move_to: Annotated[Path | None, typer.Option(help="Move all that Kvasir fetched or copied to this folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -227,7 +227,7 @@ def _deleted(left: Leftover, wanted: str) -> bool:
 def _held(model: StoredModel) -> str:
     if model.missing:
         return "missing"
-    words = {"fetched": "fetched", "copied": "copied", "referred": "imported where it is", "found": model.origin}
+    words = {"fetched": "fetched", "copied": "copied", "referred": "linked, stays in its folder", "found": model.origin}
     return "comes with Kvasir" if model.bundled else words[model.held]
 
 

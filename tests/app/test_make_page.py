@@ -168,7 +168,7 @@ def test_one_at_a_time(qtbot, start, state):
     make(page)
     make(page, "models.make.format.nf4")
     begun(qtbot, page)
-    assert [row.about.text() for row in rows(page)][1] == "waits for its turn"
+    assert [row.about.text() for row in rows(page)][1] == "queued"
     press(page, "models.make.Qwen3-0.6B.nf4.cancel")
     assert len(rows(page)) == 1
     make(page, "models.make.format.gguf", "models.make.type.gguf-q8_0")

@@ -146,7 +146,7 @@ def test_the_command_asks_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path) -> N
     assert json.loads(result.stdout.splitlines()[0])["type"] == "Recommendation"
     shown = CliRunner().invoke(app, ["models", "recommended"], env={"COLUMNS": "200"})
     assert "Qwen/Qwen3-8B-GGUF" in shown.stdout
-    assert "its own layers" in shown.stdout
+    assert "built-in" in shown.stdout
     assert CliRunner().invoke(app, ["models", "recommended", "--for", "poems"]).exit_code == 2
 
 

@@ -1,0 +1,168 @@
+"""On the first screen: a few models that suit this computer, each with a button that brings it here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.gpu.card import Buttons
+from app.gpu.words import Button
+from app.theme.sheet import restyle, set_role
+from app.theme.theme import Theme
+from app.theme.widgets import ElidedLabel, FillBar, caption, tip
+
+TITLE = "Get a model for this computer"
+LOOKING = "Looking which models suit this computer…"
+_LINES = 3
+NONE = "No model of the list fits into the memory that is free. Close other programs, or search for a smaller model."
+
+
+class Line(NamedTuple):
+    """What is said of one model. ``key`` names it in the signals; ``tone``: of the ``verdict``; ``why``: behind that.
+
+    ``share``: how far its download is, 0..1; below 0 there is none. ``failed``: ``about`` says why it was stopped.
+    """
+
+    key: str
+    name: str
+    size: str
+    verdict: str
+    tone: str
+    why: str
+    about: str
+    buttons: tuple[Button, ...]
+    share: float = -1.0
+    failed: bool = False
+
+
+class ModelLine(QWidget):
+    """``acted`` carries a button's key and the model's."""
+
+    acted = Signal(str, str)
+
+    def __init__(self, theme: Theme, key: str) -> None:
+        super().__init__()
+        self.key = key
+        self.setObjectName(f"get.{key}")
+        self.name = ElidedLabel("", "figure")
+        self.bytes = QLabel()
+        self.bytes.setProperty("role", "mute")
+        self.badge = QLabel()
+        self.about = ElidedLabel("", "caption")
+        self.bar = FillBar(theme)
+        policy = self.bar.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # so that nothing moves when the download begins
+        self.bar.setSizePolicy(policy)
+        self.bar.setFixedHeight(3)
+        self.buttons = Buttons(f"get.{key}")
+        self.buttons.pressed.connect(lambda act: self.acted.emit(act, key))
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        head.addWidget(self.name, 1)
+        head.addWidget(self.bytes)
+        head.addWidget(self.badge)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addLayout(head)
+        words.addWidget(self.about)
+        words.addWidget(self.bar)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(16)
+        row.addLayout(words, 1)
+        row.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def show_line(self, line: Line) -> None:
+        self.name.setText(line.name)
+        self.bytes.setText(line.size)
+        self.badge.setText(line.verdict)
+        self.badge.setToolTip(tip(line.why))
+        self.badge.setVisible(bool(line.verdict))
+        if self.badge.property("badge") != line.tone:
+            self.badge.setProperty("badge", line.tone)
+            restyle(self.badge)
+        self.about.setText(line.about)
+        set_role(self.about, "bad" if line.failed else "caption")
+        self.bar.setVisible(line.share >= 0)
+        self.bar.fraction = line.share
+        self.bar.update()
+        self.buttons.show_buttons(line.buttons)
+        for button in self.buttons.findChildren(QPushButton):
+            button.setAccessibleName(f"{button.text()}: {line.name}")
+        self.setAccessibleName(f"{line.name}, {line.size}. {line.about}")
+
+
+class GetCard(QFrame):
+    """``acted`` carries what is to be done with a model ("get", "load", "cancel", "resume") and its key."""
+
+    acted = Signal(str, str)
+    all_asked = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self.setProperty("card", "choice")
+        self.setObjectName("welcome.get")
+        title = QLabel(TITLE)
+        title.setProperty("role", "figure")
+        self.machine = QLabel()
+        self.machine.setProperty("role", "caption")
+        self.machine.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.said = caption(LOOKING, "welcome.get.said")
+        self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.all = QPushButton("All…")
+        self.all.setObjectName("welcome.get.all")
+        self.all.setAccessibleName("All recommended models")
+        self.all.setProperty("kind", "quiet")
+        self.all.clicked.connect(self.all_asked)
+        head = QHBoxLayout()
+        head.setSpacing(12)
+        head.addWidget(title)
+        head.addWidget(self.machine, 1)
+        head.addWidget(self.all)
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(8)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 8, 12, 12)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self.said)
+        column.addLayout(self._rows)
+        self.lines: list[ModelLine] = []
+
+    def show_machine(self, words: str) -> None:
+        """What of this computer counts for models."""
+        self.machine.setText(words)
+
+    def show_lines(self, lines: Sequence[Line], judged: bool) -> bool:
+        """These models, whose rows stay while they do; whether the card has another height now. ``judged``: it is
+        known what suits this computer."""
+        before = [each.key for each in self.lines], self.said.text()
+        if before[0] != [each.key for each in lines]:
+            for old in self.lines:
+                self._rows.removeWidget(old)
+                old.hide()
+                old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
+                old.deleteLater()
+            self.lines = [self._add(each.key) for each in lines]
+        for row, line in zip(self.lines, lines, strict=True):
+            row.show_line(line)
+        self.said.setText("" if lines else NONE if judged else LOOKING)
+        self.said.setVisible(not lines)
+        # Room for the models that come, so that nothing below moves then.
+        self.said.setMinimumHeight(0 if judged else _LINES * (2 * self.fontMetrics().lineSpacing() + 16))
+        return before != ([each.key for each in self.lines], self.said.text())
+
+    def show_sentences(self, shown: bool) -> None:
+        """Whether there is room for what is said of each."""
+        for line in self.lines:
+            line.about.setVisible(shown)
+
+    def _add(self, key: str) -> ModelLine:
+        line = ModelLine(self._theme, key)
+        line.acted.connect(self.acted)
+        self._rows.addWidget(line)
+        return line

@@ -1,0 +1,167 @@
+"""The road to a model: what the first screen and the model menu offer, and what is said when one has come.
+
+No widget is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from app import paths
+from app.chat.get_card import Line
+from app.chat.page import ChatPage
+from app.gpu.words import Button
+from app.link.link import EngineLink, LinkState
+from app.models import advice, getting, words
+from app.models.library import Library
+from app.notice import NoticeBar
+from app.settings.store import SettingsStore
+from app.words import size
+from engine import protocol
+
+ARRIVED = "arrived"
+FAILED = "getting"
+
+
+class GettingWiring(QObject):
+    """Lives as long as the window. ``load`` opens a model by its path, ``find`` shows where models are found."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        store: SettingsStore,
+        library: Library,
+        chat: ChatPage,
+        notice: NoticeBar,
+        load: Callable[[str], None],
+        find: Callable[[], None],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._link, self._store, self._library, self._chat, self._notice = link, store, library, chat, notice
+        self._load = load
+        self._arrived = ""
+        """The path of the model of which it is said that it is here."""
+        self._asked = False
+        """Whether the first screen was asked for a model that is not loaded yet."""
+        self._judged = False
+        header, welcome = chat.header, chat.welcome
+        header.stored = lambda: library.stored
+        header.about = words.in_menu
+        header.menu_shown.connect(library.refresh)  # of what came by itself the next opening knows
+        chat.models_asked.connect(find)
+        welcome.get.acted.connect(self._act)
+        library.judge = self._judge
+        library.arrived.connect(self._on_arrived)
+        library.failed.connect(self._on_failed)
+        link.recommended.connect(self._on_recommended)
+        link.welcomed.connect(self._on_welcome)
+        link.loaded.connect(self._on_loaded)
+        link.failed.connect(self._on_load_failed)
+        link.unloaded.connect(lambda _: self._show())
+        for changed in (library.stored_changed, library.downloads_changed, library.recommended_changed):
+            changed.connect(self._show)
+        self._show()
+
+    def _judge(self) -> None:
+        """Ask which models suit this machine."""
+        if self._link.state is LinkState.CONNECTED:
+            self._link.send(protocol.Recommend())
+
+    def _on_welcome(self, message: protocol.Welcome) -> None:
+        device = message.device
+        memory = "RAM" if device.kind == "cpu" else "memory"
+        self._chat.welcome.get.show_machine(f"{device.name} · {size(device.total_bytes)} {memory}")
+        self._library.refresh()
+        if message.loaded is not None or not message.models:  # else once the first model is loaded, which takes a while
+            self._judge()
+
+    def _on_loaded(self, message: protocol.Loaded) -> None:
+        if message.card.path == self._arrived:
+            self._notice.clear(ARRIVED)
+        if not self._is_bundled(message.card.path):
+            self._asked = False
+        self._judge()
+        self._show()
+
+    def _on_load_failed(self, error: protocol.Error) -> None:
+        if not (error.id or self._judged):  # no model comes after which it would be asked
+            self._judge()
+
+    def _is_bundled(self, path: str) -> bool:
+        return any(model.bundled and model.path == path for model in self._library.stored)
+
+    def _on_recommended(self, message: protocol.Recommended) -> None:
+        self._judged = True
+        self._chat.welcome.show_suiting(sum(each.verdict == "fits" for each in message.models))
+        self._library.show_judged(message)
+
+    def _on_arrived(self, name: str, path: str) -> None:
+        self._arrived = path
+        self._notice.say(f"{name} is here.", topic=ARRIVED, action="Chat with it", act=lambda: self._load(path))
+
+    def _on_failed(self, sentence: str) -> None:
+        """What the first screen asked for and cannot be had is said where it was asked; pages say theirs themselves."""
+        if self._asked and self._chat.isVisible():
+            self._notice.say(sentence, "bad", topic=FAILED)
+
+    def _show(self) -> None:
+        """The first screen."""
+        library, welcome = self._library, self._chat.welcome
+        if library.listed:
+            alone = library.bundled_alone
+        else:  # what was used before is known sooner than what is here
+            bundled = paths.assets_dir() / "demo"
+            alone = all(Path(path).parent == bundled for path in self._store.settings.recent)
+        welcome.show_first(alone or self._asked)
+        chosen = [each for each in library.recommended if each.reason]
+        chosen.sort(key=lambda each: each.model.bytes)
+        welcome.show_models([self._line(each) for each in chosen], self._judged)
+
+    def _line(self, each: protocol.Recommendation) -> Line:
+        model, library = each.model, self._library
+        at = getting.place(model.repository, model.variant, library.stored, library.coming)
+        word, tone = advice.VERDICTS[each.verdict]
+        about = f"{each.reason[:1].upper()}{each.reason[1:]}. {model.about}"
+        line = Line(
+            key=f"{model.repository} {model.variant}",
+            name=advice.short_name(model),
+            size=size(model.bytes),
+            verdict=word,
+            tone=tone,
+            why=advice.verdict(each),
+            about=about,
+            buttons=(Button("get", "Get"),),
+        )
+        if at.here is not None:
+            loaded = self._link.card is not None and self._link.card.path == at.here.path
+            why = getting.LOADED if loaded else ""
+            return line._replace(about="It is here.", buttons=(Button("load", "Chat with it", True, why),))
+        if (job := at.coming) is None:
+            return line
+        if not job.id:  # the hub is being asked for its files
+            return line._replace(about="Asking Hugging Face…", buttons=(getting.button(at, "", "Get"),), share=0.0)
+        rests = job.state in ("paused", "failed")
+        again = Button("resume", "Try again" if job.state == "failed" else "Resume")
+        return line._replace(
+            about=words.download(job),
+            buttons=(Button("cancel", "Cancel"), *((again,) if rests else ())),
+            share=job.done / job.total if job.total else 0.0,
+            failed=job.state == "failed",
+        )
+
+    def _act(self, act: str, key: str) -> None:
+        repository, _, variant = key.partition(" ")
+        library = self._library
+        at = getting.place(repository, variant, library.stored, library.coming)
+        self._notice.clear(FAILED)
+        if act == "get":
+            self._asked = True
+            library.get(repository, variant)
+        elif act == "load" and at.here is not None:
+            self._load(at.here.path)
+        elif at.coming is not None:
+            {"cancel": library.fetching.cancel, "resume": library.fetching.resume}[act](at.coming.id)
