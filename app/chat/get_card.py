@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
-from app.theme.sheet import restyle, set_role
+from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, FillBar, caption, tip
+from app.theme.widgets import ElidedLabel, FillBar, caption, show_badge, tip
 
 TITLE = "Get a model for this computer"
 LOOKING = "Looking which models suit this computer…"
@@ -78,12 +78,8 @@ class ModelLine(QWidget):
     def show_line(self, line: Line) -> None:
         self.name.setText(line.name)
         self.bytes.setText(line.size)
-        self.badge.setText(line.verdict)
+        show_badge(self.badge, line.verdict, line.tone)
         self.badge.setToolTip(tip(line.why))
-        self.badge.setVisible(bool(line.verdict))
-        if self.badge.property("badge") != line.tone:
-            self.badge.setProperty("badge", line.tone)
-            restyle(self.badge)
         self.about.setText(line.about)
         set_role(self.about, "bad" if line.failed else "caption")
         self.bar.setVisible(line.share >= 0)
@@ -92,6 +88,7 @@ class ModelLine(QWidget):
         self.buttons.show_buttons(line.buttons)
         for button in self.buttons.findChildren(QPushButton):
             button.setAccessibleName(f"{button.text()}: {line.name}")
+            button.show()  # what is added to a layout is else shown, and counted, in the next turn of the event loop
         self.setAccessibleName(f"{line.name}, {line.size}. {line.about}")
 
 
@@ -165,4 +162,5 @@ class GetCard(QFrame):
         line = ModelLine(self._theme, key)
         line.acted.connect(self.acted)
         self._rows.addWidget(line)
+        line.show()
         return line

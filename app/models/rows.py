@@ -12,9 +12,9 @@ from app.gpu.words import Button
 from app.models import advice, getting, make_words, words
 from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
-from app.theme.sheet import restyle, set_role
+from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, as_written, caption, tip
+from app.theme.widgets import ElidedLabel, as_written, caption, show_badge, tip
 from engine.protocol import Download, FitReport, HubModel, HubRepository, HubVariant, MakeProgress, SizeFit, StoredModel
 
 
@@ -58,11 +58,7 @@ class Row(QFrame):
 
     def show_badge(self, text: str, tone: str) -> None:
         """A word next to the name; "" takes it away."""
-        self.badge.setText(text)
-        if self.badge.property("badge") != tone:
-            self.badge.setProperty("badge", tone)
-            restyle(self.badge)
-        self.badge.setVisible(bool(text))
+        show_badge(self.badge, text, tone)
 
 
 class StoredRow(Row):
@@ -203,9 +199,9 @@ class HubRow(Row):
 
 
 def _badge(text: str, name: str, tone: str, why: str) -> QLabel:
-    badge = QLabel(text)
+    badge = QLabel()
     badge.setObjectName(name)
-    badge.setProperty("badge", tone)
+    show_badge(badge, text, tone)
     badge.setToolTip(tip(why))
     return badge
 

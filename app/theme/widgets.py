@@ -12,6 +12,7 @@ from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnim
 from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QApplication,
     QButtonGroup,
     QFrame,
     QHBoxLayout,
@@ -23,6 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.theme.sheet import restyle
 from app.theme.theme import Theme
 
 _TIP_LETTERS = 72
@@ -263,6 +265,16 @@ def caption(text: str = "", name: str = "") -> QLabel:
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label
+
+
+def show_badge(label: QLabel, text: str, tone: str) -> None:
+    """A word in a frame of the colour ``tone``, as wide as it is; "" hides it."""
+    label.setText(text)
+    if label.property("badge") != tone:
+        label.setProperty("badge", tone)
+        restyle(label)
+        QApplication.sendEvent(label, QEvent(QEvent.Type.StyleChange))  # else it keeps the width that it has unframed
+    label.setVisible(bool(text))
 
 
 class ElidedLabel(QLabel):

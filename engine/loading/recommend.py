@@ -24,6 +24,8 @@ KV_SHARE = 0.25
 """Of a model's size, keys and values of a usual chat where the list does not say: of Qwen3-8B in 4 bits it is 0.24."""
 FOUR_BITS = 0.6
 """Bytes of a parameter in files of 4 bits: Qwen3-8B takes 0.61 in Q4_K_M."""
+LEAST_BANDWIDTH = 8e9
+"""Bytes a second: no memory of a computer that runs this is slower. Where less was measured, other programs used it."""
 READING = 5.0
 """Tokens a second, about as fast as people read; a model that cannot reach it does not run well."""
 ORDER = ("fits", "tight", "too large", "")
@@ -31,7 +33,8 @@ TO_BEGIN_WITH = 3
 BEGIN_SHARE = 0.5
 """Of the memory that may be used: what one of the models to begin with takes at most, so that the rest of the computer
 goes on as before."""
-BEST, SEES, LIGHT = "the best answers that run well here", "chats and sees pictures", "the smallest download that chats"
+LIGHT_BYTES = 1_500_000_000
+BEST, SEES, LIGHT = "the best answers that run well here", "chats and sees pictures", "a small download"
 ANOTHER, RUNS = "runs well here, too", "runs here, but not well"
 
 
@@ -54,8 +57,8 @@ def recommended(
 
 
 def _with_reasons(judged: list[Recommendation], room: float) -> list[Recommendation]:
-    """Up to :data:`TO_BEGIN_WITH` of them get a reason: the largest that chats, one that sees, the smallest that
-    chats; where these are fewer, what else runs. ``room``: bytes that one of them takes at most."""
+    """Up to :data:`TO_BEGIN_WITH` of them get a reason: the largest that chats, one that sees, a small one; where these
+    are fewer, what else runs. ``room``: bytes that one of them takes at most."""
     well = [each for each in judged if each.verdict == "fits" and each.need <= room]
     chats = [each for each in well if "chat" in each.model.purposes]
     sees = [each for each in chats if "vision" in each.model.purposes]
@@ -68,7 +71,8 @@ def _with_reasons(judged: list[Recommendation], room: float) -> list[Recommendat
 
     choose(chats, lambda each: BEST)
     choose(sees, lambda each: SEES)
-    choose(sorted(chats, key=lambda each: each.model.bytes), lambda each: LIGHT)
+    light = [each for each in well if each.model.bytes <= LIGHT_BYTES]
+    choose([*(each for each in light if "chat" in each.model.purposes), *light], lambda each: LIGHT)
     for _ in range(TO_BEGIN_WITH):
         choose([*chats, *well, *judged], _else)
     return [msgspec.structs.replace(each, reason=reasons.get(_key(each), "")) for each in judged]
@@ -96,7 +100,7 @@ def judge(
     fixed = model.bytes * (1 + WORK_SHARE) + estimate.SCRATCH_BYTES
     need, least = int(fixed + kv * usual), fixed + kv * estimate.LEAST_TOKENS
     share = model.active / model.parameters if model.active and model.parameters else 1.0
-    fastest = bandwidth / (model.bytes * share)
+    fastest = _undisturbed(bandwidth) / (model.bytes * share)
     fit = _fit(need, least, usual, fastest, free, total)
     return Recommendation(
         model=model,
@@ -116,7 +120,7 @@ def judge_stored(model: StoredModel, free: int, total: int, bandwidth: float) ->
     fixed = model.bytes * (1 + WORK_SHARE) + estimate.SCRATCH_BYTES
     kv = KV_SHARE * model.bytes / USUAL_CONTEXT
     need, least = int(fixed + kv * USUAL_CONTEXT), fixed + kv * estimate.LEAST_TOKENS
-    return _fit(need, least, USUAL_CONTEXT, bandwidth / model.bytes, free, total)
+    return _fit(need, least, USUAL_CONTEXT, _undisturbed(bandwidth) / model.bytes, free, total)
 
 
 def _fit(need: int, least: float, usual: int, fastest: float, free: int, total: int) -> SizeFit:
@@ -133,6 +137,11 @@ def _fit(need: int, least: float, usual: int, fastest: float, free: int, total: 
         said = f"It takes about {human(need)} for chats of {usual:,} tokens: they have to be shorter."
         return SizeFit("tight", said)
     return SizeFit("too large", f"It takes about {human(need)}, and at most {human(ever)} may be used here.")
+
+
+def _undisturbed(bandwidth: float) -> float:
+    """0 stays: not measured."""
+    return max(bandwidth, LEAST_BANDWIDTH) if bandwidth else 0.0
 
 
 def fitting(size: str, free: int) -> str | None:

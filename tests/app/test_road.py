@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.chat.get_card import GetCard
+from app.chat.get_card import LOOKING, GetCard
 from app.program import Program
 from app.window.window import MainWindow
 from tests.app.conftest import answer
@@ -32,13 +32,15 @@ def click(qtbot, within: QWidget, name: str) -> None:
     """With the mouse, as one that is seen and can be pressed."""
     button = within.findChild(QPushButton, name)
     assert button is not None, [child.objectName() for child in within.findChildren(QPushButton)]
-    assert button.isVisible() and button.isEnabled(), (name, button.toolTip())
+    assert (button.isVisible(), button.isEnabled()) == (True, True), (name, button.toolTip())
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
 def show(program: Program, step: str, folder: Path) -> None:
-    """Leave a picture to be looked at."""
-    program.window.grab().save(str(folder / f"{step}.png"))
+    """Leave pictures to be looked at."""
+    for mode in ("dark", "light"):
+        program.theme.set_mode(mode)
+        program.window.grab().save(str(folder / f"{step}-{mode}.png"))
 
 
 @pytest.mark.long
@@ -51,7 +53,7 @@ def test_a_first_start_leads_to_a_model_that_answers(
     window.resize(1440, 900)
     window.show()
     card = window.findChild(GetCard)
-    assert card.isVisible() and card.said.text(), "something is there before the engine is"
+    assert (card.isVisible(), card.said.text()) == (True, LOOKING), "something is there before the engine is"
     show(program, "1-start", tmp_path)
     qtbot.waitUntil(lambda: len(card.lines) == 3, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: library.listed and not chat.composer.reason, timeout=PATIENCE_MS)
@@ -85,9 +87,7 @@ def test_a_first_start_leads_to_a_model_that_answers(
     chat.header.fill_menu()
     entries = [action.text() for action in chat.header._menu.actions()]
     assert next(text for text in entries if text.startswith(file.name)).endswith(f"\t0.8 MB · GGUF {variant.upper()}")
-    chat.header._menu.popup(chat.header.mapToGlobal(chat.header.rect().bottomLeft()))
     chat.header._menu.grab().save(str(tmp_path / "7-menu.png"))
-    chat.header._menu.hide()
     window.show_page(MainWindow.MODELS)
     row = next(row for row in window.models_page.stored_rows if row.title.text() == file.name)
     assert row.badge.text() == "loaded"

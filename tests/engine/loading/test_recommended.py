@@ -46,6 +46,7 @@ def model(**changes: object) -> CuratedModel:
         (8 * GB, 8 * GB, FAST, "fits", ""),
         (8 * GB, 8 * GB, 0.0, "fits", ""),
         (8 * GB, 8 * GB, 10e9, "tight", "It writes 2 tokens a second at most"),
+        (8 * GB, 8 * GB, 1e9, "tight", "It writes 1.6 tokens a second at most"),  # measured beside other programs
         (3 * GB, 8 * GB, FAST, "tight", "Close other programs."),
         (7 * GB, 7 * GB, FAST, "tight", "they have to be shorter"),
         (6 * GB, 6 * GB, FAST, "too large", "at most 5.1 GB may be used here"),
@@ -94,7 +95,7 @@ def test_three_to_begin_with_suit_the_machine(memory) -> None:
     for each in found:
         if each.reason in (BEST, SEES, LIGHT):
             assert each.verdict == "fits"
-            assert "chat" in each.model.purposes
+            assert each.reason == LIGHT or "chat" in each.model.purposes
             assert each.need <= 0.85 * memory * GB / 2
         assert each.reason != SEES or "vision" in each.model.purposes
 
