@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QSocketNotifier
+from PySide6.QtCore import QObject, QSocketNotifier, QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import log as log_file
@@ -61,6 +61,9 @@ log = logging.getLogger(__name__)
 _UNSEEN = ("offscreen", "minimal")
 """Platforms without a screen, where nobody could close a box."""
 
+LAB_MS = 15_000
+"""After the first load, when nothing is written any more, most likely."""
+
 
 class Program:
     """The window with everything behind it.
@@ -107,6 +110,7 @@ class Program:
         self.lab: LabRuns | None = None
         self.compare: Comparison | None = None
         self.lab_page = LazyPage(self._make_lab)
+        self._lab_index = paths.data_dir() / "lab" / "index.kept"
         self.window = MainWindow(
             sidebar=self.sidebar,
             chat=self.chat,
@@ -123,6 +127,9 @@ class Program:
         self.packs = Packs(gpu if gpu is not None else [*own, "gpu"] if own else [])
         self._connect_engine()
         self._connect_chats()
+        self._later = QTimer(self.window, singleShot=True, interval=LAB_MS)
+        self._later.timeout.connect(self._look_at_lab)
+        self.link.loaded.connect(lambda _: None if self._lab_index.exists() else self._later.start())
 
     def _connect_engine(self) -> None:
         """The parts of the window with the engine, the settings and the history."""
@@ -160,18 +167,29 @@ class Program:
         """The Lab, which many never open."""
         from app.lab.compare.page import ComparePage
         from app.lab.page import LabView
-        from app.lab.runs import LabRuns
         from app.window.lab_wiring import LabWiring
 
-        window = self.window
-        self.lab = LabRuns(self._lab_command, parent=window)
-        self.lab.device = lambda: self.store.settings.device
+        window, runs = self.window, self._lab_runs()
         compare = ComparePage(self._compare_command, self.theme)
-        compare.comparison.device = self.lab.device
+        compare.comparison.device = runs.device
         self.compare = compare.comparison
-        view = LabView(self.lab, compare, self.theme)
-        LabWiring(self.link, self.lab, view, window.panel, self.chat, self.measuring, self.library, window)
+        view = LabView(runs, compare, self.theme)
+        LabWiring(self.link, runs, view, window.panel, self.chat, self.measuring, self.library, window)
         return view
+
+    def _lab_runs(self) -> LabRuns:
+        """What the Lab's page shows, made when it is first needed."""
+        if self.lab is None:
+            from app.lab.runs import LabRuns
+
+            self.lab = LabRuns(self._lab_command, parent=self.window, kept=self._lab_index)
+            self.lab.device = lambda: self.store.settings.device
+        return self.lab
+
+    def _look_at_lab(self) -> None:
+        """The list of experiments takes seconds to be made: once, while nothing is asked, so that it is kept."""
+        if not (self._closed or self._lab_index.exists() or self.chat.answers.busy):
+            self._lab_runs().refresh()
 
     def _find_models(self) -> None:
         """The page Models, where others than those of this machine are found."""
@@ -229,6 +247,7 @@ class Program:
             return
         self._closed = True
         self.leaving.stop()
+        self._later.stop()
         self.window.close()
         self.gpu_wiring.close_down()
         self.library.close_down()

@@ -171,7 +171,7 @@ class WelcomeView(QWidget):
     def show_suiting(self, count: int) -> None:
         """How many models of the list suit this computer; 0 where that is not known."""
         many = f"{count} models" if count > 1 else "Models"
-        self.more.about.setText(f"{many} that suit this computer, each with its strengths, or any other of Hugging Face.")
+        self.more.about.setText(f"{many} that suit this computer, each with its strengths, or any on Hugging Face.")
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() is QEvent.Type.Resize:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +16,11 @@ from app.lab import words
 from engine.protocol import LoadOptions
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, LabRoofline, Picture
 
+log = logging.getLogger(__name__)
+
 _decode = msgspec.json.Decoder(LabLine).decode
+MOST_BYTES = 4 << 20
+"""Of a list of experiments; larger files are none."""
 
 
 class Subject(NamedTuple):
@@ -52,7 +58,8 @@ class Subject(NamedTuple):
 
 class LabRuns(QObject):
     """``command`` is how `kvasir lab` is started; an empty one means that there is none. One experiment runs at a time,
-    others wait. ``options`` go with every run."""
+    others wait. ``options`` go with every run. ``kept``: a file with the index as it was last, which is shown until the
+    command has answered."""
 
     index_changed = Signal()
     results_changed = Signal(str)
@@ -65,10 +72,18 @@ class LabRuns(QObject):
     done = Signal()
     """Nothing runs or waits any more."""
 
-    def __init__(self, command: Sequence[str], options: Sequence[str] = (), parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        options: Sequence[str] = (),
+        parent: QObject | None = None,
+        kept: Path | None = None,
+    ) -> None:
         super().__init__(parent)
-        self._command, self.options = list(command), list(options)
-        self.index: LabIndex | None = None
+        self._command, self.options, self._kept = list(command), list(options), kept
+        self.index: LabIndex | None = _read_index(kept) if kept is not None else None
+        self._answered = False
+        """Whether the index is this version's and this machine's own."""
         self.trouble = "" if command else words.NO_LAB
         """Why there is no index, as a sentence."""
         self.results: dict[str, LabResult] = {}
@@ -112,7 +127,7 @@ class LabRuns(QObject):
 
     def refresh(self) -> None:
         """Ask for the experiments and the results that are kept, where that was not answered yet."""
-        if not self._command or self.index is not None or self._asking is not None:
+        if not self._command or self._answered or self._asking is not None:
             return
         self.trouble = ""
         self._asking = self._start(["--results", "--json"], self._take, self._on_results)
@@ -160,6 +175,18 @@ class LabRuns(QObject):
             self.trouble = end.sentence or words.NO_LAB
             self.index_changed.emit()
 
+    def _keep_index(self, index: LabIndex) -> None:
+        """For the next start; one that cannot be kept is asked for again."""
+        if self._kept is None:
+            return
+        try:
+            self._kept.parent.mkdir(exist_ok=True)
+            unfinished = self._kept.with_suffix(".new")
+            unfinished.write_bytes(msgspec.json.encode(index))
+            unfinished.replace(self._kept)
+        except OSError as error:
+            log.warning("the list of experiments could not be kept: %s", error)
+
     def _next(self) -> None:
         self._turn += 1
         self.progress, self.pictures, self._run = None, {}, None
@@ -200,8 +227,11 @@ class LabRuns(QObject):
 
     def _take(self, line: LabLine) -> None:
         if isinstance(line, LabIndex):
-            self.index = line
-            self.index_changed.emit()
+            self._answered = True
+            if line != self.index:
+                self.index = line
+                self._keep_index(line)
+                self.index_changed.emit()
         elif isinstance(line, LabResult):
             self.tried.pop(line.name, None)
             (self.tried if line.chosen else self.results)[line.name] = line
@@ -230,3 +260,13 @@ class LabRuns(QObject):
         self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], object]
     ) -> LineCommand:
         return LineCommand(self._command, arguments, _decode, "The Lab", self).heard(take, done)
+
+
+def _read_index(file: Path) -> LabIndex | None:
+    """The list of experiments of an earlier start; None where there is none, or none that can be read."""
+    try:
+        if not file.is_file() or file.stat().st_size > MOST_BYTES:
+            return None
+        return msgspec.json.decode(file.read_bytes(), type=LabIndex)
+    except (OSError, ValueError):  # msgspec's errors are ValueErrors
+        return None

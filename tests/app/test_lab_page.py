@@ -118,6 +118,24 @@ def begin(qtbot, lab: LabView, state: Path, name: str = "prefixes") -> None:
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
 
 
+def test_what_was_known_at_the_last_start_is_there_at_once(qtbot, theme, state, tmp_path):
+    command, kept = [sys.executable, str(FAKE), str(state)], tmp_path / "lab" / "index.kept"
+    first = LabRuns(command, kept=kept)
+    first.refresh()
+    qtbot.waitUntil(lambda: first.index is not None)
+    old = msgspec.structs.replace(first.index, model="of another day")
+    kept.write_bytes(msgspec.json.encode(old))
+    again = LabRuns(command, kept=kept)
+    assert again.index == old
+    again.refresh()
+    qtbot.waitUntil(lambda: again.index == first.index)
+    assert LabRuns([], kept=kept).index == first.index
+    kept.write_bytes(b"no list")
+    assert LabRuns([], kept=kept).index is None
+    for runs in (first, again):
+        runs.close_down()
+
+
 def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
     texts = [lab.topics.item(row).text() for row in range(lab.topics.count())]
     assert texts == [
