@@ -63,6 +63,54 @@ def test_knowledge_is_sound(demo: SimpleNamespace, capsys: pytest.CaptureFixture
     assert all(len(block.answer.split()) <= 60 for block in blocks)
 
 
+MODEL = r"(?:models?|checkpoints?|networks?)\b"
+GETTING = re.compile(
+    # To get one at all, or a better, larger or other one in place of the guide; and none of what belongs to one.
+    r"^(?!.*\b(?:draft|guess|config)).*(?:"
+    rf"\b(?:get|download|fetch|recommend|suggest|advise|choose|pick|select)\b(?: (?!from\b)\w+){{0,5}} {MODEL}"
+    r"|\b(?:better|stronger|smarter|cleverer|larger|bigger|more powerful|real|own|another|different)\b(?: \w+)? "
+    rf"{MODEL}|\b(?:better|stronger|smarter|larger|bigger) one\b)",
+    re.IGNORECASE,
+)
+NOT_GETTING = {
+    # What such questions are about instead: the terminal, the Lab, other programs, drafts and heads, how models work.
+    "How do I choose the model in kvasir chat?",
+    "How long does starting take?",
+    "Why are you so fast?",
+    "What are the three promises of Kvasir?",
+    "What is a tokenizer?",
+    "Where do the default sampling settings come from?",
+    "What are the dashed lines in the plots?",
+    "How much KV memory does an 8B model need per token?",
+    "Why does a bigger model run slower?",
+    "What happens with a wrong chat template?",
+    "How do I train Medusa or EAGLE heads?",
+    "What is n-gram speculation?",
+    "Why do models make things up?",
+    "What is kvasir-needle?",
+    "What is a draft model?",
+}
+
+
+def test_every_answer_about_getting_a_model_names_the_page(demo: SimpleNamespace) -> None:
+    """Where models are recommended, judged and downloaded, and not how a file is opened that nobody has."""
+
+    def all_of(blocks) -> Iterator:
+        for block in blocks:
+            yield block
+            yield from all_of(block.further)
+
+    asking = [
+        block
+        for block in all_of(demo.knowledge.load())
+        if block.questions[0] not in NOT_GETTING and any(GETTING.search(each) for each in block.questions)
+    ]
+    assert {"How do I get a better model?", "How do I get a model?", "How do I load a better one?"} <= {
+        block.questions[0] for block in asking
+    }
+    assert [block.questions[0] for block in asking if "page Models" not in block.answer] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
