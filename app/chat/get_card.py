@@ -129,6 +129,7 @@ class GetCard(QFrame):
         column.addWidget(self.said)
         column.addLayout(self._rows)
         self.lines: list[ModelLine] = []
+        self.show_lines([], False)
 
     def show_machine(self, words: str) -> None:
         """What of this computer counts for models."""

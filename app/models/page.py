@@ -281,6 +281,7 @@ class ModelsPage(QWidget):
         column = self._here if below else self._home
         if column.indexOf(self.recommended) < 0:
             column.insertWidget(column.count() - 1, self.recommended)
+            self.recommended.show()  # a layout would else do it in the next turn of the event loop
 
     def _act(self, key: str, model: StoredModel) -> None:
         if key == "load":

@@ -375,7 +375,8 @@ def test_the_menu_begins_with_the_models_used_last(start, qtbot, tmp_path: Path)
         "gone",
         "tiny",
         "odd",
-        "Open a model…",
+        "Get a model…",
+        "Open a file…",
         "Speculation helper",
         "Load settings…",
         "Unload the model",
@@ -402,7 +403,7 @@ def test_one_entry_opens_a_folder_or_a_file(start, qtbot, tmp_path: Path, monkey
         dialog.accept()
 
     monkeypatch.setattr(model_dialog.ModelDialog, "exec", pick)
-    menu(program)["Open a model…"].trigger()
+    menu(program)["Open a file…"].trigger()
     wanted = folder / part if part.endswith(".gguf") else folder
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.path == str(wanted), timeout=10_000)
     assert began == [

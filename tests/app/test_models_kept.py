@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
-from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.command import End
 from app.models.library import Library
@@ -19,10 +20,13 @@ from engine.protocol import (
     HubModel,
     HubRepository,
     HubVariant,
+    MakeProgress,
     MakeReport,
     ModelDetails,
     ModelFolder,
     ModelQuality,
+    Recommended,
+    SizeFit,
     StoredModel,
 )
 from tests.app.pressing import press
@@ -186,19 +190,19 @@ def test_one_tokenizer_for_a_model_asked_for_twice(page, library):
     assert not page.details.metadata.tabKeyNavigation()
 
 
-def test_a_report_that_comes_late_takes_no_view(page, library):
+def test_a_report_is_there_at_once(page, library):
     quality = ModelQuality(bytes=1000, perplexity=10.0, tokens_per_second=10.0)
     report = MakeReport(
         name="big", path=BIG.path, source="a", to="nf4", before=quality, after=quality, kl=0.0, same_top=1.0, tokens=9,
     )  # fmt: skip
-    press(page, "models.stored.big.report")
+    assert page.findChild(QPushButton, "models.stored.big.report") is None
+    library.refresh()
+    library.answer("list", msgspec.structs.replace(BIG, report=report), OTHER)
+    before = len(library.runs)
     press(page, "models.stored.big.details")
-    library.maker.reported.emit(BIG.path, report)
-    assert not page.report.isVisible()
-    page.show_view("here")
     press(page, "models.stored.big.report")
-    library.maker.reported.emit(BIG.path, report)
     assert page.report.isVisible()
+    assert [run.arguments for run in library.runs[before:]] == [["details", "--json", "--", BIG.path]]
     assert page.add.isHidden()
 
 
@@ -223,20 +227,93 @@ def test_a_fit_is_planned_anew_for_what_is_loaded(page, library):
 
 def test_a_search_is_given_up_when_nothing_is_asked(page, library):
     page.show_view("hub")
-    library.answer("recommended", end=End(True))
     page.field.setText("a")
     page.search()
     page.field.clear()
-    page.search()
     assert library.asked("search")[-1].abandoned
     assert page.said.isHidden()
     assert page.go.isEnabled()
 
 
-def test_recommended_models_are_asked_for_once(page, library):
-    library.recommended = [object()]  # type: ignore[list-item]
+def test_what_came_is_told_once_it_can_be_loaded(qtbot, page, library):
+    told: list[tuple[str, str]] = []
+    library.arrived.connect(lambda *what: told.append(what))
+    library.get("a/far", "Q8_0", helper=True)
+    library.get("a/new", "new-Q4_0.gguf")
+    come = [download(state="done", path="/m/far"), download(id="2", repository="a/new", state="done", path="/m/new")]
+    for each in come:
+        library.fetching.done.emit(each)
+    library.bring("/mine")
+    library.asked("import")[-1].take(StoredModel(name="mine", path="/mine", format="gguf", bytes=1))
+    library.asked("import")[-1].done(End(True))
+    library.maker.making.done.emit(MakeProgress(id="3", model="/m/big", to="nf4", state="done", path="/m/made"))
+    assert told == [], "not before they are listed"
+    new = [StoredModel(name=f"the {name}", path=f"/m/{name}", format="gguf", bytes=1) for name in ("far", "new")]
+    library.answer("list", BIG, *new)
+    assert told == [("the new", "/m/new")], "what is to draft for another is no news"
+    more = [
+        StoredModel(name=name, path=path, format="gguf", bytes=1)
+        for name, path in (("mine", "/mine"), ("made", "/m/made"))
+    ]
+    library.answer("list", BIG, *new, *more)
+    assert sorted(told[1:]) == [("made", "/m/made"), ("mine", "/mine")]
+    library.refresh()
+    library.answer("list", BIG, *new, *more)
+    assert len(told) == 3
+
+
+def test_a_finished_download_can_be_loaded_where_it_was_asked_for(qtbot, page, library):
     page.show_view("hub")
-    assert not library.asked("recommended")
+    library.search("a")
+    library.answer("search", HubModel(repository="a/b"))
+    press(page, "models.hub.a/b.open")
+    names = ("b-Q4_K_M.gguf", "b-Q4_K.gguf", "sub/b-Q8_0.gguf")
+    variants = [HubVariant(name=name, format="gguf", quantisation=name[-10:-5], bytes=1) for name in names]
+    library.answer("show", HubRepository(model=HubModel(repository="a/b"), revision="", variants=variants))
+    press(page, "models.variant.sub/b-Q8_0.gguf.get")
+
+    def button(name: str, key: str = "get") -> tuple[str, bool]:
+        found = page.findChild(QPushButton, f"models.variant.{name}.{key}")
+        return found.text(), found.isEnabled()
+
+    assert button("sub/b-Q8_0.gguf") == ("Queued", False), "at once"
+    library.answer("get", download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf", state="waiting"))
+    library.asked("resume")[-1].take(download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf"))
+    assert button("sub/b-Q8_0.gguf") == ("Downloading…", False)
+    path = "/m/a/b/sub/b-Q8_0-00001-of-00002.gguf"
+    library.asked("resume")[-1].take(
+        download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf", state="done", path=path)
+    )
+    library.asked("resume")[-1].done(End(True))
+    library.answer("list", StoredModel(name="b", path=path, format="gguf", bytes=1, repository="a/b"))
+    assert [button(name) for name in names[:2]] == [("Download", True)] * 2
+    with qtbot.waitSignal(page.load_asked) as asked:
+        press(page, "models.variant.sub/b-Q8_0.gguf.load")
+    assert asked.args == [path]
+    page.set_loaded(path)
+    assert button("sub/b-Q8_0.gguf", "load") == ("Load", False)
+
+
+def test_where_only_the_bundled_models_are_others_are_recommended_below(qtbot, library):
+    page = ModelsPage(library, Theme("dark", 1.0, True))
+    qtbot.addWidget(page)
+    page.show()
+    assert page.findChild(QLabel, "models.looking").isVisible()
+    guide = msgspec.structs.replace(OTHER, bundled=True)
+    library.answer("list", guide)
+    assert not page.findChild(QLabel, "models.looking").isVisible()
+    assert page.recommended.isVisible()
+    page.show_view("hub")
+    assert page.recommended.isVisible()
+    page.show_view("here")
+    assert page.recommended.isVisible()
+    library.refresh()
+    library.answer("list", guide, BIG)
+    assert not page.recommended.isVisible()
+    library.show_judged(
+        Recommended(models=[], stored={BIG.path: SizeFit("tight", "Slow."), OTHER.path: SizeFit("fits")})
+    )
+    assert [row.badge.text() for row in page.stored_rows] == ["runs well here", "runs"]
 
 
 def test_the_end_of_one_import_leaves_the_refusal_of_another(page, library):

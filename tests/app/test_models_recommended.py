@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from PySide6.QtWidgets import QPushButton, QWidget
 
@@ -15,7 +16,15 @@ from app.models.library import Library
 from app.models.page import ModelsPage
 from app.models.recommended import FIRST, RecommendedView
 from app.theme.theme import Theme
-from engine.protocol import CuratedDraft, CuratedModel, Download, DraftOffer, Recommendation, StoredModel
+from engine.protocol import (
+    CuratedDraft,
+    CuratedModel,
+    Download,
+    DraftOffer,
+    Recommendation,
+    Recommended,
+    StoredModel,
+)
 from tests.app.pressing import press
 from tests.hub_server import Hub, stock
 
@@ -54,11 +63,14 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
     qtbot.addWidget(page)
     page.show()
     page.show_view("hub")
-    qtbot.waitUntil(lambda: bool(page.recommended.rows), timeout=PATIENCE_MS)
+    assert len(page.recommended.rows) == FIRST, "before any process has answered"
+    rows = page.recommended.rows
+    library.show_judged(Recommended(models=[entry("a/b"), entry("a/c", "tight")]))
+    assert [row.badge.text() for row in page.recommended.rows] == ["runs well here", "runs"]
+    rows = page.recommended.rows
+    library.show_judged(Recommended(models=[msgspec.structs.replace(each, need=1) for each in library.recommended]))
+    assert page.recommended.rows == rows, "rows stay where no verdict changed"
     assert not hub.asked
-    assert page.field.text() == ""
-    words = [row.badge.text() for row in page.recommended.rows]
-    assert set(words) <= {"runs well here", "runs"}
     assert page._lists.currentIndex() == 0
     page.field.setText("model")
     page.search()
@@ -70,35 +82,60 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
     assert query["num_parameters"] == ["min:5B,max:10B"]
     page.filters.sizes.menu().actions()[0].trigger()
     page.field.clear()
-    page.search()
     assert page._lists.currentIndex() == 0
+    library.close_down()
+
+
+def test_without_a_network_what_is_recommended_stays(qtbot, theme, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    library = Library(COMMAND)
+    page = ModelsPage(library, theme)
+    qtbot.addWidget(page)
+    page.show()
+    page.show_view("hub")
+    page.field.setText("model")
+    page.search()
+    assert page._lists.currentIndex() == 1
+    qtbot.waitUntil(lambda: bool(library.trouble), timeout=PATIENCE_MS)
+    assert page.said.text().startswith("You are offline: hub.invalid cannot be reached.")
+    assert (page.said.isVisible(), page.recommended.isVisible()) == (True, True)
+    page.field.clear()
+    assert (page.said.isVisible(), page.recommended.isVisible()) == (False, True)
+    assert (library.trouble, library.found) == ("", [])
     library.close_down()
 
 
 def test_a_model_is_fetched_with_its_draft_or_without(qtbot, theme):
     view = RecommendedView(theme)
     qtbot.addWidget(view)
-    asked: list[tuple[str, str]] = []
+    asked: list[tuple[str, str, bool]] = []
     view.get_asked.connect(lambda *what: asked.append(what))
     view.show_models([entry("a/b", draft="a/draft"), entry("a/c")], [], [])
     first, second = view.rows
     assert not first.draft.isHidden()
     assert second.draft.isHidden()
     press(first, "models.recommended.a/b.get")
-    assert asked == [("a/b", "Q4_K_M"), ("a/draft", "Q8_0")]
+    assert asked == [("a/b", "Q4_K_M", False), ("a/draft", "Q8_0", True)]
     asked.clear()
     first.draft.setChecked(False)
     press(first, "models.recommended.a/b.get")
-    assert asked == [("a/b", "Q4_K_M")]
+    assert asked == [("a/b", "Q4_K_M", False)]
     model = StoredModel(name="x", path="/m/b-Q4_K_M.gguf", format="gguf", bytes=1, repository="a/b")
     coming = Download(id="1", repository="a/c", variant="c-Q4_K_M.gguf", state="running")
-    view.show_state([model], [coming])
+    models = [entry("a/b", draft="a/draft"), entry("a/c")]
+    view.show_models(models, [model], [coming])
     assert first.findChild(QPushButton, "models.recommended.a/b.get") is None
     asked.clear()
     press(first, "models.recommended.a/b.draft")  # the model is here, its draft is not
-    assert asked == [("a/draft", "Q8_0")]
+    assert asked == [("a/draft", "Q8_0", True)]
+    with qtbot.waitSignal(view.load_asked) as load:
+        press(first, "models.recommended.a/b.load")
+    assert load.args == ["/m/b-Q4_K_M.gguf"]
     get = second.findChild(QPushButton, "models.recommended.a/c.get")
-    assert (get.isEnabled(), get.toolTip()) == (False, "It is on its way.")
+    assert (get.text(), get.isEnabled(), get.toolTip()) == ("Downloading…", False, "It is on its way.")
+    view.show_models(models, [model], [coming], "/m/b-Q4_K_M.gguf")
+    load = first.findChild(QPushButton, "models.recommended.a/b.load")
+    assert (load.isEnabled(), load.toolTip()) == (False, "It is loaded.")
 
 
 def test_few_at_first_and_by_purpose(qtbot, theme):
@@ -154,10 +191,10 @@ def test_offers_in_words(qtbot):
     drafts.show_downloads([])
     with qtbot.waitSignal(drafts.get_asked) as asked:
         press(drafts, "models.draft.a/draft Q8_0.get")
-    assert asked.args == ["a/draft", "Q8_0"]
+    assert asked.args == ["a/draft", "Q8_0", True]
     drafts.show_downloads([Download(id="1", repository="a/draft", variant="draft-Q8_0.gguf", state="waiting")])
     get = drafts.findChild(QPushButton, "models.draft.a/draft Q8_0.get")
-    assert (get.isEnabled(), get.toolTip()) == (False, "It is on its way.")
+    assert (get.text(), get.isEnabled()) == ("Queued", False)
     assert advice.offer(far) == "draft model · 600 MB"
     near = DraftOffer(name="x", kind="eagle", path="/x", cost=0.128)
     assert advice.offer(near) == "EAGLE head · pays when more than 13 % of its tokens are accepted"

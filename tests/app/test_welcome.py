@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app import paths
+from app.chat.get_card import LOOKING, NONE, Line
 from app.chat.page import ChatPage
 from app.chat.welcome import ASK, BUNDLED, CHOOSE, LOCAL, QUESTIONS, WelcomeView
+from app.gpu.words import Button
 from app.help.page import HelpPage
 from app.link.link import LinkState
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol import Load
+from tests.app.pressing import press
 
+GET, CANCEL = (Button("get", "Get"),), (Button("cancel", "Cancel"),)
 KNOWLEDGE = paths.assets_dir() / "demo" / "knowledge"
 
 
@@ -123,36 +127,89 @@ def test_the_buttons_of_the_help_fit_larger_text(qtbot, qapp) -> None:
     apply(Theme(mode="dark"), qapp)
 
 
-def test_it_is_read_aloud_as_what_it_does(qtbot, qapp) -> None:
-    from PySide6.QtWidgets import QWidget
-
+def test_it_is_read_aloud_as_what_it_does(qtbot, theme) -> None:
     place = QWidget()
     qtbot.addWidget(place)
-    welcome = WelcomeView(place)
+    welcome = WelcomeView(place, theme)
     for button in welcome._questions.findChildren(QPushButton):
         assert button.accessibleName() == f"Ask: {button.text()}"
-    for card in (welcome.chat, welcome.own, welcome.why):
+    for card in (welcome.chat, welcome.more, welcome.why):
         assert card.button.accessibleName() == f"{card.title.text()}: {card.button.text()}"
+    welcome.show_models([offer("a")], True)
+    (line,) = welcome.get.lines
+    assert line.accessibleName() == "Model a, 1.0 GB. The best answers."
+    assert [button.accessibleName() for button in line.buttons.findChildren(QPushButton)] == ["Get: Model a"]
 
 
 def test_three_things_to_do_are_a_click_away(qtbot, page: ChatPage, monkeypatch) -> None:
+    monkeypatch.setattr("app.chat.model_dialog.ask", lambda *_: "")
     load(qtbot, page, BUNDLED)
     welcome = page.welcome
     assert "tiny" in welcome.chat.about.text()
     assert "knows only this manual" in welcome.chat.about.text()
     welcome.chat.button.click()
     assert page.window().focusWidget() is page.composer.edit
-    opened: list[str] = []
-    monkeypatch.setattr(page, "open_model", lambda: opened.append("asked"))
-    welcome.own.button.click()
-    assert opened == ["asked"]
+    with qtbot.waitSignal(page.models_asked):
+        welcome.more.button.click()
+    with qtbot.waitSignal(welcome.open_asked):
+        welcome.open.click()
     with qtbot.waitSignal(page.why_asked):
         welcome.why.button.click()
 
 
+def offer(key: str, **changes: object) -> Line:
+    said = Line(key, f"Model {key}", "1.0 GB", "runs well here", "good", "Why.", "The best answers.", GET)
+    return said._replace(**changes)
+
+
+def test_where_no_model_is_some_are_offered(qtbot, page: ChatPage) -> None:
+    load(qtbot, page, BUNDLED)
+    welcome = page.welcome
+    welcome.show_first(True)
+    assert welcome.get.isVisible()
+    assert not welcome._cards.isVisible()
+    assert welcome.get.said.text() == LOOKING
+    before = welcome.geometry()
+    welcome.show_models([offer(key) for key in "abc"], True)
+    assert [line.name.text() for line in welcome.get.lines] == ["Model a", "Model b", "Model c"]
+    assert abs(welcome.geometry().height() - before.height()) < 30, "nothing jumps when they come"
+    lines = welcome.get.lines
+    for line in lines:
+        assert line.height() >= line.sizeHint().height(), "no line is squeezed in the first picture"
+        assert line.badge.width() >= line.badge.sizeHint().width()
+    assert len(offered(page)) == len(QUESTIONS)
+    with qtbot.waitSignal(welcome.get.acted) as acted:
+        press(lines[1], "get.b.get")
+    assert acted.args == ["get", "b"]
+    at = [line.geometry() for line in lines]
+    welcome.show_models([offer("a"), offer("b", share=0.5, about="0.5 GB of 1.0 GB", buttons=CANCEL), offer("c")], True)
+    assert welcome.get.lines == lines, "a row stays while its model does"
+    assert [line.geometry() for line in lines] == at, "nor does a download move it"
+    assert (lines[1].bar.isVisible(), lines[0].bar.isVisible()) == (True, False)
+    with qtbot.waitSignal(page.models_asked):
+        welcome.get.all.click()
+    welcome.show_models([], True)
+    assert welcome.get.said.text() == NONE
+    welcome.show_first(False)
+    assert not welcome.get.isVisible()
+
+
+@pytest.mark.parametrize(("size", "sentences"), [((800, 480), True), ((800, 430), False)])
+def test_what_is_offered_fits_a_small_page(qtbot, page: ChatPage, size, sentences) -> None:
+    load(qtbot, page, BUNDLED)
+    page.welcome.show_first(True)
+    page.welcome.show_models([offer(key) for key in "abc"], True)
+    page.resize(*size)
+    QApplication.processEvents()
+    assert page.transcript.viewport().rect().contains(page.welcome.geometry())
+    for line in page.welcome.get.lines:
+        assert line.isVisible()
+        assert line.about.isVisible() == sentences
+
+
 def test_before_a_model_there_is_nothing_to_write_to(page: ChatPage) -> None:
     assert not page.welcome.chat.button.isEnabled()
-    assert page.welcome.own.button.isEnabled()
+    assert page.welcome.more.button.isEnabled()
 
 
 def test_with_larger_text_the_cards_stand_one_above_the_other(qtbot, page: ChatPage, theme) -> None:
@@ -161,7 +218,7 @@ def test_with_larger_text_the_cards_stand_one_above_the_other(qtbot, page: ChatP
     try:
         theme.set_scale(1.5)
         qtbot.waitUntil(page.welcome._cards.isVisible)
-        assert page.welcome.own.y() > page.welcome.chat.y()
+        assert page.welcome.more.y() > page.welcome.chat.y()
         assert page.transcript.viewport().rect().contains(page.welcome.geometry())
     finally:
         theme.set_scale(1.0)
