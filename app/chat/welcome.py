@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal, SignalInstance
-from PySide6.QtWidgets import QBoxLayout, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLayout,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.chat.get_card import GetCard, Line
 from app.theme.theme import Theme
@@ -230,10 +240,9 @@ class WelcomeView(QWidget):
 
     def _settle(self) -> None:
         """Layouts of layouts would else answer as before the last change, until the next event."""
-        for widget in (*self._all, self._cards, *self.get.lines, self.get, self._questions):
-            layout = widget.layout()
-            assert layout is not None
+        for layout in self.findChildren(QLayout):
             layout.invalidate()
+        for widget in (*self._all, self._cards, *self.get.lines, self.get, self._questions):
             widget.updateGeometry()
 
     def _stack(self, stacked: bool) -> None:
