@@ -35,13 +35,6 @@ def main() -> int:
         with editing(path) as state:
             del state["makes"][arguments[arguments.index("--discard") + 1]]
         return 0
-    if "--report" in arguments:
-        told = state["reports"].get(arguments[arguments.index("--report") + 1])
-        if told is None:
-            sys.stderr.write("kvasir: That model has no report. Make it again.\n")
-            return 1
-        tell("MakeReport", told)
-        return 0
     return make(path, state, arguments[0], arguments[2], [each for each in arguments[3:] if each != "--json"])
 
 
@@ -78,10 +71,9 @@ def make(path: Path, state: dict[str, Any], model: str, to: str, options: list[s
     report = report_of(name, made, Path(model).name, to)
     with editing(path) as now:
         del now["makes"][id]
-        now["reports"][made] = report
         now["stored"].append(
             {"name": name, "path": made, "format": "safetensors", "bytes": 540_000_000, "quantisation": to,
-             "made_of": Path(model).name, "repository": f"made/{name}"}
+             "made_of": Path(model).name, "repository": f"made/{name}", "report": report}
         )  # fmt: skip
     tell("MakeReport", report)
     return 0

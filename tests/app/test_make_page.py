@@ -257,15 +257,6 @@ def test_the_keyboards_way(qtbot, qapp, page):
     assert QApplication.focusWidget() is button
 
 
-def test_a_report_that_is_gone_is_said(qtbot, start, state):
-    change(state, stored=[SMALL, {**BIG, "made_of": "another", "quantisation": "gptq"}])
-    page = start()
-    press(page, "models.stored.Qwen3-0.6B.report")
-    qtbot.waitUntil(page.note.isVisible)
-    assert page.note.text() == "That model has no report. Make it again."
-    assert not page.report.isVisible()
-
-
 def test_a_model_that_was_made_can_be_deleted(qtbot, start, state):
     change(state, stored=[SMALL, {**BIG, "made_of": "another", "repository": "made/a", "held": "copied"}])
     page = start()

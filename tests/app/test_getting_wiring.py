@@ -1,0 +1,135 @@
+"""What the window offers and says of models that come while it runs, with a library that the test answers for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QLabel, QPushButton
+
+from app import paths
+from app.program import Program
+from app.window.window import MainWindow
+from engine.protocol import CuratedModel, Download, Recommendation, Recommended, StoredModel
+from tests.app.pressing import press
+
+KEY = "a/first-GGUF Q4_K_M"
+GUIDE = StoredModel(
+    name="kvasir-guide", path=str(paths.assets_dir() / "demo" / "kvasir-guide"), format="safetensors", bytes=6_000_000,
+    bundled=True, quantisation="gptq",
+)  # fmt: skip
+
+
+@pytest.fixture
+def program(start) -> Program:
+    return start()
+
+
+def judged(*reasons: str) -> Recommended:
+    models = []
+    for place, reason in enumerate(reasons):
+        model = CuratedModel(
+            repository=f"a/{('first', 'second', 'third')[place]}-GGUF", variant="Q4_K_M", format="gguf", family="Qwen3",
+            parameters=10**9, bytes=(3 - place) * 10**9, purposes=["chat"], about="A test.", taken="2026-11-25",
+            source="test",
+        )  # fmt: skip
+        models.append(Recommendation(model=model, verdict="fits", need=10**9, reason=reason))
+    return Recommended(models=models)
+
+
+def listed(program: Program, *models: StoredModel) -> None:
+    library = program.library
+    library.stored, library.listed = list(models), True
+    library.stored_changed.emit()
+
+
+def gguf(folder: Path, name: str) -> StoredModel:
+    file = folder / name
+    file.write_bytes(b"GGUF")
+    return StoredModel(
+        name=name, path=str(file), format="gguf", bytes=2 * 10**9, quantisation="Q4_K_M", sees=True,
+        repository="a/first-GGUF",
+    )  # fmt: skip
+
+
+def menu(program: Program) -> dict[str, QAction]:
+    program.chat.header.fill_menu()
+    return {action.text(): action for action in program.chat.header._menu.actions() if action.text()}
+
+
+def test_the_menu_knows_what_came_since_the_start(qtbot, program: Program, tmp_path: Path) -> None:
+    new = gguf(tmp_path, "new & better.gguf")
+    gone = StoredModel(name="gone", path="/gone", format="gguf", bytes=1, missing=True)
+    listed(program, GUIDE, new, gone)
+    entries = menu(program)
+    assert list(entries)[1:5] == [
+        "kvasir-guide\t6.0 MB · GPTQ",
+        "new && better.gguf\t2.0 GB · GGUF Q4_K_M · sees pictures",
+        "Get a model…",
+        "Open a file…",
+    ]
+    entries["new && better.gguf\t2.0 GB · GGUF Q4_K_M · sees pictures"].trigger()
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.path == new.path)
+    assert menu(program)["new && better.gguf\t2.0 GB · GGUF Q4_K_M · sees pictures"].isChecked()
+    menu(program)["Get a model…"].trigger()
+    assert program.window.page == MainWindow.MODELS
+    assert program.window.models_page.field.isVisible()
+
+
+def test_a_model_that_came_is_a_click_away_on_every_page(qtbot, program: Program, tmp_path: Path) -> None:
+    window, new = program.window, gguf(tmp_path, "new-Q4_K_M.gguf")
+    window.show_page(MainWindow.SETTINGS)
+    program.library.arrived.emit(new.name, new.path)
+    assert window.notice.text == "new-Q4_K_M.gguf is here."
+    press(window.notice, "window.notice.action")
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.path == new.path)
+    assert window.page == MainWindow.CHAT
+    program.library.arrived.emit(new.name, new.path)
+    program.chat.header.load_now(new.path)  # as it may be loaded elsewhere
+    qtbot.waitUntil(lambda: not window.notice.text)
+
+
+def test_the_first_screen_from_get_to_chat(qtbot, program: Program, tmp_path: Path) -> None:
+    library, welcome = program.library, program.chat.welcome
+    listed(program, GUIDE)
+    assert welcome.get.isVisible()
+    program.link.recommended.emit(judged("the best answers", "a small download", ""))
+    assert [(line.name.text(), line.about.text()) for line in welcome.get.lines] == [
+        ("second", "A small download. A test."),
+        ("first", "The best answers. A test."),
+    ]
+    asked: list[tuple[str, str]] = []
+    library._run = lambda arguments, take, done, talking=False: asked.append(tuple(arguments[-2:]))  # type: ignore[assignment]
+    library._command = ["kvasir"]
+    first = welcome.get.lines[1]
+    press(first, f"get.{KEY}.get")
+    assert asked == [("a/first-GGUF", "Q4_K_M")]
+    assert first.about.text() == "Asking Hugging Face…"
+    library._adding.clear()
+    library.failed.emit("You are offline: huggingface.co cannot be reached.")
+    assert program.window.notice.text.startswith("You are offline")
+    coming = Download(id="1", repository="a/first-GGUF", variant="first-Q4_K_M.gguf", state="running", done=1, total=4)
+    library.fetching.merge({"1": coming})
+    library.fetching.changed.emit()
+    assert (first.bar.fraction, first.findChild(QPushButton, f"get.{KEY}.cancel").isVisible()) == (0.25, True)
+    failed = Download(id="1", repository="a/first-GGUF", variant="first-Q4_K_M.gguf", state="failed", sentence="No.")
+    library.fetching.merge({"1": failed})
+    assert (first.about.text(), first.about.property("role")) == ("No.", "bad")
+    assert first.findChild(QPushButton, f"get.{KEY}.resume").text() == "Try again"
+    library.fetching.merge({})
+    new = gguf(tmp_path, "first-Q4_K_M.gguf")
+    listed(program, GUIDE, new)
+    assert first.isVisible(), "until it is loaded, though there is more than the bundled models now"
+    press(first, f"get.{KEY}.load")
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.path == new.path)
+    assert not welcome.get.isVisible()
+    assert welcome._cards.isVisible()
+    assert "3 models that suit this computer" in welcome.more.about.text()
+
+
+def test_who_has_a_model_of_his_own_is_offered_none(program: Program, tmp_path: Path) -> None:
+    listed(program, GUIDE, gguf(tmp_path, "mine.gguf"))
+    assert not program.chat.welcome.get.isVisible()
+    assert program.chat.welcome.more.button.isVisible()
+    assert program.chat.findChild(QLabel, "welcome.get.said") is not None
