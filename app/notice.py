@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QWidget
 
 from app.theme.banner import Banner, Tone
@@ -13,6 +15,11 @@ from app.theme.theme import Theme
 
 class NoticeBar(Banner):
     """Shows one sentence at a time, the newest; ``topic`` lets whoever showed it take it away again."""
+
+    changed = Signal()
+    """It has another sentence, or none any more."""
+    _waits = False
+    """Whether its sentence gives way to another bar's."""
 
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(theme, name, parent)
@@ -24,20 +31,67 @@ class NoticeBar(Banner):
         self, text: str, tone: Tone = "notice", topic: str = "", action: str = "", act: Callable[[], None] | None = None
     ) -> None:
         """Show ``text``; ``action`` names a button that calls ``act``."""
-        self._topic, self._act = topic, act
+        self._topic, self._act, self._waits = topic, act, False
         self.show_words(text, tone, action)
+        self.changed.emit()
+
+    @property
+    def text(self) -> str:
+        """Its sentence, also while that gives way; "" for none."""
+        return self._label.text() if self._waits else super().text
+
+    def give_way(self, waits: bool) -> None:
+        """Show its sentence later, or now."""
+        if self.text and waits != self._waits:
+            self._waits = waits
+            self.setVisible(not waits)
 
     def shows(self, topic: str) -> bool:
         """Whether the sentence on show is of that topic."""
-        return self._topic == topic and not self.isHidden()
+        return self._topic == topic and bool(self.text)
 
     def clear(self, topic: str = "") -> None:
         """Hide the bar; with a topic only when that topic is on show."""
         if topic and topic != self._topic:
             return
+        self._waits = False
         self.hide()
+        self.changed.emit()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not self.text:  # closed by the person
+            self.changed.emit()
 
     def _do(self) -> None:
         self.hide()
         if self._act is not None:
             self._act()
+
+
+class TakeTurns(QObject):
+    """Of two bars that may be on show together only the one that spoke last is; the other comes back after it.
+    ``together``: whether both are on the page that is shown now."""
+
+    def __init__(self, first: NoticeBar, second: NoticeBar, together: Callable[[], bool]) -> None:
+        super().__init__(first)
+        self._bars, self._together = (first, second), together
+        self._last = first
+        self._settling = False
+        for bar in self._bars:
+            bar.changed.connect(lambda bar=bar: self._on_changed(bar))
+
+    def _on_changed(self, bar: NoticeBar) -> None:
+        if bar.text and not self._settling:
+            self._last = bar
+        self.settle()
+
+    def settle(self) -> None:
+        """Another page may be on show."""
+        if self._settling:
+            return
+        self._settling = True
+        both = all(bar.text for bar in self._bars) and self._together()
+        for bar in self._bars:
+            bar.give_way(both and bar is not self._last)
+        self._settling = False

@@ -90,7 +90,7 @@ class RecommendedView(QWidget):
         self.more.setProperty("kind", "quiet")
         self.more.clicked.connect(self._show_all)
         self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 6, 0)
+        self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
         self._column.addWidget(self.lead)
         self._column.addWidget(self.purposes)

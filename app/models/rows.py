@@ -166,7 +166,8 @@ class HubRow(Row):
         buttons.pressed.connect(lambda key: self.acted.emit(f"{key} {variant.name}"))
         row.addWidget(name, 1)
         if reason:
-            row.addWidget(_badge("recommended", f"models.best.{variant.name}", "good", reason))
+            badge = _badge("recommended", f"models.best.{variant.name}", "good", reason)
+            row.addWidget(badge, 0, Qt.AlignmentFlag.AlignVCenter)
         if report is not None:
             said = words.fitting(report)
             parts = parts_of(report)

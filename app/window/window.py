@@ -19,7 +19,7 @@ from app.gpu.card import PackCard
 from app.help.page import HelpPage
 from app.history.sidebar import Sidebar
 from app.models.page import ModelsPage
-from app.notice import NoticeBar
+from app.notice import NoticeBar, TakeTurns
 from app.panel.panel import OptimisationPanel
 from app.paths import licences_dir
 from app.plots.strip import PlotStrip
@@ -92,6 +92,7 @@ class MainWindow(QWidget):
         self._add_folds()
         help_page.shortcuts_requested.connect(self.show_shortcuts)
         help_page.about_requested.connect(self.show_about)
+        self._notices = TakeTurns(self.notice, chat.notice, lambda: self.page == self.CHAT)
         self._regions = Regions(self._parts)
         self._bind()
         self._restore()
@@ -107,6 +108,7 @@ class MainWindow(QWidget):
 
     def show_page(self, index: int) -> None:
         self._stack.setCurrentIndex(index)
+        self._notices.settle()
         self.bar.choose(index, index == self.CHAT)
         if index == self.CHAT:
             self.chat.focus_composer()

@@ -313,7 +313,7 @@ def test_a_report_without_calibration_has_no_bars(qtbot, page):
 
 def test_words():
     model = StoredModel(**BIG)
-    assert words.stored(model) == "1.5 GB · safetensors, bfloat16"
+    assert words.stored(model) == "1.5 GB · bfloat16 safetensors"
     assert make_words.can_be_made_smaller(model)
     assert not make_words.can_be_made_smaller(StoredModel(**SMALL))
     assert make_words.expected_bytes(model, "nf4") == pytest.approx(3e8 + 1.2e9 * 4.5 / 16)
