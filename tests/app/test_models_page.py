@@ -91,9 +91,10 @@ def test_from_a_search_to_a_model_and_back(qtbot, page, hub):
     hub.pause = 0.0
     qtbot.waitUntil(lambda: "model-Q4_K_M.gguf" in stored(page), timeout=PATIENCE_MS)
     assert page._tray.isHidden()
-    button = row.findChild(QPushButton, "models.variant.model-Q4_K_M.gguf.get")
-    assert not button.isEnabled()
-    assert button.toolTip() == "It is on this machine."
+    with qtbot.waitSignal(page.load_asked) as asked:
+        press(row, "models.variant.model-Q4_K_M.gguf.load")
+    assert asked.args[0].endswith("model-Q4_K_M.gguf")
+    assert row.findChild(QLabel, "models.best.model-Q4_K_M.gguf").text() == "recommended"
     page.show_view("here")
     fetched = next(row for row in page.stored_rows if row.title.text() == "model-Q4_K_M.gguf")
     press(fetched, "models.stored.model-Q4_K_M.gguf.remove")
