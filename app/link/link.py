@@ -87,6 +87,8 @@ class EngineLink(QObject):
         """Deaths in a row while a model was loaded again."""
         self._reapply = False
         """Whether the next catalogue is that of a model that was just loaded."""
+        self._comparing: set[str] = set()
+        """The ids of comparisons that run: they set switches, and a value set in between would end them."""
         self._signals: dict[type, SignalInstance] = {
             protocol.Welcome: self.welcomed,
             protocol.Options: self.options,
@@ -205,6 +207,8 @@ class EngineLink(QObject):
             self._asked = self._last_load = None
         elif isinstance(message, protocol.Set):
             self._switches.choose(message.key, message.value, self._catalogue)
+        elif isinstance(message, protocol.Compare):
+            self._comparing.add(message.id)
         self._transmit(message)
 
     def _transmit(self, message: protocol.Message) -> None:
@@ -222,7 +226,9 @@ class EngineLink(QObject):
 
     def _refuse(self, code: str, sentence: str, message: protocol.Message) -> None:
         """The answer to a message that is not sent."""
-        self.failed.emit(protocol.Error(code=code, message=sentence, id=getattr(message, "id", "")))
+        id = getattr(message, "id", "")
+        self._comparing.discard(id)
+        self.failed.emit(protocol.Error(code=code, message=sentence, id=id))
 
     def _post(self, event: Event) -> None:
         """From the worker's thread. One queued wake-up serves all events that wait."""
@@ -253,7 +259,15 @@ class EngineLink(QObject):
             for card in self._last_adapters if self._restoring else ():
                 self._transmit(protocol.LoadAdapter(name=card.name, path=card.path))
             self._restoring, self._reapply, self._failures = False, True, 0
-        elif isinstance(event, protocol.Options) and self._reapply:  # what the model that was loaded allows
+        elif isinstance(event, protocol.Options):
+            self._settle_later()
+        elif isinstance(event, protocol.Compared | protocol.Error) and event.id in self._comparing:
+            self._comparing.discard(event.id)
+            self._settle_later()
+
+    def _settle_later(self) -> None:
+        """What the model that was loaded allows is known: set it, once no comparison runs."""
+        if self._reapply and not self._comparing:
             self._reapply = False
             self._settle_values()
 
@@ -261,6 +275,7 @@ class EngineLink(QObject):
         self._state = change.state
         if change.state is not LinkState.CONNECTED:
             self._card, self._adapters, self._idle = None, [], False
+            self._comparing.clear()
             died = change.state is not LinkState.STARTING
             restoring, self._restoring = self._restoring, False
             self._failures += restoring and died
@@ -284,7 +299,10 @@ class EngineLink(QObject):
             self._catalogue = message.catalogue
             self._switches.confirm(message.catalogue)
         elif isinstance(message, protocol.Loaded):
-            self._card, self._adapters, self._idle = message.card, [], False
+            self._card, self._idle = message.card, False
+            if message.rebuilt:
+                return
+            self._adapters = []
             if not self._restoring:
                 self._last_adapters = []
             self._last_load = self._asked or protocol.Load(model=message.card.path)

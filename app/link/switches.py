@@ -40,6 +40,7 @@ class Switches:
         self._before.setdefault(key, self.wanted.get(key))
         self._held.pop(key, None)
         self._undone.pop(key, None)
+        self._tried.discard(key)
         self.wanted[key] = value
         if any(spec.key == key and spec.default == value for spec in catalogue):
             del self.wanted[key]

@@ -30,6 +30,11 @@ class OptimisationPanel(QWidget):
         self._rows: dict[str, OptionRow] = {}
         self._blocked = NO_PROMPT
         self._measuring = ""
+        """The key of the switch that is being measured."""
+        self._told: list[OptionSpec] = []
+        """The engine's last catalogue, of which not everything is shown while a switch is measured."""
+        self._set_meanwhile: set[str] = set()
+        """The keys that the person set since the measurement began."""
         self._costs_blocked = ""
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -42,6 +47,7 @@ class OptimisationPanel(QWidget):
         self._tint.clicked.connect(self.tint_changed)
         self._tint_row = self._make_tint_row()
         self._lay_out()
+        self.value_changed.connect(lambda key, _: self._set_meanwhile.add(key))
         theme.changed.connect(self._recolour)
         self._recolour()
 
@@ -56,8 +62,20 @@ class OptimisationPanel(QWidget):
     def set_catalogue(self, catalogue: list[OptionSpec]) -> None:
         """Show these options, but for those that mean nothing now, for want of others' values or on this machine.
 
-        Rows whose option only changed its state keep their widgets, results and focus.
+        Rows whose option only changed its state keep their widgets, results and focus. A measurement sets its switch
+        both ways again and again: until its end every row stays as it was, but for those that the person sets.
         """
+        self._told = catalogue
+        if self._measuring:
+            catalogue = [spec if spec.key in self._set_meanwhile else self._held(spec) for spec in catalogue]
+        self._show(catalogue)
+
+    def _held(self, spec: OptionSpec) -> OptionSpec:
+        """What the row of that option shows now."""
+        row = self._rows.get(spec.key)
+        return row.spec if row is not None else spec
+
+    def _show(self, catalogue: list[OptionSpec]) -> None:
         if [(s.key, s.kind, s.group, s.choices) for s in catalogue] != [
             (r.spec.key, r.spec.kind, r.spec.group, r.spec.choices) for r in self._rows.values()
         ]:
@@ -77,14 +95,22 @@ class OptimisationPanel(QWidget):
 
     def show_progress(self, key: str, progress: CompareProgress | None) -> None:
         """How far the comparison of ``key`` is; None when it ended without a result."""
+        if progress is not None and not self._measuring:
+            self._set_meanwhile.clear()
         self._measuring = key if progress is not None else ""
         if key in self._rows:
             self._rows[key].set_progress(progress)
+            spec = self._rows[key].spec
+            # Stopped while it was set the other way: the engine is putting it back, and says so.
+            back = key in self._set_meanwhile or any((s.key, s.value) == (key, spec.value) for s in self._told)
+            if progress is None and back:
+                self._show(self._told)
         self._update_blocked()
 
     def show_result(self, result: Compared, asked: str = "") -> None:
         """``asked``: the prompt that was replayed."""
         self._measuring = ""
+        self._show(self._told)
         if result.key in self._rows:
             self._rows[result.key].set_result(result, asked)
         self._update_blocked()

@@ -96,9 +96,14 @@ class ResultCell(QWidget):
         self._fit()
         self._refresh_button()
 
+    @property
+    def measured_px(self) -> int:
+        """The cell's width with a figure in it."""
+        return self._theme.px(_CELL_PX)
+
     def _fit(self) -> None:
         measured = self._result is not None or self._progress is not None
-        self.setFixedWidth(self._theme.px(_CELL_PX if measured else _EMPTY_PX))
+        self.setFixedWidth(self.measured_px if measured else self._theme.px(_EMPTY_PX))
 
     def _stale(self) -> str:
         """What the result was measured with, if the switch has been set to something else since."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app.panel.controls import ChoiceControl, IntControl, control_for
@@ -147,12 +147,30 @@ class OptionRow(QWidget):
     def recolour(self) -> None:
         """Colours or text size changed."""
         self.result.recolour()
-        self._columns.setMinimumHeight(self._theme.px(ROW_PX))
         self._fit_cell()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._reserve()
+
+    def event(self, event: QEvent) -> bool:
+        done = super().event(event)
+        if event.type() == QEvent.Type.LayoutRequest:  # a label of the row has another size
+            self._reserve()
+        return done
 
     def _fit_cell(self) -> None:
         column = self._theme.px(CONTROL_PX)
         self._cell.setFixedWidth(self._control.sizeHint().width() if not self._reason.isHidden() else column)
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """As high as with a figure, which leaves the name less room: no row below moves when one comes."""
+        needed = 0
+        if self._reason.isHidden() and not self._spec.metric.elsewhere:
+            others = self._cell.minimumWidth() + self.result.measured_px + 2 * self._line.spacing()
+            needed = self._block.totalHeightForWidth(self.width() - others)
+        self._columns.setMinimumHeight(max(self._theme.px(ROW_PX), needed))
 
     def _lay_out(self) -> None:
         column = QVBoxLayout(self)
@@ -182,7 +200,7 @@ class OptionRow(QWidget):
         column.addWidget(self._caption)
 
     def _fill_name_block(self) -> None:
-        block = QVBoxLayout(self._name_block)
+        block = self._block = QVBoxLayout(self._name_block)
         block.setContentsMargins(0, 0, 0, 0)
         block.setSpacing(0)
         block.addStretch(1)

@@ -38,13 +38,11 @@ class ModelWiring(QObject):
         self._first_load_sent = False
         self._wanted = ""
         """What to load first, in place of the model of last time."""
-        self._loads = False
         header.recent = lambda: store.settings.recent
         header.folder = lambda: store.settings.folder
         header.folder_used.connect(lambda folder: store.update(folder=folder))
         settings_page.reload_requested.connect(self._reload)
         link.welcomed.connect(self._on_welcome)
-        link.loading.connect(self._on_loading)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(self._on_unloaded)
         link.state_changed.connect(self._tell_idle_time)
@@ -74,16 +72,13 @@ class ModelWiring(QObject):
             text = "No model is here. Get one on the page Models, or open a file above the transcript."
             self._notice.say(text, topic=_MODEL)
 
-    def _on_loading(self, _: protocol.Loading) -> None:
-        self._loads = True
-
     def _on_loaded(self, message: protocol.Loaded) -> None:
         path = message.card.path
         self._notice.clear(_MODEL)
         self._notice.clear(OPENING)
-        if self._loads:  # else it is the same model with a cache of another kind, which the switch has marked
-            self._plots.mark("model loaded")
-        self._loads = False
+        if message.rebuilt:  # the same model; the switch has marked the cache of another kind
+            return
+        self._plots.mark("model loaded")
         recent = [path, *(other for other in self._store.settings.recent if other != path)]
         self._store.update(model=self._to_remember(path), recent=recent[:RECENT])
 

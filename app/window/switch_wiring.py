@@ -58,11 +58,14 @@ class SwitchWiring(QObject):
         self._link.send(protocol.Set(key=key, value=value))
 
     def _show_options(self, catalogue: list[protocol.OptionSpec]) -> None:
+        # While a model is on its way back, after a restart of the engine or to make room, no row comes and goes.
+        coming = bool(self._values) and self._link.card is None and self._link.knows_model
         for spec in catalogue:
             if spec.key in self._values and self._values[spec.key] != spec.value:
                 self._plots.mark(event_label(spec, spec.value))
             self._values[spec.key] = spec.value
-        self._panel.set_catalogue(catalogue)
+        if not coming:
+            self._panel.set_catalogue(catalogue)
         self._store.update(options=self._link.wanted)
         if self._notice.shows(_WITHHELD):
             self._on_withheld(self._link.held_back if self._link.card is not None else [])

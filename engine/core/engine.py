@@ -195,14 +195,14 @@ class Engine:
     def _new_stepper(self, model: LoadedModel) -> Stepper:
         return Stepper(model, self._options, self._emit, self._clock, self._saved, lane_of(model))
 
-    def install(self, model: LoadedModel) -> None:
-        """Serve this model from now on (the end of a load)."""
+    def install(self, model: LoadedModel, rebuilt: bool = False) -> None:
+        """Serve this model from now on: the end of a load, or of a change of the cache alone (``rebuilt``)."""
         self._stepper = self._new_stepper(model)
         self._version += 1
         self._options.adopt(capabilities(model))
         for numerics in model.numerics:
             self._options.apply_to(numerics)
-        self._emit(Loaded(card=model.card, fit=model.fit))
+        self._emit(Loaded(card=model.card, fit=model.fit, rebuilt=rebuilt))
         if adapters_of(model):
             self._emit(Adapters(adapters=cards(model)))
         self._emit(Options(catalogue=self._options.state()))
@@ -343,18 +343,18 @@ class Engine:
         assert self._stepper is not None
         wanted = self._options.kv_kind
         self._between = without_arenas(self._stepper.model)
-        change = f"becomes {wanted.title}" if wanted.title != kind.title else "is made anew"
-        self._stepper.finish_all("cancelled", f"Stopped, because the KV cache {change}.")
+        change = f"changed to {wanted.title}" if wanted.title != kind.title else "set up again"
+        self._stepper.finish_all("cancelled", f"The KV cache was {change}, so this answer was stopped.")
         self._drop()
         try:
-            self.install(rebuild(wanted))
+            self.install(rebuild(wanted), rebuilt=True)
         except Exception as error:
             _log.exception("a cache of another kind could not be made")
             self._options.values = before
             error.__traceback__ = None  # its frames keep parts of the new arenas alive
             release_memory()
             try:
-                self.install(rebuild(kind))
+                self.install(rebuild(kind), rebuilt=True)
             except Exception:
                 self._announce_unloaded(f"{name} had no room left for its keys and values.")
                 text = f"The KV cache could not be changed ({error}). {name} is no longer loaded: load it again."

@@ -42,8 +42,11 @@ class Loading(Message, tag="loading", frozen=True):
 
 
 class Loaded(Message, tag="loaded", frozen=True):
+    """``rebuilt``: the model was there already, and only its cache was made again, in another precision."""
+
     card: ModelCard
     fit: Fit
+    rebuilt: bool = False
 
 
 class Unloaded(Message, tag="unloaded", frozen=True):

@@ -56,6 +56,15 @@ THOUGHTS = (
     "are empty. That is the point to make first.\n\nThen the second point: two chats can share pages. <b>Keep it short</b>, "
     "and mention the table that says which page comes next."
 )
+FIT = p.Fit(
+    weights=10 << 20,
+    draft_weights=1 << 20,
+    kv=4 << 20,
+    kv_tokens=2048,
+    activations=1 << 20,
+    budget=1 << 30,
+    free=6 << 30,
+)
 WORDS = [
     "the",
     "cache",
@@ -114,7 +123,7 @@ def catalogue() -> list[p.OptionSpec]:
         entry(key="quest", title="QUEST sparse pages", group="Cache", kind="bool", default=False, value=False, exactness="approximate",
               disabled_reason="Needs a context above 4,096 tokens."),
         entry(key="kv_kind", title="KV bits", group="Cache", kind="choice", default="16-bit", value="16-bit", exactness="approximate",
-              choices=["16-bit", "int8", "int4"], choice_titles=["16", "8", "4"], scope="engine", applies="cache"),
+              choices=["16-bit", "int8", "int4"], choice_titles=["16", "8", "4"], scope="engine", applies="cache", compare=["16-bit", "int4"]),
         *switches(entry),
         entry(key="chunked_prefill", title="Chunked prefill", group="Scheduling", kind="bool", default=True, value=True, exactness="lossless",
               compare=[False, True], scope="engine", applies="live"),
@@ -134,6 +143,8 @@ class Engine:
         """The path of the model that was unloaded for being idle."""
         self.cancelled: dict[str, threading.Event] = {}
         self.adapters: list[p.AdapterCard] = []
+        self.comparing: set[str] = set()
+        """The ids of comparisons that run."""
         self.cache = FakeCache(arguments.pages)
         self.pack = pack_of(arguments.gpu_pack)
 
@@ -243,16 +254,7 @@ class Session:
         self.engine.card, self.engine.adapters, self.engine.idle = card(message.model, message.draft), [], ""
         if "plain" in message.model:
             self.engine.refuse_helpers()
-        fit = p.Fit(
-            weights=10 << 20,
-            draft_weights=1 << 20,
-            kv=4 << 20,
-            kv_tokens=2048,
-            activations=1 << 20,
-            budget=1 << 30,
-            free=6 << 30,
-        )
-        self.send(p.Loaded(card=self.engine.card, fit=fit))
+        self.send(p.Loaded(card=self.engine.card, fit=FIT))
         self.send(p.Options(catalogue=self.engine.catalogue))
 
     def on_unload(self, message: p.Unload) -> None:
@@ -288,13 +290,22 @@ class Session:
                 p.Error(code="bad_option", message="QUEST cannot apply now. It needs a context above 4,096 tokens.")
             )
             return
+        if self.engine.value(message.key) != message.value and self.take(message.key, message.value):
+            for id in list(self.engine.comparing):  # a cache that is made again ends what runs in it
+                self.engine.cancelled[id].set()
+
+    def take(self, key: str, value: p.Value) -> bool:
+        """Set a switch; whether that made the cache again."""
+        spec = next(spec for spec in self.engine.catalogue if spec.key == key)
         self.engine.catalogue = [
-            msgspec.structs.replace(s, value=message.value, exactness=exactness(s, message.value))
-            if s.key == message.key
-            else s
-            for s in specs
+            msgspec.structs.replace(s, value=value, exactness=exactness(s, value)) if s.key == key else s
+            for s in self.engine.catalogue
         ]
+        again = spec.applies in ("cache", "reload") and self.engine.card is not None
+        if again:
+            self.send(p.Loaded(card=self.engine.card, fit=FIT, rebuilt=spec.applies == "cache"))
         self.send(p.Options(catalogue=self.engine.catalogue))
+        return again
 
     def on_counttokens(self, message: p.CountTokens) -> None:
         self.send(p.Counted(id=message.id, tokens=len(tokenise(joined(message.prompt)))))
@@ -359,16 +370,27 @@ class Session:
         threading.Thread(target=self.compare, args=(message,), daemon=True).start()
 
     def compare(self, message: p.Compare) -> None:
-        """Eight pairs, the second side 2.1 times as fast; a prompt with "differ" gets two texts, "slow" waits."""
+        """Eight pairs, the second side 2.1 times as fast; a prompt with "differ" gets two texts, "slow" waits.
+
+        A switch of the engine is set both ways, as by the real one.
+        """
         spec = next(spec for spec in self.engine.catalogue if spec.key == message.key)
         values = message.values or spec.compare
         asked = message.prompt if isinstance(message.prompt, str) else message.prompt[-1].content
         stopped = self.engine.cancelled.setdefault(message.id, threading.Event())
+        both_ways = spec.applies in ("cache", "reload")
+        self.engine.comparing.add(message.id)
         for i in range(18):
+            if both_ways:
+                self.take(message.key, values[i % 2])
             if stopped.wait(0.5 if "slow" in asked else 0.005):
+                self.engine.comparing.discard(message.id)
                 self.send(p.Error(code="cancelled", message="The comparison was stopped.", id=message.id))
                 return
             self.send(p.CompareProgress(id=message.id, done=i + 1, total=18))
+        self.engine.comparing.discard(message.id)
+        if both_ways:
+            self.take(message.key, spec.value)
         same = "differ" not in asked
         metrics = [p.Metric(figure="tokens_per_second", title="tokens/s"), spec.metric]
         effects = [

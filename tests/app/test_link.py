@@ -91,6 +91,45 @@ def test_what_a_load_makes_is_set_before_it(qtbot, make_link, monkeypatch) -> No
     assert kinds == ["Set", "Load"]
 
 
+def test_nothing_is_set_while_a_comparison_sets_its_switch_both_ways(qtbot, make_link, monkeypatch) -> None:
+    """Its own changes of the cache and of the weights load the model again, which is when wishes are sent otherwise."""
+    link = make_link()
+    link.send(p.Set(key="kv_kind", value="int4"))
+    qtbot.waitUntil(lambda: link.wanted == {"kv_kind": "int4"} and link.held_back == [])
+    link.want({**link.wanted, "chunked_prefill": False})  # what the model could not have, and was not tried since
+    sent: list[p.Message] = []
+    send = link._transmit
+    monkeypatch.setattr(link, "_transmit", lambda message: (sent.append(message), send(message)))
+    for key, values in (("kv_kind", ["16-bit", "int4"]), ("weights", ["packed", "16-bit"])):
+        sent.clear()
+        with qtbot.waitSignals([link.compared, link.loaded]):
+            link.send(p.Compare(id=key, key=key, prompt="hello", values=values))
+        assert [type(message) for message in sent if isinstance(message, p.Set)] == [p.Set] * (key == "kv_kind")
+    qtbot.waitUntil(lambda: {s.key: s.value for s in link.catalogue}["chunked_prefill"] is False)
+    assert {s.key: s.value for s in link.catalogue}["kv_kind"] == "int4"
+
+
+def test_a_choice_during_a_comparison_of_it_is_in_force_after_it(qtbot, make_link) -> None:
+    link = make_link()
+    with qtbot.waitSignal(link.failed):
+        link.send(p.Compare(id="a", key="kv_kind", prompt="slow", values=["16-bit", "int4"]))
+        link.send(p.Set(key="kv_kind", value="int8"))
+    qtbot.waitUntil(lambda: {s.key: s.value for s in link.catalogue}["kv_kind"] == "int8")
+
+
+def test_a_cache_made_again_is_no_load(qtbot, make_link) -> None:
+    link = make_link(load=False)
+    link.send(p.Load(model="tiny", draft="/models/other"))
+    qtbot.waitUntil(lambda: link.card is not None)
+    link.send(p.LoadAdapter(name="poet", path="/adapters/poet"))
+    qtbot.waitUntil(lambda: bool(link.adapters))
+    with qtbot.waitSignal(link.loaded) as loaded:
+        link.send(p.Set(key="kv_kind", value="int4"))
+    assert loaded.args[0].rebuilt
+    assert link.last_load == p.Load(model="tiny", draft="/models/other")
+    assert [card.name for card in link.adapters] == ["poet"]
+
+
 def test_a_refused_value_is_not_set_again(qtbot, make_link) -> None:
     link = make_link()
     with qtbot.waitSignal(link.failed, timeout=5_000):

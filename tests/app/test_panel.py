@@ -29,6 +29,12 @@ def panel(qtbot, theme) -> OptimisationPanel:
     return panel
 
 
+def settle(qapp) -> None:
+    """Rows ask for room again once they know their width."""
+    for _ in range(4):
+        qapp.processEvents()
+
+
 def text(panel: OptimisationPanel, name: str) -> str:
     return panel.findChild(QLabel, name).text()
 
@@ -193,6 +199,64 @@ def test_progress_blocks_the_other_rows_and_a_result_frees_them(panel):
     assert panel.findChild(QToolButton, "kv_cache.measure").isEnabled()
     panel.clear_results()
     assert text(panel, "speculation.bought") == "–"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_a_figure_moves_no_row(panel, qapp, theme, scale):
+    """Neither while it is measured nor when it is there: a click would land on another row."""
+    theme.set_scale(scale)
+    panel.set_catalogue(catalogue.state(catalogue.defaults(), frozenset(["several layers", "kinds"])))
+    panel.resize(theme.px(340), 900)
+
+    def heights() -> dict:
+        settle(qapp)
+        return {key: row.height() for key, row in panel._rows.items() if row.isVisible()}
+
+    before = heights()
+    measurable = [key for key in before if not panel.spec(key).metric.elsewhere and not panel.spec(key).disabled_reason]
+    assert len(measurable) > 8
+    for key in measurable:
+        panel.show_progress(key, CompareProgress(id="1", done=12, total=18))
+        assert heights() == before
+        panel.row(key).result.set_result(msgspec.structs.replace(result(effect()), key=key))
+        assert heights() == before
+
+
+def test_no_row_changes_while_a_switch_is_set_both_ways_but_those_the_person_sets(panel, qapp):
+    """The switch, its cost line, and the rows that depend on it stay where they are until the end."""
+
+    def catalogue(kind: str, **changes) -> list:
+        kinds = {"key": "kv_kind", "title": "KV cache precision", "group": "Cache", "exactness": "approximate"}
+        options = {"choices": ["16-bit", "int4"], "choice_titles": ["16-bit", "4-bit, one scale a head"]}
+        on = kind == "int4"
+        return [
+            choice(kind, default="16-bit", compare=["16-bit", "int4"], **kinds, **options),
+            switch(key="hadamard", title="Rotated keys (Hadamard)", of="kv_kind", of_values=["int4"]),
+            switch(key="quest", disabled_reason="Needs 16-bit keys." if on else ""),
+            switch(**changes),
+        ]
+
+    def places() -> list:
+        settle(qapp)
+        shown = [row for row in panel._rows.values() if row.isVisible()]
+        return [(row.spec, row.geometry(), row.cost and row.cost.isVisible()) for row in shown]
+
+    panel.set_catalogue(catalogue("int4"))
+    panel.set_measurable("")
+    before = places()
+    for done, kind in enumerate(["16-bit", "int4", "16-bit"]):
+        panel.show_progress("kv_kind", CompareProgress(id="1", done=done, total=6))
+        panel.set_catalogue(catalogue(kind))
+        assert places() == before
+    panel.value_changed.emit("kv_cache", False)
+    panel.set_catalogue(catalogue("16-bit", value=False))
+    assert [spec.value for spec, *_ in places()] == ["int4", True, True, False]
+    panel.show_progress("kv_kind", None)  # stopped in the middle: the engine is about to put it back
+    assert panel.spec("kv_kind").value == "int4"
+    panel.set_catalogue(catalogue("int4", value=False))
+    assert [geometry for _, geometry, _ in places()] == [geometry for _, geometry, _ in before]
+    panel.set_catalogue(catalogue("16-bit", value=False))
+    assert panel.spec("kv_kind").value == "16-bit"
 
 
 @pytest.mark.parametrize(

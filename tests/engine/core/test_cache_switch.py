@@ -106,8 +106,9 @@ def test_running_answers_end_with_a_sentence(heard: Listener, models: Path) -> N
     assert finished is not None
     assert (finished.reason, finished.detail) == (
         "cancelled",
-        "Stopped, because the KV cache becomes int8 with rotated keys.",
+        "The KV cache was changed to int8 with rotated keys, so this answer was stopped.",
     )
+    assert [event.rebuilt for event in heard.others if isinstance(event, Loaded)] == [False, True]
     assert len(generate(heard, engine)) == 20
 
 

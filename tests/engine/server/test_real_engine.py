@@ -313,7 +313,7 @@ def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> Non
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda folder: p.Set(key="kv_kind", value="int8"), "KV cache becomes"),
+        (lambda folder: p.Set(key="kv_kind", value="int8"), "KV cache was changed"),
         (
             lambda folder: p.Load(model=str(folder), options=p.LoadOptions(device="cpu", memory=400e6)),
             "is being loaded",
