@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QSpinBox, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, Settings
+from app.theme.numbers import WholeNumber
 from app.theme.theme import Theme
 from app.theme.widgets import Choice, ElidedLabel, caption
 from engine.protocol import OptionSpec
@@ -57,11 +58,9 @@ class LoadSettings(QDialog):
         self._grid.setColumnStretch(0, 1)
         self._across(ElidedLabel(f"Load settings of {name}", "title"))
         self._across(caption(ABOUT))
-        self.context = QSpinBox()
+        self.context = WholeNumber(grouped=True)
         self.context.setRange(0, 1_048_576)
         self.context.setSingleStep(1024)
-        self.context.setGroupSeparatorShown(True)
-        self.context.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.context.setSpecialValueText(f"{FOR_ALL} ({settings.context:,})" if settings.context else MODEL_MAXIMUM)
         self.context.setObjectName("load.context")
         self.context.setMinimumWidth(CHOICE_PX)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QDoubleSpinBox, QSpinBox, QWidget
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QWidget
 
 from app.panel.menu_control import MenuControl
 from app.panel.titles import in_two
+from app.theme.numbers import Fraction, WholeNumber
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle
 from engine.protocol import OptionSpec, Value
@@ -49,13 +50,13 @@ class ChoiceControl(Segments):
             self.refuse(choice, spec.disabled_reason or spec.disabled_choices.get(choice, ""))
 
 
-class IntControl(QSpinBox):
+class IntControl(WholeNumber):
     """A box to type in. What is not yet settled is not sent, nor overwritten by an older value from the engine."""
 
     changed = Signal(object)
 
     def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(True, parent)
         self.setProperty("kind", "choice")
         self._settle = QTimer(self)
         self._settle.setSingleShot(True)
@@ -64,10 +65,7 @@ class IntControl(QSpinBox):
         self._last = int(spec.value)
         self._zero_means = spec.zero_means if spec.minimum == 0 else ""
         self.setSpecialValueText(self._zero_means)
-        self.setStepType(QSpinBox.StepType.AdaptiveDecimalStepType)
-        self.setGroupSeparatorShown(True)
-        self.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self.setKeyboardTracking(False)
+        self.setStepType(WholeNumber.StepType.AdaptiveDecimalStepType)
         low = int(spec.minimum if spec.minimum is not None else 0)
         self.setRange(low, int(spec.maximum if spec.maximum is not None else 2**31 - 1))
         self.setObjectName(f"{spec.key}.value")
@@ -96,7 +94,7 @@ class IntControl(QSpinBox):
             self.changed.emit(value)
 
 
-class FloatControl(QDoubleSpinBox):
+class FloatControl(Fraction):
     """A number with a fraction, of which no more is shown than there is."""
 
     changed = Signal(object)
@@ -112,9 +110,7 @@ class FloatControl(QDoubleSpinBox):
         self.setDecimals(3)
         unit = in_two(spec.title)[1]
         self.setSuffix(f" {unit}" if unit else "")
-        self.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self.setStepType(QDoubleSpinBox.StepType.AdaptiveDecimalStepType)
-        self.setKeyboardTracking(False)
+        self.setStepType(Fraction.StepType.AdaptiveDecimalStepType)
         self.set_spec(spec)
         self.valueChanged.connect(lambda value: self.changed.emit(float(value)))
 

@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
     QProgressBar,
     QPushButton,
     QScrollArea,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -29,6 +28,7 @@ from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ResultView
 from app.lab.compare.run import FILES, Comparison, Work
 from app.lab.layout import take_out
+from app.theme.numbers import WholeNumber
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption, tip
@@ -318,13 +318,11 @@ class ComparePage(QWidget):
             number.setFixedWidth(self._theme.px(_NUMBER_PX))
 
 
-def _number(name: str, accessible: str, low: int, high: int, value: int) -> QSpinBox:
-    number = QSpinBox()
+def _number(name: str, accessible: str, low: int, high: int, value: int) -> WholeNumber:
+    number = WholeNumber(grouped=True)
     number.setObjectName(name)
     number.setAccessibleName(accessible)
     number.setRange(low, high)
-    number.setGroupSeparatorShown(True)
-    number.setAlignment(Qt.AlignmentFlag.AlignRight)
     number.setValue(value)
     return number
 
