@@ -29,10 +29,11 @@ from app.link.link import EngineLink
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
+from app.theme.widgets import FocusFirst
 from engine.protocol import ChatMessage, Sampling, Thinking
 
 
-class ChatPage(QWidget):
+class ChatPage(FocusFirst):
     """One conversation at a time; answers of others go on in the background."""
 
     status = Signal(str)
@@ -77,7 +78,7 @@ class ChatPage(QWidget):
         self._arrange()
         self._connect_parts()
         self._connect_session()
-        self.setFocusProxy(self.composer)
+        self.first = self.composer
         self.sending.refresh()
 
     # --- for the window --------------------------------------------------------------------------------------------

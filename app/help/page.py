@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.help.pages import Page, load, search
 from app.theme.theme import Theme
+from app.theme.widgets import FocusFirst
 
 _LIST_WIDTH = 264
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -30,7 +31,7 @@ _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
 _CELL = re.compile(r"<(t[hd])>")
 
 
-class HelpPage(QWidget):
+class HelpPage(FocusFirst):
     """Reads its files when it is first shown."""
 
     shortcuts_requested = Signal()
@@ -49,7 +50,7 @@ class HelpPage(QWidget):
         self.search_field.setAccessibleName("Search the help")
         self.search_field.setClearButtonEnabled(True)
         self.search_field.textChanged.connect(self._search)
-        self.setFocusProxy(self.search_field)
+        self.first = self.search_field
         self.topics = QListWidget()
         self.topics.setAccessibleName("Help topics")
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

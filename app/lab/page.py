@@ -34,6 +34,7 @@ from app.lab.sliders import SettingSlider
 from app.lab.topics import COMPARE, TOOLS, Topics
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
+from app.theme.widgets import FocusFirst
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
@@ -56,7 +57,7 @@ class _Left:
     """Where the sliders are; empty: where the result has them."""
 
 
-class LabView(QWidget):
+class LabView(FocusFirst):
     """Asks for the experiments whenever it is shown and they are not known. ``use`` gives the switches their values in
     the person's chats, and returns what came of it, as a sentence."""
 
@@ -123,7 +124,7 @@ class LabView(QWidget):
     def _make(self) -> None:
         self.topics = Topics(self._theme)
         self.topics.chosen.connect(self._on_topic)
-        self.setFocusProxy(self.topics)
+        self.first = self.topics
         self.title = QLabel()
         self.title.setProperty("role", "title")
         self.title.setWordWrap(True)

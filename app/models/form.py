@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QLi
 from app.models import make_words
 from app.models.make_words import FORMATS
 from app.theme.sheet import restyle
-from app.theme.widgets import Segments, caption
+from app.theme.widgets import FocusFirst, Segments, caption
 from engine.protocol import StoredModel
 
 _TEXT = "Calibration text"
 _GGUF = [key for key in FORMATS if key.startswith("gguf-")]
 
 
-class MakeForm(QWidget):
+class MakeForm(FocusFirst):
     """``asked`` carries the format and the path of the calibration text, "" for the bundled one."""
 
     asked = Signal(str, str)
@@ -35,7 +35,7 @@ class MakeForm(QWidget):
         titles = [FORMATS[key].title.removeprefix("GGUF ") for key in _GGUF]
         self.types = Segments("Type of GGUF", _GGUF, titles, "models.make.type")
         self.types.chosen.connect(self.choose)
-        self.setFocusProxy(self.formats)
+        self.first = self.formats
         self.about = caption(name="models.make.about")
         self.about.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.about.setMinimumHeight(2 * self.about.fontMetrics().lineSpacing())

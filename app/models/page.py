@@ -34,7 +34,7 @@ from app.models.tray import Tray
 from app.models.watcher import FolderWatcher
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, caption
+from app.theme.widgets import FocusFirst, Segments, caption
 from engine.protocol import MakeReport, StoredModel
 
 _WIDTH = 820
@@ -42,7 +42,7 @@ _HERE, _HUB, _DISK = "here", "hub", "disk"
 _VIEWS = (_HERE, _HUB, _DISK)
 
 
-class ModelsPage(QWidget):
+class ModelsPage(FocusFirst):
     """``load_asked`` and ``settings_asked`` carry a model's path, ``draft_asked`` that and the path of what is to draft
     for it ("" for its own layers). It asks the library whenever it is shown."""
 
@@ -64,7 +64,7 @@ class ModelsPage(QWidget):
         self.views = Segments("Models", _VIEWS, ("On this machine", "Find on Hugging Face", "Disk"), "models.view")
         self.views.choose(_HERE)
         self.views.chosen.connect(self.show_view)
-        self.setFocusProxy(self.views)
+        self.first = self.views
         self.add = QPushButton("Add a model…")
         self.add.setObjectName("models.add")
         self.add.setToolTip("Use a model of another folder where it is. You can also drop it here.")

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushBut
 from app.models import make_words
 from app.models.rows import back_button
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, FillBar, caption
+from app.theme.widgets import ElidedLabel, FillBar, FocusFirst, caption
 from engine.protocol import MakeReport
 
 _MEANINGS = (
@@ -26,7 +26,7 @@ _OURS, _ROUNDED = "accent", "mute"
 _NOTHING_CALIBRATED = "This format is made without a calibration text, so no layer's error was measured by itself."
 
 
-class ReportPage(QWidget):
+class ReportPage(FocusFirst):
     """``load_asked`` carries the path of the model."""
 
     load_asked = Signal(str)
@@ -39,7 +39,7 @@ class ReportPage(QWidget):
         self._path = self._loaded = ""
         back = back_button("models.report.back")
         back.clicked.connect(self.closed)
-        self.setFocusProxy(back)
+        self.first = back
         self.title = ElidedLabel("", "figure")
         self.load = QPushButton("Load")
         self.load.setObjectName("models.report.load")

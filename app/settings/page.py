@@ -9,20 +9,19 @@ from typing import Any
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import (
-    QDoubleSpinBox,
     QHBoxLayout,
     QLabel,
     QPushButton,
     QScrollArea,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
 
 from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
+from app.theme.numbers import Fraction, WholeNumber
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle, caption
+from app.theme.widgets import FocusFirst, Segments, Toggle, caption
 from engine.protocol import Device
 
 _WIDTH = 640
@@ -37,7 +36,7 @@ _DEVICES = {"auto": "automatic", "cpu": "CPU", "cuda": "CUDA", "mps": "Metal"}
 _NEXT_LOAD = "Takes effect when a model is next loaded."
 
 
-class SettingsPage(QWidget):
+class SettingsPage(FocusFirst):
     """Writes every change to the store at once. ``reload_requested``: load the present model again, with them."""
 
     reload_requested = Signal()
@@ -112,15 +111,13 @@ class SettingsPage(QWidget):
         self._section("Appearance")
         mode = Segments("Theme", ("system", "light", "dark"), ("system", "light", "dark"), "settings.theme")
         mode.choose(settings.theme)
-        self.setFocusProxy(mode)
+        self.first = mode
         mode.chosen.connect(self._set_theme)
         self._row("Theme", "System follows the desktop's own light or dark setting.", mode)
-        size = QSpinBox()
+        size = WholeNumber()
         size.setRange(80, 160)
         size.setSingleStep(10)
         size.setSuffix(" %")
-        size.setAlignment(Qt.AlignmentFlag.AlignRight)
-        size.setKeyboardTracking(False)
         size.setValue(round(100 * settings.text_scale))
         size.valueChanged.connect(self._set_scale)
         self._row("Text size", "", size)
@@ -202,13 +199,11 @@ class SettingsPage(QWidget):
         self._row("Memory for the engine", f"Automatic takes 85 % of what is free. {_NEXT_LOAD}", box)
         self._show_memory(kind)
 
-    def _number(self, suffix: str, low: float, high: float, value: float) -> QDoubleSpinBox:
-        box = QDoubleSpinBox()
+    def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
+        box = Fraction()
         box.setRange(low, high)
         box.setDecimals(1 if suffix == " GB" else 0)
         box.setSuffix(suffix)
-        box.setAlignment(Qt.AlignmentFlag.AlignRight)
-        box.setKeyboardTracking(False)
         box.setAccessibleName(f"Memory for the engine,{suffix}")
         box.setValue(value)
         return box
@@ -281,15 +276,12 @@ def device_key(device: Device, among: Sequence[Device]) -> str:
     return f"{device.kind}:{device.index}" if several else device.kind
 
 
-def _number(value: int, most: int, step: int, none: str, unit: str = "") -> QSpinBox:
+def _number(value: int, most: int, step: int, none: str, unit: str = "") -> WholeNumber:
     """A field for 0 to ``most``; ``none`` is shown for 0."""
-    field = QSpinBox()
+    field = WholeNumber(grouped=True)
     field.setRange(0, most)
     field.setSingleStep(step)
     field.setSuffix(unit)
-    field.setAlignment(Qt.AlignmentFlag.AlignRight)
     field.setSpecialValueText(none)
-    field.setGroupSeparatorShown(True)
-    field.setKeyboardTracking(False)
     field.setValue(value)
     return field

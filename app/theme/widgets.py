@@ -43,6 +43,21 @@ def as_written(text: str) -> str:
     return f"<p style='white-space: pre'>{escape(text)}</p>" if PySide6.QtGui.Qt.mightBeRichText(text) else text
 
 
+class FocusFirst(QWidget):
+    """Gives the keyboard to its ``first`` part when it is given to the whole.
+
+    A focus proxy does so, too, but Tab lands on it whenever it comes to the whole, and skips the parts before it.
+    """
+
+    first: QWidget | None = None
+
+    def setFocus(self, reason: Qt.FocusReason = Qt.FocusReason.OtherFocusReason) -> None:
+        if self.first is not None:
+            self.first.setFocus(reason)
+        else:
+            super().setFocus(reason)
+
+
 class Toggle(QAbstractButton):
     """An on/off switch, 32 x 18 px at the usual text size."""
 

@@ -8,10 +8,12 @@ from typing import Generic, TypeVar
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.theme.widgets import FocusFirst
+
 Inner = TypeVar("Inner", bound=QWidget)
 
 
-class LazyPage(QWidget, Generic[Inner]):
+class LazyPage(FocusFirst, Generic[Inner]):
     """``inner`` is None until then."""
 
     def __init__(self, make: Callable[[], Inner]) -> None:
@@ -27,4 +29,4 @@ class LazyPage(QWidget, Generic[Inner]):
             column = QVBoxLayout(self)
             column.setContentsMargins(0, 0, 0, 0)
             column.addWidget(self.inner)
-            self.setFocusProxy(self.inner)
+            self.first = self.inner

@@ -36,6 +36,7 @@ from engine.protocol import LoadOptions, Metric
 from engine.protocol.lab import LabPicture, LabProgress
 from tests.app.fake_lab import HEADLINE, PAGES, PAPER, result, tree, write
 from tests.app.pressing import button_of, press
+from tests.app.tabbing import tab_reaches_all
 from tests.app.test_window import nameless
 
 FAKE = Path(__file__).with_name("fake_lab.py")
@@ -89,6 +90,12 @@ def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
 @pytest.fixture
 def lab(start) -> LabView:
     return start()
+
+
+@pytest.mark.parametrize("topic", ["prefixes", "roofline", "compare"])
+def test_tab_reaches_all_of_a_topic(qtbot, lab, topic):
+    lab.topics.choose(topic)
+    tab_reaches_all(qtbot, lab)
 
 
 def said(lab: LabView, name: str) -> str:

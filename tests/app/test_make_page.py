@@ -21,6 +21,7 @@ from app.theme.widgets import FillBar
 from engine.protocol import LayerError, MakeProgress, MakeReport, ModelQuality, StoredModel
 from tests.app.fake_quantise import LAYERS, editing
 from tests.app.pressing import button_of, press
+from tests.app.tabbing import tab_reaches_all
 from tests.app.test_window import nameless
 
 FAKE = Path(__file__).with_name("fake_quantise.py")
@@ -72,6 +73,12 @@ def start(qtbot, qapp, state: Path) -> Iterator[Callable[[], ModelsPage]]:
 @pytest.fixture
 def page(start) -> ModelsPage:
     return start()
+
+
+def test_tab_reaches_all_of_the_form(qtbot, page):
+    press(page, "models.stored.Qwen3-0.6B.make")
+    press(page, "models.make.format.gguf")
+    tab_reaches_all(qtbot, page)
 
 
 def make(page: ModelsPage, *choices: str) -> None:
