@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.cache import words
+from app.theme.widgets import tip
 from engine.protocol import Telemetry
 
 
@@ -36,12 +37,12 @@ class Figures(QWidget):
         for (title, value), (name, figure, meaning) in zip(self._shown, figures, strict=False):
             title.show()
             value.show()
-            if (title.text(), value.text(), title.toolTip()) != (name, figure, meaning):
+            if (title.text(), value.text(), title.toolTip()) != (name, figure, tip(meaning)):
                 title.setText(name)
                 value.setText(figure)
                 value.setAccessibleName(f"{name}: {figure}. {meaning}")
-                title.setToolTip(meaning)
-                value.setToolTip(meaning)
+                title.setToolTip(tip(meaning))
+                value.setToolTip(tip(meaning))
 
     def _add_row(self) -> None:
         title, value = QLabel(), QLabel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, QRect, QTimer, Signal
+from PySide6.QtCore import QPoint, QRect, Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app.cache import words
@@ -39,6 +39,7 @@ class CachePanes(QWidget):
         self.states = StateLegend(theme, self)
         self.chats = QLabel(self)
         self.chats.setProperty("role", "tiny")
+        self.chats.setTextFormat(Qt.TextFormat.RichText)
         self.chats.setWordWrap(True)
         self.chats.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.card = HoverCard(self.window())

@@ -20,7 +20,7 @@ from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from app.theme.widgets import Segments
+from app.theme.widgets import Segments, tip
 from engine.protocol import ModelCard, Overflow, Sampling
 
 
@@ -236,7 +236,7 @@ class ChatSettings(QFrame):
         edit = QLineEdit(self)
         edit.setObjectName(f"sampling-{field.name}")
         edit.setAccessibleName(field.title)
-        edit.setToolTip(field.help)
+        edit.setToolTip(tip(field.help))
         edit.setFixedWidth(150)
         edit.textEdited.connect(self._on_edited)
         return edit
@@ -259,7 +259,7 @@ class ChatSettings(QFrame):
         grid.setVerticalSpacing(6)
         for row, field in enumerate(FIELDS):
             label = QLabel(field.title, self)
-            label.setToolTip(field.help)
+            label.setToolTip(tip(field.help))
             label.setBuddy(self.inputs[field.name])
             grid.addWidget(label, 2 * row, 0)
             grid.addWidget(self.inputs[field.name], 2 * row, 1)

@@ -16,6 +16,7 @@ from app.history.records import Draft
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
+from app.theme.widgets import tip
 from engine.protocol import ModelCard
 
 LINES = 8
@@ -285,9 +286,8 @@ class Composer(QFrame):
             restyle(self.button)
         self.button.setEnabled(self._streaming or (self._takes and self._something))
         self.button.setAccessibleName("Stop the answer" if self._streaming else "Send the message")
-        self.button.setToolTip(
-            self._reason or ("Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)")
-        )
+        what = "Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)"
+        self.button.setToolTip(tip(self._reason or what))
         waits = f"{self._reason}. What you send now waits for it." if self._queues else self._reason
         self.edit.setPlaceholderText(waits or PLACEHOLDER)
         self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

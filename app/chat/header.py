@@ -17,7 +17,7 @@ from app.link.link import EngineLink, LinkState
 from app.proposers import proposer
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import as_written, tip
+from app.theme.widgets import as_written, button_text, tip
 from engine import protocol
 
 GAP = 12
@@ -178,7 +178,7 @@ class Header(QFrame):
         room -= word if self.tint.text() else 0
         if metrics.horizontalAdvance(title) > room and self._link.card is not None and self._loading is None:
             title = self._link.card.name
-        self.model.setText(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room)) + "  ▾")
+        self.model.setText(button_text(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room))) + "  ▾")
 
     def _helper(self, room: int) -> str:
         """What drafts tokens for the model, by name where there is room for that."""
@@ -302,7 +302,8 @@ class Header(QFrame):
             self._help_with(path)
 
     def _checkable(self, menu: QMenu, title: str, checked: bool) -> QAction:
-        action = menu.addAction(title)
+        action = menu.addAction(button_text(title))
+        action.setToolTip(tip(title))  # Qt would show the title as it is in the menu, marked up
         action.setCheckable(True)
         action.setChecked(checked)
         return action

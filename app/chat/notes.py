@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QWidget, QWidgetAction
 
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import button_text, tip
 
 _WIDTH_PX = 340
 
@@ -31,7 +31,8 @@ class NotesButton(QPushButton):
         self.setToolTip(tip("\n".join(notices)))
         self.menu().clear()
         for notice in notices:
-            self.menu().addAction(self._paragraph(notice))
+            action = self._paragraph(notice)
+            self.menu().addAction(action)
 
     def recolour(self) -> None:
         self.setStyleSheet(f"color: {self._theme.tokens.warn};")
@@ -43,6 +44,7 @@ class NotesButton(QPushButton):
         words.setContentsMargins(12, 8, 12, 8)
         words.setFixedWidth(self._theme.px(_WIDTH_PX))
         action = QWidgetAction(self.menu())
-        action.setText(notice)
+        action.setText(button_text(notice))
+        action.setToolTip(tip(notice))
         action.setDefaultWidget(words)
         return action

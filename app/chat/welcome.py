@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.chat.get_card import GetCard, Line
 from app.theme.theme import Theme
+from app.theme.widgets import button_text
 from engine.protocol import ModelCard
 
 BUNDLED = "kvasir-guide"
@@ -56,7 +57,7 @@ class WelcomeCard(QFrame):
         self.about.setProperty("role", "caption")
         self.about.setWordWrap(True)
         self.about.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
-        self.button = QPushButton(action)
+        self.button = QPushButton(button_text(action))
         self.button.setAccessibleName(f"{title}: {action}")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(16, 12, 16, 12)
@@ -202,7 +203,7 @@ class WelcomeView(QWidget):
         self._lead.setProperty("role", "caption")
         rows.addWidget(self._lead, 0, Qt.AlignmentFlag.AlignHCenter)
         for question in QUESTIONS:
-            button = QPushButton(question)
+            button = QPushButton(button_text(question))
             button.setProperty("kind", "quiet")
             button.setAccessibleName(f"Ask: {question}")
             button.clicked.connect(lambda _=False, words=question: self.chosen.emit(words))

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.gpu.words import Button, CardContent
 from app.theme.sheet import restyle
-from app.theme.widgets import ARROW, caption
+from app.theme.widgets import ARROW, button_text, caption, tip
 
 _STEPS = 1000
 
@@ -69,16 +69,16 @@ class Buttons(QWidget):
         menu = QMenu(made)
         menu.setToolTipsVisible(True)
         for button in buttons:
-            action = menu.addAction(button.title)
+            action = menu.addAction(button_text(button.title))
             action.setObjectName(f"{self._prefix}.{button.key}")
             action.setEnabled(not button.why_not)
-            action.setToolTip(button.why_not)
+            action.setToolTip(tip(button.why_not))
             action.triggered.connect(lambda _=False, key=button.key: self.pressed.emit(key))
         made.setMenu(menu)
         return made
 
     def _make(self, button: Button) -> QPushButton:
-        made = QPushButton(button.title, self)
+        made = QPushButton(button_text(button.title), self)
         made.setObjectName(f"{self._prefix}.{button.key}")
         made.setAccessibleName(button.title)
         if button.primary:
@@ -86,7 +86,7 @@ class Buttons(QWidget):
         elif button.key in ("details", "dismiss", "close", "cancel", "settings"):
             made.setProperty("kind", "quiet")
         made.setEnabled(not button.why_not)
-        made.setToolTip(button.why_not)
+        made.setToolTip(tip(button.why_not))
         made.clicked.connect(lambda _=False, key=button.key: self.pressed.emit(key))
         return made
 

@@ -23,7 +23,7 @@ from app import version
 from app.help import licences
 from app.help.licences import Bundled
 from app.theme.theme import Theme
-from app.theme.widgets import caption
+from app.theme.widgets import caption, tip
 
 SIZE = QSize(980, 640)
 """A licence's lines of eighty characters fit next to the list."""
@@ -123,7 +123,7 @@ class AboutDialog(QDialog):
         self.list.clear()
         for entry in self._found:
             item = QListWidgetItem(" ".join(part for part in (entry.name, entry.version) if part))
-            item.setToolTip(entry.licence)
+            item.setToolTip(tip(entry.licence))
             self.list.addItem(item)
         self.list.blockSignals(False)
         if self._found:

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.help.pages import Page, load, search
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst
+from app.theme.widgets import FocusFirst, tip
 
 _LIST_WIDTH = 264
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -131,7 +131,7 @@ class HelpPage(FocusFirst):
                 self.topics.addItem(heading)
                 group = page.group
             item = QListWidgetItem(page.title)
-            item.setToolTip(page.title)
+            item.setToolTip(tip(page.title))
             item.setData(Qt.ItemDataRole.UserRole, page)
             self.topics.addItem(item)
             if page is self._found[0]:

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOpti
 
 from app.history.records import Chat, SearchHit
 from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
+from app.theme.widgets import tip
 
 Index = QModelIndex | QPersistentModelIndex
 RUNNING, UNREAD = "an answer is being written", "answered, not read yet"
@@ -107,7 +108,8 @@ class ChatListModel(QAbstractListModel):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             return row.text
         if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleTextRole) and row.chat is not None:
-            return ": ".join(part for part in (row.text, self.mark(index)) if part)
+            words = ": ".join(part for part in (row.text, self.mark(index)) if part)
+            return tip(words) if role == Qt.ItemDataRole.ToolTipRole else words
         return None
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:

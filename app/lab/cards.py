@@ -13,6 +13,7 @@ from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
+from app.theme.widgets import button_text
 from engine.protocol.lab import LabPage, LabResult
 
 _CARD_PX = 330
@@ -34,7 +35,7 @@ class Card(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 12, 14, 12)
         column.setSpacing(6)
-        open_it = QPushButton(words.heading(page).replace("&", "&&"))
+        open_it = QPushButton(button_text(words.heading(page)))
         open_it.setObjectName(f"lab.open.{page.name}")
         open_it.setProperty("kind", "heading")
         open_it.setAccessibleName(f"Open experiment {page.number}: {page.title}")

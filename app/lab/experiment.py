@@ -25,6 +25,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
+from app.theme.widgets import button_text, tip
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
@@ -97,9 +98,9 @@ class ExperimentView(Part):
         had_focus = self.run.hasFocus() or self.cancel.hasFocus()
         self.run.setVisible(not running)
         self.run.setEnabled(not blocked)
-        self.run.setToolTip(blocked or words.ENTER)
+        self.run.setToolTip(tip(blocked or words.ENTER))
         self.again.setEnabled(not blocked and not running)
-        self.again.setToolTip(words.RUNNING if running else blocked)
+        self.again.setToolTip(tip(words.RUNNING if running else blocked))
         self.cancel.setVisible(running)
         self.bar.setVisible(running)
         if running:
@@ -213,7 +214,7 @@ class ExperimentView(Part):
         group = QButtonGroup(self)
         radios = []
         for at, choice in enumerate(self.page.choices):
-            radio = QRadioButton(choice)
+            radio = QRadioButton(button_text(choice))
             radio.setObjectName(f"lab.choice.{at}")
             radio.setAccessibleName(f"{self.page.question} {choice}")
             radio.setChecked(at == self._choice)
@@ -282,7 +283,7 @@ class ExperimentView(Part):
 
     @staticmethod
     def _button(text: str, name: str) -> QPushButton:
-        button = QPushButton(text.replace("&", "&&"))
+        button = QPushButton(button_text(text))
         button.setObjectName(name)
         button.setAccessibleName(text)
         return button

@@ -34,7 +34,7 @@ from app.lab.sliders import SettingSlider
 from app.lab.topics import COMPARE, TOOLS, Topics
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst
+from app.theme.widgets import FocusFirst, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
@@ -311,7 +311,7 @@ class LabView(FocusFirst):
         self.everything.setVisible(overview and bool(runs.pages))
         self.everything.setText(cancel if running else f"Run all, {words.minutes(total)}")
         self.everything.setEnabled(running or not blocked)
-        self.everything.setToolTip("" if running else blocked)
+        self.everything.setToolTip(tip("" if running else blocked))
         self.save.setVisible(self.view is not None)
         self.save.view = self.view
         self.models.set_bundled(self._bundled())

@@ -107,6 +107,7 @@ class ResultView(Part):
 
     def _tell(self, box: Part, paper: PaperFigure) -> None:
         link = QLabel(f'<a href="{escape(paper.address)}">{escape(paper.title)}</a>')
+        link.setTextFormat(Qt.TextFormat.RichText)
         link.setOpenExternalLinks(True)
         link.setWordWrap(True)
         link.setAccessibleName(f"The paper: {paper.title}")

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSizePolicy, QWidget
 
-from app.theme.widgets import tip
+from app.theme.widgets import button_text, tip
 from engine.protocol import OptionSpec
 
 _ARROW = " ▾"
@@ -33,8 +33,9 @@ class MenuControl(QPushButton):
         self._group = QActionGroup(self)
         self._title = ""
         for choice, title in zip(spec.choices, spec.choice_titles or spec.choices, strict=True):
-            action = menu.addAction(title)
+            action = menu.addAction(button_text(title))
             action.setObjectName(f"{spec.key}.{choice}")
+            action.setProperty("title", title)
             action.setData(choice)
             action.setCheckable(True)
             self._group.addAction(action)
@@ -50,9 +51,9 @@ class MenuControl(QPushButton):
             action.setToolTip(tip(reason))
             action.setChecked(choice == spec.value)
             if choice == spec.value:
-                self._title = action.text()
+                self._title = str(action.property("title"))
                 self.setToolTip(tip(spec.disabled_reason or self._title))
-                self.setAccessibleName(f"{spec.title}: {action.text()}")
+                self.setAccessibleName(f"{spec.title}: {self._title}")
         self.setEnabled(not spec.disabled_reason)
         self._fit()
 
@@ -66,4 +67,4 @@ class MenuControl(QPushButton):
     def _fit(self) -> None:
         short = re.split(r"[,(]", self._title)[0].strip()
         room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(_ARROW)
-        self.setText(self.fontMetrics().elidedText(short, Qt.TextElideMode.ElideRight, room) + _ARROW)
+        self.setText(button_text(self.fontMetrics().elidedText(short, Qt.TextElideMode.ElideRight, room)) + _ARROW)

@@ -102,10 +102,9 @@ class OptionRow(QWidget):
         self._control.setAccessibleDescription(spec.explains)
         set_role(self._name, "mute" if spec.disabled_reason else "")
         self._refresh_second()
-        words = tip(spec.disabled_reason or spec.explains)
-        self._name.setToolTip(words)
+        self._name.setToolTip(tip(spec.disabled_reason or spec.explains))
         if spec.kind != "choice":
-            self._control.setToolTip(words)
+            self._control.setToolTip(tip(spec.disabled_reason or spec.explains))
         if self.cost is not None:
             self.cost.set_spec(spec)
         self.result.set_spec(spec)

@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import NamedTuple
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
@@ -95,6 +95,7 @@ class LegendLabel(QLabel):
         self._shown: list[Legend] = []
         theme.changed.connect(self._draw)
         self.setProperty("role", "tiny")
+        self.setTextFormat(Qt.TextFormat.RichText)
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 

@@ -10,7 +10,7 @@ from app.plots.chart import Legend, TimeChart, nice_ceiling
 from app.plots.plot import Curve
 from app.plots.why import WhyButton
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel
+from app.theme.widgets import ElidedLabel, tip
 from app.words import kv_cached, size
 from engine.protocol import Telemetry
 
@@ -47,7 +47,7 @@ class RateChart(TimeChart):
         for caption, text in zip(self._captions, words.latency(frame), strict=True):
             caption.short = text.removesuffix(words.LIMIT)
             caption.setText(text)
-        self.setToolTip(words.details(frame))
+        self.setToolTip(tip(words.details(frame)))
 
     def colors(self) -> list[str]:
         return [self.theme.tint("violet", 0.35, "panel"), self.theme.tokens.accent]
@@ -83,7 +83,7 @@ class MemoryChart(TimeChart):
             self.title.setText(words.memory_title(memory))
             self.recolour()
         self.set_figure(words.memory(memory))
-        self.setToolTip(self._details(frame))
+        self.setToolTip(tip(self._details(frame)))
 
     def colors(self) -> list[str]:
         return [color for color, _ in reversed(self._owners())]
@@ -188,7 +188,7 @@ class GpuChart(TimeChart):
         about = [f"{name}: {value}" for _, value, name in words.gpu_values(reading)]
         if frame.joules_per_token is not None:
             about.append(f"Energy for each token of the last seconds: {words.energy(frame.joules_per_token)}")
-        self.setToolTip("\n".join(about))
+        self.setToolTip(tip("\n".join(about)))
 
     def colors(self) -> list[str]:
         return [self.theme.tint("accent", 0.45, "panel"), self.theme.tokens.warn, self.theme.tokens.violet]

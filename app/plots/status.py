@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QWidget
 
 from app.plots import words
 from app.plots.why import WhyButton
-from app.theme.widgets import ElidedLabel
+from app.theme.widgets import ElidedLabel, tip
 from engine.protocol import Telemetry
 
 _WAITS = "Live figures appear when the engine is ready."
@@ -31,13 +31,13 @@ class StatusLine(QWidget):
         row.addWidget(self._figures, 1)
         self.why = WhyButton("plots.why.line")
         row.addWidget(self.why)
-        for text, tip, asked in (
+        for text, about, asked in (
             ("Plots", "Show the plots", self.plots_requested),
             ("Optimisations", "Show or hide the optimisations", self.panel_requested),
         ):
             button = QToolButton()
             button.setText(text)
-            button.setToolTip(tip)
+            button.setToolTip(tip(about))
             button.setObjectName(f"plots.open.{text.lower()}")
             button.setProperty("kind", "link")
             button.clicked.connect(asked)

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.panel.controls import value_title
 from app.theme.theme import Theme
-from app.theme.widgets import caption
+from app.theme.widgets import button_text, caption
 from engine.protocol import OptionSpec, Reason, Reasons
 
 TITLE = "Why is this slow?"
@@ -187,7 +187,7 @@ class WhyCard(QFrame):
                 column.addWidget(_plain(text, "caption"))
         title = remedy(reason, specs)
         if title:
-            button = QPushButton(title.replace("&", "&&"))
+            button = QPushButton(button_text(title))
             button.setObjectName(f"why.mend.{place}")
             button.setAccessibleName(f"{reason.sentence} {title}")
             button.clicked.connect(lambda: self._press(reason))

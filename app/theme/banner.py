@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePol
 from app.theme.icons import icon
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
+from app.theme.widgets import button_text
 
 Tone = Literal["notice", "bad"]
 _ICON_PX = 14
@@ -54,7 +55,7 @@ class Banner(QFrame):
     def show_words(self, text: str, tone: Tone, action: str) -> None:
         """``action`` is what stands on the button; empty for none."""
         self._label.setText(text)
-        self._action.setText(action)
+        self._action.setText(button_text(action))
         self._action.setAccessibleName(action or "What to do")
         self._action.setVisible(bool(action))
         self.setProperty("card", tone)

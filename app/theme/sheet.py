@@ -18,7 +18,8 @@ After changing a property at run time call :func:`restyle`; :func:`set_role` doe
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
 from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme
 
@@ -37,6 +38,19 @@ def set_role(widget: QWidget, role: str) -> None:
         restyle(widget)
 
 
+class PlainLabels(QProxyStyle):
+    """Fusion, in which a label shows its words as they are written unless it was told that they are marked up.
+
+    Qt would guess, and take a name such as "<b>x</b>" for bold.
+    """
+
+    def polish(self, what: object) -> object:
+        guesses = isinstance(what, QLabel) and what.textFormat() is Qt.TextFormat.AutoText
+        if guesses and what.metaObject().className() != "QTipLabel":  # type: ignore[attr-defined]
+            what.setTextFormat(Qt.TextFormat.PlainText)  # type: ignore[attr-defined]
+        return super().polish(what)  # type: ignore[call-overload]
+
+
 def apply(theme: Theme, app: QApplication) -> None:
     """Give the application this theme, now and after every change: before whoever hears of a change later than this."""
 
@@ -45,7 +59,7 @@ def apply(theme: Theme, app: QApplication) -> None:
         app.setPalette(theme.palette())
         app.setStyleSheet(build(theme))
 
-    app.setStyle("Fusion")
+    app.setStyle(PlainLabels("Fusion"))
     dress()
     theme.changed.connect(dress)
 

@@ -43,6 +43,11 @@ def as_written(text: str) -> str:
     return f"<p style='white-space: pre'>{escape(text)}</p>" if PySide6.QtGui.Qt.mightBeRichText(text) else text
 
 
+def button_text(text: str) -> str:
+    """Words for a button or a menu, in which & would underline the letter after it, and make it a shortcut."""
+    return text.replace("&", "&&")
+
+
 class FocusFirst(QWidget):
     """Gives the keyboard to its ``first`` part when it is given to the whole.
 
@@ -130,7 +135,8 @@ class MenuButton(QPushButton):
 
     def offer(self, title: str, name: str, act: Callable[[], object], checked: bool | None = None) -> QAction:
         """Add to the menu what calls ``act``; with a mark of choice where ``checked`` is not None."""
-        action = self._menu.addAction(title.replace("&", "&&"))
+        action = self._menu.addAction(button_text(title))
+        action.setToolTip(tip(title))
         action.setObjectName(name)
         action.setCheckable(checked is not None)
         action.setChecked(bool(checked))
@@ -159,7 +165,7 @@ class MenuButton(QPushButton):
     def _fit(self) -> None:
         room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(ARROW)
         shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
-        self.setText(shown.replace("&", "&&") + ARROW)
+        self.setText(button_text(shown) + ARROW)
 
 
 class Choice(MenuButton):
@@ -247,7 +253,7 @@ class Segments(QFrame):
             button.deleteLater()
         self._keys = list(keys)
         for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
-            segment = QPushButton(title)
+            segment = QPushButton(button_text(title))
             segment.setProperty("kind", "segment")
             segment.setCheckable(True)
             segment.setObjectName(f"{self._prefix}.{key}")

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushBu
 
 from app.theme.icons import icon
 from app.theme.theme import Theme
+from app.theme.widgets import button_text, tip
 
 _HEIGHT = 43
 
@@ -60,7 +61,7 @@ class TopBar(QFrame):
         button.setChecked(on)
         button.setObjectName(f"top.{image}")
         button.setAccessibleName(name)
-        button.setToolTip(name)
+        button.setToolTip(tip(name))
         self._fold_row.addWidget(button)
         self._folds.append((button, image))
         self._recolour()
@@ -91,7 +92,7 @@ class TopBar(QFrame):
         self.status.setText(self._engine_words or ("" if self._on_chat else self._chat_words))
 
     def _add_tab(self, index: int, page: str) -> None:
-        tab = QPushButton(page)
+        tab = QPushButton(button_text(page))
         tab.setProperty("kind", "tab")
         tab.setCheckable(True)
         tab.setChecked(index == 0)

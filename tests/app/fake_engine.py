@@ -5,8 +5,9 @@ The last user message picks the script: it looks for the words "code", "long", "
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python fake_engine.py [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
-        [--gpu-pack STATE.json]
+        [--gpu-pack STATE.json] [--named NAME]
 
+NAME is that of another model and of the device.
 With the state of a GPU pack (fake_gpu.py) it computes on "a GPU" where that is active, dies there if "dies", and says
 its "notice" otherwise.
 """
@@ -213,6 +214,9 @@ class Session:
             p.KnownModel(name="tiny", path="/models/tiny", draft="/models/tiny-draft"),
             p.KnownModel(name="odd", path="/models/odd"),
         ]
+        if named := self.engine.arguments.named:
+            models.append(p.KnownModel(name=named, path=f"/models/{named}", draft=f"/models/{named}"))
+            device = p.Device(kind=kind, name=named, total_bytes=8 << 30, free_bytes=6 << 30)
         self.send(
             p.Welcome(
                 protocol=p.PROTOCOL,
@@ -566,6 +570,7 @@ def main() -> None:
     parser.add_argument("--loaded", action="store_true")
     parser.add_argument("--pages", type=int, default=4096)
     parser.add_argument("--gpu-pack", default="")
+    parser.add_argument("--named", default="")
     arguments = parser.parse_args()
     token = sys.stdin.readline().strip()
     if arguments.die_at_start:

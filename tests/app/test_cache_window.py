@@ -112,12 +112,8 @@ def test_another_cache_of_the_same_model_is_no_load(program, monkeypatch):
     marks: list[str] = []
     monkeypatch.setattr(program.window.plots, "mark", marks.append)
     card = program.link.card
-    loaded = p.Loaded(card=card, fit=p.Fit(1, 0, 1, 16, 0, 1, 1))
-    program.link.loaded.emit(loaded)
-    assert marks == []
-    program.link.loading.emit(p.Loading(model=card.name, stage="reading weights", fraction=0.5))
-    program.link.loaded.emit(loaded)
-    program.link.loaded.emit(loaded)
+    for rebuilt in (True, False, True):
+        program.link.loaded.emit(p.Loaded(card=card, fit=p.Fit(1, 0, 1, 16, 0, 1, 1), rebuilt=rebuilt))
     assert marks == ["model loaded"]
 
 

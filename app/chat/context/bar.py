@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 from app.chat.context.overflow import OVER
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FillBar
+from app.theme.widgets import FillBar, tip
 from engine.protocol import Overflow
 
 NEARLY_FULL = 0.9
@@ -58,6 +58,6 @@ class ContextBar(QWidget):
         self._bar.update()
         if whole != used:
             over = f"The conversation has {whole:,} tokens, of which the model sees {used:,}. {over}".strip()
-        self.setToolTip(over or f"{share:.0%} of the context is taken by this conversation.")
+        self.setToolTip(tip(over or f"{share:.0%} of the context is taken by this conversation."))
         self.setAccessibleName(f"{self._label.text()} tokens. {over}".strip())
         self.changed.emit()

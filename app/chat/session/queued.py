@@ -5,6 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
+from app.theme.widgets import button_text
+
 WAITS = "Your question will be sent when the model is ready."
 
 
@@ -26,7 +28,7 @@ class QueuedBar(QFrame):
         row.setSpacing(12)
         row.addWidget(label, 1)
         for name, title, signal in (("edit", "Edit", self.edit_asked), ("cancel", "Cancel", self.cancelled)):
-            button = QPushButton(title, self)
+            button = QPushButton(button_text(title), self)
             button.setObjectName(f"queued-{name}")
             button.setProperty("kind", "quiet")
             button.setAccessibleName(f"{title} the question that waits")

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.history.records import Message
 from app.theme.sheet import set_role
+from app.theme.widgets import button_text, tip
 
 _ACTIONS = {
     "user": (("retry", "Try again"), ("edit", "Edit"), ("copy", "Copy")),
@@ -73,13 +74,13 @@ class Footer(QWidget):
     def show_stats(self, message: Message) -> None:
         self._message = message
         self.stats.setText(describe(message) if message.role == "assistant" else "")
-        self.stats.setToolTip(explain(message) if message.role == "assistant" else "")
+        self.stats.setToolTip(tip(explain(message) if message.role == "assistant" else ""))
         self.stats.setVisible(bool(self.stats.text()))
         set_role(self.stats, "warn" if message.stats.reason == "context" else "caption")
         repeat = message.stats.repeat
         self.verdict.setVisible(repeat is not None)
         if repeat is not None:
-            self.verdict.setToolTip(repeat.verdict)
+            self.verdict.setToolTip(tip(repeat.verdict))
             set_role(self.verdict, "good" if repeat.same else "warn")
 
     def show_branch(self, index: int, count: int) -> None:
@@ -131,10 +132,10 @@ class Footer(QWidget):
             row.addWidget(self._buttons[name])
 
     def _button(self, title: str, name: str, help_text: str, parent: QWidget) -> QPushButton:
-        button = QPushButton(title, parent)
+        button = QPushButton(button_text(title), parent)
         button.setProperty("kind", "link")
         button.setObjectName(f"message-{name}")
         button.setAccessibleName(help_text if len(title) < 2 else title)
-        button.setToolTip(help_text)
+        button.setToolTip(tip(help_text))
         button.clicked.connect(lambda: self.acted.emit(name))
         return button

@@ -30,7 +30,7 @@ from app.panel.titles import in_two
 from app.settings.page import QUANTISE
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import ARROW, Choice, ElidedLabel, tip
+from app.theme.widgets import ARROW, Choice, ElidedLabel, button_text, tip
 from engine.protocol import KnownModel, OptionSpec, Value
 from engine.protocol.lab import Column
 
@@ -235,9 +235,9 @@ class ColumnCard(QFrame):
         self._groups, self._actions = {}, {}
         for key, spec in self._specs.items():
             if spec.group not in self._groups:
-                self._groups[spec.group] = self._menu.addMenu(spec.group)
+                self._groups[spec.group] = self._menu.addMenu(button_text(spec.group))
                 self._groups[spec.group].setToolTipsVisible(True)
-            self._actions[key] = action = self._groups[spec.group].addAction(spec.title.replace("&", "&&"))
+            self._actions[key] = action = self._groups[spec.group].addAction(button_text(spec.title))
             action.setObjectName(f"compare.add.{key}")
             action.setToolTip(tip(spec.explains))
             action.triggered.connect(lambda _=False, spec=spec: self._add(spec))
@@ -251,7 +251,7 @@ class ColumnCard(QFrame):
             menu.menuAction().setVisible(any(action.isVisible() for action in menu.actions()))
         left = any(key not in self.settings for key in self._specs)
         self.add.setEnabled(left)
-        self.add.setToolTip("" if left else words.ALL_SET if self._specs else words.NO_CATALOGUE)
+        self.add.setToolTip(tip("" if left else words.ALL_SET if self._specs else words.NO_CATALOGUE))
 
     def _add(self, spec: OptionSpec) -> None:
         self.set(msgspec.structs.replace(spec, value=words.first_value(spec)))
@@ -344,7 +344,7 @@ def _titles(models: Sequence[KnownModel]) -> dict[str | None, str]:
 
 
 def _link(text: str, name: str) -> QPushButton:
-    button = QPushButton(text)
+    button = QPushButton(button_text(text))
     button.setObjectName(name)
     button.setProperty("kind", "link")
     return button

@@ -31,7 +31,7 @@ from app.lab.layout import take_out
 from app.theme.numbers import WholeNumber
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, caption, tip
+from app.theme.widgets import Segments, button_text, caption, tip
 from engine.protocol import KnownModel, OptionSpec
 from engine.protocol.lab import LabCompared, LabProgress
 
@@ -229,9 +229,9 @@ class ComparePage(QWidget):
             ("json", "Save figures…", "A file that kvasir bench --load shows again"),
         )
         for kind, title, about in kinds:
-            button = QPushButton(title)
+            button = QPushButton(button_text(title))
             button.setObjectName(f"compare.save.{kind}")
-            button.setToolTip(about)
+            button.setToolTip(tip(about))
             button.clicked.connect(lambda _=False, kind=kind: self._save(kind))
             row.addWidget(button)
         row.addStretch(1)
