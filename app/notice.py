@@ -24,15 +24,24 @@ class NoticeBar(Banner):
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(theme, name, parent)
         self._topic = ""
-        self._act: Callable[[], None] | None = None
-        self._action.clicked.connect(self._do)
+        self._act: Callable[[], object] | None = None
+        self._act_otherwise: Callable[[], object] | None = None
+        self._action.clicked.connect(lambda: self._do(self._act))
+        self._other.clicked.connect(lambda: self._do(self._act_otherwise))
 
     def say(
-        self, text: str, tone: Tone = "notice", topic: str = "", action: str = "", act: Callable[[], None] | None = None
+        self,
+        text: str,
+        tone: Tone = "notice",
+        topic: str = "",
+        action: str = "",
+        act: Callable[[], object] | None = None,
+        other: tuple[str, Callable[[], object]] | None = None,
     ) -> None:
-        """Show ``text``; ``action`` names a button that calls ``act``."""
+        """Show ``text``; ``action`` names a button that calls ``act``, ``other`` is one more and what it calls."""
+        title, self._act_otherwise = other if other is not None else ("", None)
         self._topic, self._act, self._waits = topic, act, False
-        self.show_words(text, tone, action)
+        self.show_words(text, tone, action, title)
         self.changed.emit()
 
     @property
@@ -63,10 +72,10 @@ class NoticeBar(Banner):
         if not self.text:  # closed by the person
             self.changed.emit()
 
-    def _do(self) -> None:
+    def _do(self, act: Callable[[], object] | None) -> None:
         self.hide()
-        if self._act is not None:
-            self._act()
+        if act is not None:
+            act()
 
 
 class TakeTurns(QObject):

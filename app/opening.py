@@ -72,15 +72,15 @@ class Application(QApplication):
 
 
 class Opener(QObject):
-    """``load`` loads a model once the engine is there, in place of the one of last time; ``busy`` says whether answers
-    are being written, which it would end."""
+    """``load`` loads a model once the engine is there, in place of the one of last time; ``ends`` says what that would
+    end, as the beginning of a sentence, "" for nothing."""
 
     opened = Signal()
     """A load begins, which is shown where one chats."""
 
-    def __init__(self, notice: NoticeBar, load: Callable[[str], None], busy: Callable[[], bool]) -> None:
+    def __init__(self, notice: NoticeBar, load: Callable[[str], None], ends: Callable[[], str]) -> None:
         super().__init__(notice)
-        self._notice, self._load, self._busy = notice, load, busy
+        self._notice, self._load, self._ends = notice, load, ends
 
     def open(self, path: str) -> None:
         """Load the model at ``path``, or say why not; ask before that ends an answer."""
@@ -90,16 +90,20 @@ class Opener(QObject):
         else:
             self.guard(f"Opening {Path(path).name}", "Open it now", lambda: self._begin(path))
 
-    def guard(self, what: str, title: str, act: Callable[[], None]) -> None:
-        """Do ``act``; where that would end an answer, ask first."""
+    def guard(self, what: str, title: str, act: Callable[[], object]) -> None:
+        """Do ``act``; where that would end an answer or a measurement, ask first."""
         notice = self._notice
-        if self._busy():
-            words = f"An answer is being written. {what} ends it."
-            notice.say(words, topic=OPENING, action=title, act=act)
+        if busy := self._ends():
+            notice.say(f"{busy}. {what} ends it.", topic=OPENING, action=title, act=act)
         else:
             notice.clear(_WRONG)
             notice.clear(OPENING)
             act()
+
+    def settle(self) -> None:
+        """What was under way may be over: then there is nothing to ask any more."""
+        if not self._ends():
+            self._notice.clear(OPENING)
 
     def _begin(self, path: str) -> None:
         self._notice.clear(OPENING)

@@ -36,6 +36,7 @@ from app.single import SingleInstance, UnansweredError
 from app.theme.icons import app_icon
 from app.theme.sheet import apply
 from app.theme.theme import Theme
+from app.window.busy import Busy
 from app.window.cache_wiring import CacheWiring
 from app.window.engine_wiring import EngineWiring
 from app.window.getting_wiring import GettingWiring
@@ -137,7 +138,7 @@ class Program:
         notice, panel, plots, settings_page = window.notice, window.panel, window.plots, window.settings_page
         EngineWiring(link, chat, window.bar, settings_page, window)
         # Before the models: what a welcome says of the switches is known when the first model is asked for.
-        SwitchWiring(link, store, panel, chat, plots, notice, window)
+        switches = SwitchWiring(link, store, panel, chat, plots, notice, window)
         models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
         PresetWiring(link, store, chat, window)
         WhyWiring(link, plots, panel, self.theme, window)
@@ -149,7 +150,12 @@ class Program:
         self.gpu_wiring = GpuWiring(
             link, store, self.packs, card, section, chat.answers, measuring, window.show_gpu_settings, window
         )
-        self.opener = Opener(notice, models.open, lambda: chat.answers.busy)
+        self.busy = busy = Busy(chat, measuring, window)
+        busy.lab = lambda: (part for part in (self.lab, self.compare) if part is not None)
+        window.unfinished = busy.lost
+        self.opener = opener = Opener(notice, models.open, busy.ends)
+        for over in (chat.answers.ended, chat.answers.refused, measuring.changed):
+            over.connect(opener.settle)
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
@@ -159,7 +165,7 @@ class Program:
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
-        chat.header.guard = self.opener.guard
+        chat.header.guard = switches.guard = self.opener.guard
         chat.header.offered = self._offered
         chat.why_asked.connect(window.show_why_fast)
 
@@ -175,6 +181,8 @@ class Program:
         self.compare = compare.comparison
         view = LabView(runs, compare, self.theme)
         LabWiring(self.link, runs, view, window.panel, self.chat, self.measuring, self.library, window)
+        for changed in (runs.changed, compare.changed):
+            changed.connect(self.busy.settle)
         return view
 
     def _lab_runs(self) -> LabRuns:
@@ -248,7 +256,7 @@ class Program:
         self._closed = True
         self.leaving.stop()
         self._later.stop()
-        self.window.close()
+        self.window.leave()
         self.gpu_wiring.close_down()
         self.library.close_down()
         if self.lab is not None:

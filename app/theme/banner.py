@@ -1,4 +1,4 @@
-"""A calm line over the width of its place: what happened and what to do, with at most one action and a way to close."""
+"""A calm line over the width of its place: what happened and what to do, with an action or two and a way to close."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ class Banner(QFrame):
         self._action.setObjectName(f"{name}.action")
         self._action.setAccessibleName("What to do")
         self._action.hide()
+        self._other = QPushButton()
+        self._other.setObjectName(f"{name}.other")
+        self._other.setProperty("kind", "quiet")
+        self._other.hide()
         self._close = QToolButton()
         self._close.setProperty("kind", "quiet")
         self._close.setAccessibleName("Close the notice")
@@ -42,6 +46,7 @@ class Banner(QFrame):
         row.setSpacing(12)
         row.addWidget(self._label, 1)
         row.addWidget(self._action)
+        row.addWidget(self._other)
         row.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
         self._recolour()
         theme.changed.connect(self._recolour)
@@ -52,12 +57,14 @@ class Banner(QFrame):
         """The sentence on show, empty when the banner is hidden."""
         return "" if self.isHidden() else self._label.text()
 
-    def show_words(self, text: str, tone: Tone, action: str) -> None:
-        """``action`` is what stands on the button; empty for none."""
+    def show_words(self, text: str, tone: Tone, action: str, other: str = "") -> None:
+        """``action`` and ``other`` are what stands on the buttons; empty for none."""
         self._label.setText(text)
         self._action.setText(button_text(action))
         self._action.setAccessibleName(action or "What to do")
         self._action.setVisible(bool(action))
+        self._other.setText(button_text(other))
+        self._other.setVisible(bool(other))
         self.setProperty("card", tone)
         self.setAccessibleName(text)
         restyle(self)

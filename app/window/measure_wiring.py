@@ -60,6 +60,11 @@ class MeasureWiring(QObject):
         """Whether a switch or a cost is being measured."""
         return self._comparison is not None or self._cost is not None
 
+    @property
+    def comparing(self) -> bool:
+        """Whether a switch is being measured, which takes time that another answer would take, too."""
+        return self._comparison is not None
+
     def set_taken(self, reason: str) -> None:
         """Why nothing can be measured here now, as something else measures on this machine; "" when it can."""
         if reason != self._taken:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QObject
 
 from app.chat.page import ChatPage
@@ -10,6 +12,7 @@ from app.link.switches import Withheld
 from app.notice import NoticeBar
 from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
+from app.panel.titles import in_two
 from app.panel.words import event_label
 from app.plots.strip import PlotStrip
 from app.settings.store import SettingsStore
@@ -37,6 +40,8 @@ class SwitchWiring(QObject):
         self._link, self._store, self._panel, self._chat = link, store, panel, chat
         self._plots, self._notice = plots, notice
         self._values: dict[str, protocol.Value] = {}
+        self.guard: Callable[[str, str, Callable[[], object]], object] = lambda _what, _title, act: act()
+        """Does something, after a question where that would end an answer: what it is, what the button says, and it."""
         self._helper_chosen = False
         """Whether the next model comes with a draft model or heads that the person just chose."""
         self._helper_came = False
@@ -55,7 +60,17 @@ class SwitchWiring(QObject):
         self._show_tint(store.settings.tint)
 
     def _set(self, key: str, value: protocol.Value) -> None:
-        self._link.send(protocol.Set(key=key, value=value))
+        """Ask first where a cache or a model that is made again would end an answer or a measurement."""
+        spec = self._panel.spec(key)
+        order = protocol.Set(key=key, value=value)
+        if spec is None or self._link.card is None or spec.applies not in ("cache", "reload"):
+            self._link.send(order)
+            return
+        sent: list[protocol.Set] = []
+        title = in_two(spec.title)[0]
+        self.guard(f"Changing {title}", "Change it now", lambda: (sent.append(order), self._link.send(order)))
+        if not sent:
+            self._panel.set_catalogue(self._link.catalogue)
 
     def _show_options(self, catalogue: list[protocol.OptionSpec]) -> None:
         # While a model is on its way back, after a restart of the engine or to make room, no row comes and goes.
@@ -105,7 +120,7 @@ class SwitchWiring(QObject):
         each = [
             f"{spec.title}: {value_title(spec, value)} ({reason.strip().rstrip('.')})" for spec, value, reason in wishes
         ]
-        words = f"Not in force with this model, and kept for when it can be: {'; '.join(each)}."
+        words = f"Off for this model; your choice is remembered: {'; '.join(each)}."
         self._notice.say(words, topic=_WITHHELD)
 
     def _on_telemetry(self, frame: protocol.Telemetry) -> None:

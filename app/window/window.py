@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
+    QMessageBox,
     QStackedWidget,
     QToolButton,
     QVBoxLayout,
@@ -35,6 +38,7 @@ CACHE_SHARE = 0.37
 """The share of the window's height that the view of the cache takes."""
 CACHE_HEIGHTS = (220, 460)
 MINIMUM = QSize(800, 600)
+GOES_ON = "Downloads and quantising go on next time."
 START = QSize(1440, 900)
 
 
@@ -68,6 +72,10 @@ class MainWindow(QWidget):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._store, self._theme = store, theme
         self._was_painted = False
+        self.unfinished: Callable[[], Sequence[str]] = list
+        """What the program's end would lose, each as a sentence."""
+        self._leaves = False
+        """Whether the window closes without a question."""
         self._unfold_plots = False
         """Whether the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
@@ -166,9 +174,32 @@ class MainWindow(QWidget):
         else:
             super().keyPressEvent(event)
 
+    def leave(self) -> None:
+        """Close, and ask nothing."""
+        self._leaves = True
+        self.close()
+
     def closeEvent(self, event: QCloseEvent) -> None:
+        if not self._leaves and (lost := self.unfinished()):
+            event.ignore()
+            self._ask_to_leave(lost)
+            return
         self._store.update(geometry=bytes(self.saveGeometry().toBase64().data()).decode())
         super().closeEvent(event)
+
+    def _ask_to_leave(self, lost: Sequence[str]) -> None:
+        """Window-modal: what is under way goes on meanwhile."""
+        if self.findChild(QMessageBox, "window.leave") is not None:
+            return
+        ends = "ends that" if len(lost) == 1 else "ends all of that"
+        question = f"{' '.join(lost)} Quitting {ends}. {GOES_ON}"
+        icon, stay = QMessageBox.Icon.Question, QMessageBox.StandardButton.Cancel
+        box = QMessageBox(icon, "Quit Kvasir", question, stay, self)
+        box.setObjectName("window.leave")
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.addButton("Quit now", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(self.leave)
+        box.setDefaultButton(stay)
+        box.open()
 
     def _chat_page(self) -> QWidget:
         page = QWidget()

@@ -141,9 +141,9 @@ def test_what_is_withheld_is_said_only_as_long_as_it_is(start, qtbot) -> None:
     notice = program.window.notice
     choose(program, qtbot, "speculation", "draft")
     program.chat.header.load("/models/plain", "")
-    qtbot.waitUntil(lambda: "Not in force" in notice.text, timeout=10_000)
+    qtbot.waitUntil(lambda: "your choice is remembered" in notice.text, timeout=10_000)
     choose(program, qtbot, "chunked_prefill", False)
-    assert "Not in force" in notice.text
+    assert "your choice is remembered" in notice.text
     choose(program, qtbot, "speculation", "ngram")
     assert notice.text == ""
 

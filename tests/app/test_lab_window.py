@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 
+from app.chat.session.queued import WAITS_FOR_LAB
 from app.chat.welcome import LENT
 from app.lab import words
 from app.lab.page import LabView
@@ -177,7 +178,7 @@ def test_answers_and_experiments_do_not_disturb_each_other_unnoticed(qtbot, prog
     change(state, steps=0.6)
     press(lab, "lab.run")
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
-    ask(qtbot, program)
+    ask_anyway(qtbot, program)
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert said(lab, "lab.note") == words.DISTURBED
     change(state, steps=0)
@@ -185,6 +186,48 @@ def test_answers_and_experiments_do_not_disturb_each_other_unnoticed(qtbot, prog
     qtbot.waitUntil(lambda: not lab._runs.running)
     assert said(lab, "lab.note") == ""
     assert of(sent, protocol.Unload, protocol.Load) == []  # with the bundled model the engine keeps its own
+
+
+def ask_anyway(qtbot, program: Program) -> None:
+    program.chat.send("hello")
+    assert program.chat.notice.text == "The Lab is measuring; an answer now spoils it."
+    with qtbot.waitSignal(program.link.finished):
+        press(program.chat, "notice.action")
+
+
+def test_what_can_wait_is_asked_when_the_lab_is_finished(qtbot, program, lab, state, sent):
+    change(state, steps=-1)
+    lab.show_experiment("prefixes")
+    press(lab, "lab.run")
+    program.window.show_page(MainWindow.CHAT)
+    program.chat.composer.edit.setPlainText("hello")
+    program.chat.composer.edit.submitted.emit()
+    assert program.chat.composer.text == "hello", "nothing is asked yet"
+    program.chat.composer.edit.setPlainText("hello there")
+    press(program.chat, "notice.other")
+    assert [message.content for message in program.chat.session.talk.path] == ["hello there"]
+    assert program.chat.waits.accessibleName() == WAITS_FOR_LAB
+    assert of(sent, protocol.Generate) == []
+    lab._runs.cancel()
+    with qtbot.waitSignal(program.link.finished):
+        pass
+    assert program.chat.waits.isHidden()
+
+
+def test_quitting_asks_while_an_experiment_runs(qtbot, program, lab, state):
+    change(state, steps=-1)
+    lab.show_experiment("prefixes")
+    press(lab, "lab.run")
+    assert not program.window.close()
+    box = program.window.findChild(QMessageBox, "window.leave")
+    assert box.text() == "The Lab is measuring. Quitting ends that. Downloads and quantising go on next time."
+    assert not program.window.close()
+    assert program.window.findChildren(QMessageBox, "window.leave") == [box]
+    box.button(QMessageBox.StandardButton.Cancel).click()
+    assert program.window.isVisible()
+    lab._runs.cancel()
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert program.window.close()
 
 
 def test_one_measurement_at_a_time(qtbot, program, lab, state):
@@ -209,7 +252,7 @@ def test_one_measurement_at_a_time(qtbot, program, lab, state):
         assert reasons[-1] == words.TAKEN, tool
         lab._runs.cancel()
         qtbot.waitUntil(lambda: not lab._runs.running)
-    ask(qtbot, program)
+    ask_anyway(qtbot, program)
     lab.compare.comparison._end("")
     assert lab.compare.note.text() == words.DISTURBED
     assert reasons[-1] == ""

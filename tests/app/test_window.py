@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QLabel,
     QLineEdit,
+    QMessageBox,
     QPlainTextEdit,
     QPushButton,
     QScrollBar,
@@ -148,6 +151,59 @@ def test_a_measurement_is_stopped_without_an_error(qtbot, program):
         button.click()
     assert panel.findChild(QLabel, "kv_cache.bought").text() == "–"
     assert not program.window.notice.text
+
+
+def test_an_answer_waits_for_a_switch_that_is_measured(qtbot, program):
+    ask(qtbot, program, "slow")
+    panel, chat, window = program.window.panel, program.chat, program.window
+    button = panel.findChild(QToolButton, "kv_cache.measure")
+    qtbot.waitUntil(button.isEnabled)
+    button.click()
+    chat.regenerate_last()
+    assert chat.notice.text == "A switch is being measured; an answer now spoils it."
+    assert window.findChild(QPushButton, "notice.other").isHidden(), "a regeneration cannot wait"
+    chat.send("hello")
+    window.findChild(QPushButton, "notice.other").click()
+    assert not chat.streaming
+    with qtbot.waitSignal(program.link.finished):
+        button.click()
+    assert not chat.notice.text
+
+
+@pytest.mark.parametrize("how", ["stopped", "finished", "killed"])
+def test_a_question_whose_answer_is_over_goes(qtbot, program, how):
+    program.chat.send("long" if how == "killed" else "hello")
+    program.chat.header.load("/models/odd", None)
+    assert program.window.notice.text == "An answer is being written. Opening odd ends it."
+    if how == "killed":
+        os.kill(program.link.engine_pid, signal.SIGKILL)
+    elif how == "stopped":
+        program.chat.stop()
+    qtbot.waitUntil(lambda: not program.window.notice.text)
+    assert not program.chat.answers.busy
+
+
+def test_a_switch_that_ends_an_answer_asks_first(qtbot, program):
+    window, panel = program.window, program.window.panel
+    program.chat.send("slow long")
+    panel.findChild(QAction, "weights.16-bit").trigger()
+    assert window.notice.text == "An answer is being written. Changing Weights ends it."
+    assert panel.spec("weights").value == "packed"
+    assert panel.findChild(QAction, "weights.packed").isChecked()
+    assert program.chat.answers.busy
+    with qtbot.waitSignal(program.link.loaded):
+        window.findChild(QPushButton, "window.notice.action").click()
+    qtbot.waitUntil(lambda: panel.spec("weights").value == "16-bit")
+
+
+def test_quitting_asks_while_something_would_be_lost(qtbot, program):
+    window = program.window
+    program.chat.send("slow long")
+    assert not window.close()
+    box = window.findChild(QMessageBox, "window.leave")
+    assert box.text().startswith("An answer is being written. Quitting ends that.")
+    next(each for each in box.buttons() if each.text() == "Quit now").click()
+    assert not window.isVisible()
 
 
 def test_a_comparison_that_fails_says_so_and_frees_the_row(qtbot, program):

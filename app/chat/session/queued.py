@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 from app.theme.widgets import button_text
 
 WAITS = "Your question will be sent when the model is ready."
+WAITS_FOR_LAB = "Your question will be sent when the measurement is finished."
 
 
 class QueuedBar(QFrame):
@@ -20,9 +21,9 @@ class QueuedBar(QFrame):
         super().__init__(parent)
         self.setObjectName("queued-bar")
         self.setProperty("card", "notice")
-        self.setAccessibleName(WAITS)
-        label = QLabel(WAITS, self)
+        label = self._label = QLabel(self)
         label.setWordWrap(True)
+        self.say(WAITS)
         row = QHBoxLayout(self)
         row.setContentsMargins(24, 8, 16, 8)
         row.setSpacing(12)
@@ -35,3 +36,8 @@ class QueuedBar(QFrame):
             button.clicked.connect(signal)
             row.addWidget(button)
         self.setVisible(False)
+
+    def say(self, sentence: str) -> None:
+        """What it waits for."""
+        self._label.setText(sentence)
+        self.setAccessibleName(sentence)

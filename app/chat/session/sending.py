@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.composer import MOST_CHARS, Composer
 from app.chat.header import Header
 from app.chat.news import News
-from app.chat.session.queued import QueuedBar
+from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
 from app.chat.welcome import CHOOSE, LENT
 from app.history.records import Draft
@@ -35,6 +37,10 @@ class Sending(QObject):
         self._composer, self._waits, self._news = composer, waits, news
         self.lent = False
         """Whether the Lab has the model for now."""
+        self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
+        """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
+        self._held = False
+        """Whether what waits does so for the end of a measurement."""
         composer.sent.connect(self.send)
         composer.stopped.connect(session.stop)
         composer.refused.connect(news.complain)
@@ -79,10 +85,32 @@ class Sending(QObject):
             words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
             self._news.complain(words)
             return
+        if self.reason:
+            self._send(text, False)
+        else:
+            self.guard(lambda: self._send(self._typed(text), True), lambda: self._hold(self._typed(text)))
+
+    def release(self) -> None:
+        """Nothing is measured any more: ask what waited for that."""
+        if self._held:
+            self._held = False
+            self._waits.say(WAITS)
+            self._send_queued()
+
+    def _typed(self, text: str) -> str:
+        """What is in the composer by now, which began with ``text``; a question that was offered is not in it."""
+        return self._composer.text.strip("\n") or text
+
+    def _hold(self, text: str) -> None:
+        self._held = True
+        self._waits.say(WAITS_FOR_LAB)
+        self._send(text, False)
+
+    def _send(self, text: str, ready: bool) -> None:
         draft = self._composer.draft
         self._composer.clear()
         self._news.dismiss()
-        self._session.send(text, draft.edited, not self.reason, draft.pictures)
+        self._session.send(text, draft.edited, ready, draft.pictures)
 
     def ask(self, question: str) -> None:
         """A question that was offered; what is in the composer already stays there."""
@@ -114,7 +142,7 @@ class Sending(QObject):
         self.changed.emit()
 
     def _send_queued(self, *_: object) -> None:
-        if self._link.card is not None and self._header.loading is None:
+        if self._link.card is not None and self._header.loading is None and not self._held:
             self._session.send_queued()
 
     def _on_failed(self, error: protocol.Error) -> None:

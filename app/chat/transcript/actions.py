@@ -44,9 +44,10 @@ class MessageActions(QObject):
             reason = self._sending.reason
             self._news.say(f"{reason}." if reason else "Stop the answer that is being written first.")
         elif action == "again":
-            session.again(message)
+            self._sending.guard(lambda: session.again(message), None)
         elif action in ("regenerate", "retry"):
-            session.regenerate(message.parent if action == "regenerate" else message_id)
+            parent = message.parent if action == "regenerate" else message_id
+            self._sending.guard(lambda: session.regenerate(parent), None)
 
     def act_on_last(self, role: str, action: str) -> None:
         """The same to the last message of ``role``, if there is one."""

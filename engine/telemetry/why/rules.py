@@ -108,8 +108,8 @@ def busy_processor(facts: Facts) -> Found | None:
         return None
     left = max(0.5, machine.cores - machine.others)
     sentence = (
-        f"Other programs keep {machine.others:.1f} of this computer's {machine.cores} cores busy, and the engine has "
-        f"{machine.threads} thread{'s' * (machine.threads > 1)} there."
+        f"Other programs keep {machine.others:.1f} of this computer's {machine.cores} cores busy, leaving little for "
+        "Kvasir."
     )
     action = "Close the programs that compute, or wait for them."
     return Found(min(machine.threads, machine.cores) / left, Reason(sentence=sentence, action=action))

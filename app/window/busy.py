@@ -1,0 +1,75 @@
+"""What is under way in the window that would be spoilt or lost: asked about before that happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from PySide6.QtCore import QObject
+
+from app.chat.page import ChatPage
+from app.notice import NoticeBar
+from app.window.measure_wiring import MeasureWiring
+
+ANSWER = "An answer is being written"
+SWITCH = "A switch is being measured"
+LAB = "The Lab is measuring"
+_SPOILS = "spoils"
+
+
+class Lab(Protocol):
+    """What of the Lab's two parts says whether they run."""
+
+    @property
+    def running(self) -> str | bool: ...
+
+
+class Busy(QObject):
+    """Lives as long as the window. ``lab`` gives the Lab's parts, none before it is first shown.
+
+    An answer that is asked for during a measurement is written when the person says so, or waits for its end.
+    """
+
+    def __init__(self, chat: ChatPage, measuring: MeasureWiring, parent: QObject) -> None:
+        super().__init__(parent)
+        self._chat, self._measuring = chat, measuring
+        self.lab: Callable[[], Iterator[Lab]] = lambda: iter(())
+        chat.sending.guard = self._before_answer
+        measuring.changed.connect(self.settle)
+
+    def ends(self) -> str:
+        """What a load of a model would end, as the beginning of a sentence; "" for nothing."""
+        if self._chat.answers.busy:
+            return ANSWER
+        return SWITCH if self._measuring.measuring else ""
+
+    def lost(self) -> list[str]:
+        """What the program's end would end, each as a sentence."""
+        found = [ANSWER] * self._chat.answers.busy + [SWITCH] * self._measuring.measuring + [LAB] * self._lab_runs
+        return [f"{each}." for each in found]
+
+    @property
+    def _lab_runs(self) -> bool:
+        return any(part.running for part in self.lab())
+
+    @property
+    def _spoilt(self) -> str:
+        """What an answer would spoil now, "" for nothing."""
+        return LAB if self._lab_runs else SWITCH if self._measuring.comparing else ""
+
+    def settle(self) -> None:
+        """Something that was under way may be over: what waited for that goes on."""
+        if self._spoilt:
+            return
+        self._chat.notice.clear(_SPOILS)
+        self._chat.sending.release()
+
+    def _before_answer(self, ask: Callable[[], object], wait: Callable[[], object] | None) -> None:
+        """``ask`` asks for an answer now, ``wait`` when nothing is measured any more; None where that cannot be."""
+        notice: NoticeBar = self._chat.notice
+        if not (spoilt := self._spoilt):
+            ask()
+            return
+        other = ("Wait", wait) if wait is not None else None
+        words = f"{spoilt}; an answer now spoils it."
+        notice.say(words, topic=_SPOILS, action="Ask anyway", act=ask, other=other)
