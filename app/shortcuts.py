@@ -9,6 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QVBoxLayout, QWidget
 
+from app.theme.room import Scrolled
+
 
 class Shortcut(NamedTuple):
     action: str
@@ -71,7 +73,11 @@ class ShortcutsDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Keyboard shortcuts")
         self.setObjectName("shortcuts")
-        column = QVBoxLayout(self)
+        inside = QWidget()
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(Scrolled(inside))
+        column = QVBoxLayout(inside)
         column.setContentsMargins(24, 16, 24, 24)
         column.setSpacing(8)
         for group in dict.fromkeys(entry.group for entry in TABLE):
@@ -80,6 +86,7 @@ class ShortcutsDialog(QDialog):
             head.setContentsMargins(0, 8, 0, 0)
             column.addWidget(head)
             column.addLayout(self._grid([entry for entry in TABLE if entry.group == group]))
+        self.resize(self.sizeHint())
 
     def _grid(self, entries: list[Shortcut]) -> QGridLayout:
         grid = QGridLayout()

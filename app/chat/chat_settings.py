@@ -18,6 +18,7 @@ from app.chat.context.overflow import MEANINGS, TITLES
 from app.chat.preset_choice import PresetChoice
 from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
+from app.theme.room import Scrolled
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, tip
@@ -162,9 +163,10 @@ class ChatSettings(QFrame):
             self.inputs[name].setText(text)
         self._on_edited()
         self.show_overflow(overflow)
-        self.adjustSize()
-        lowest = self.screen().availableGeometry().bottom() - self.height()
-        self.move(at.x() - self.width(), max(0, min(at.y(), lowest)))
+        self.resize(self.sizeHint())
+        room = self.screen().availableGeometry()
+        left, top = at.x() - self.width(), min(at.y(), room.bottom() - self.height())
+        self.move(max(room.left(), left), max(room.top(), top))
         self.show()
         self.system.setFocus()
 
@@ -175,6 +177,7 @@ class ChatSettings(QFrame):
     def focus_overflow(self) -> None:
         """Let the keyboard choose what happens when the context is full."""
         self.overflow.setFocus()
+        self._scroll.ensureWidgetVisible(self.overflow)
 
     def fill(self, system: str, sampling: Sampling, card: ModelCard | None) -> None:
         self._shown, self._card = (system, sampling), card
@@ -242,8 +245,13 @@ class ChatSettings(QFrame):
         return edit
 
     def _arrange(self) -> None:
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 14, 16, 14)
+        inside = QWidget()
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(1, 1, 1, 1)
+        self._scroll = Scrolled(inside)
+        outer.addWidget(self._scroll)
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(15, 13, 15, 13)
         column.setSpacing(6)
         column.addWidget(self.preset)
         column.addWidget(_head("System prompt", self))
@@ -329,8 +337,9 @@ class ChatSettings(QFrame):
         self.preset.show_for(self._presets, name, bool(name) and self._presets[name] != Preset(*self.values()))
 
     def _fit(self) -> None:
+        self._scroll.updateGeometry()
         if self.isVisible():
-            self.adjustSize()
+            self.resize(self.sizeHint())
 
 
 def _head(title: str, parent: QWidget) -> QLabel:

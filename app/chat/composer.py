@@ -21,6 +21,7 @@ from engine.protocol import ModelCard
 
 LINES = 8
 PLACEHOLDER = "Message Kvasir"
+QWIDGETSIZE_MAX = (1 << 24) - 1
 MOST_CHARS = 2_000_000
 """Most characters of one message: far beyond what models read, and what can be laid out while somebody waits."""
 
@@ -44,7 +45,18 @@ class MessageEdit(ExactTextEdit):
         self.document().setDocumentMargin(4)
         self.setAccessibleName("Message")
         self.setObjectName("composer-text")
+        self._most = QWIDGETSIZE_MAX
         self.textChanged.connect(self._fit)
+
+    def limit(self, height: int) -> None:
+        """Be no higher than so many pixels, and scroll what does not fit; a line is always shown."""
+        self._most = max(height, self.fontMetrics().lineSpacing() + 2 * math.ceil(self.document().documentMargin()))
+        self._fit()
+
+    def setFixedHeight(self, height: int) -> None:
+        super().setFixedHeight(min(height, self._most))
+        if height > self._most:
+            self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
 
     def setPlainText(self, text: str) -> None:
         self.setWordWrapMode(wrap_mode(text))

@@ -21,7 +21,7 @@ from app.theme.widgets import as_written, button_text, tip
 from engine import protocol
 
 GAP = 12
-MINIMUM = 400
+MINIMUM = 240
 MARGINS = 40 + 48
 """Pixels of the row's own margins, and of the selector's padding and arrow."""
 HEADS_HELP = "Medusa or EAGLE heads, or an assistant of Gemma 4, made for the model serve as well as a draft model."

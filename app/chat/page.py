@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.chat.adapters import Adapters
@@ -169,6 +169,11 @@ class ChatPage(FocusFirst):
         self.transcript.stop()
         self.loading.stop()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        edit = self.composer.edit
+        edit.limit(self.height() - self.minimumSizeHint().height() + edit.height())
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Letters that nothing on the page took belong to the message."""
         if typed(event):
@@ -191,6 +196,7 @@ class ChatPage(FocusFirst):
         column.addWidget(self.header)
         column.addWidget(self.loading)
         column.addWidget(self.legend)
+        self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
         column.addWidget(self.transcript, 1)
         column.addWidget(self.notice)
         column.addWidget(self.waits)

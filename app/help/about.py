@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 from app import version
 from app.help import licences
 from app.help.licences import Bundled
+from app.theme.room import room_of
 from app.theme.theme import Theme
 from app.theme.widgets import caption, tip
 
@@ -42,7 +43,7 @@ class AboutDialog(QDialog):
         self.setObjectName("about")
         self.setWindowTitle("About Kvasir")
         wanted = SIZE * max(1.0, theme.scale)
-        self.resize(wanted.boundedTo(self.screen().availableSize() * 0.9).expandedTo(SIZE))
+        self.resize(wanted.boundedTo(room_of(self)))
         self.title = QLabel()
         self.title.setProperty("role", "title")
         self.summary = caption()

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, Settings
 from app.theme.numbers import WholeNumber
+from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
 from app.theme.widgets import Choice, ElidedLabel, caption
 from engine.protocol import OptionSpec
@@ -51,8 +52,9 @@ class LoadSettings(QDialog):
         self.setObjectName("load-settings")
         self.setWindowTitle(f"Load settings of {name}")
         self._rows = 0
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(24, 16, 24, 20)
+        inside = QWidget()
+        self._grid = QGridLayout(inside)
+        self._grid.setContentsMargins(24, 16, 24, 10)
         self._grid.setHorizontalSpacing(24)
         self._grid.setVerticalSpacing(10)
         self._grid.setColumnStretch(0, 1)
@@ -92,14 +94,18 @@ class LoadSettings(QDialog):
         load.setDefault(True)
         load.clicked.connect(lambda: self._save(True))
         line = QHBoxLayout()
-        line.setContentsMargins(0, 10, 0, 0)
+        line.setContentsMargins(16, 0, 16, 16)
         line.setSpacing(8)
         line.addWidget(reset)
         line.addStretch(1)
         for button in (cancel, save, load):
             line.addWidget(button)
-        self._grid.addLayout(line, self._rows, 0, 1, 2)
-        self.setMinimumWidth(min(theme.px(WIDTH_PX), self.screen().availableSize().width()))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(Scrolled(inside))
+        column.addLayout(line)
+        self.setMinimumWidth(min(theme.px(WIDTH_PX), room_of(self).width()))
+        self.resize(self.sizeHint().boundedTo(room_of(self)))
 
     def show_own(self, own: ModelSettings) -> None:
         """Show these settings in place of those that stand there."""

@@ -128,6 +128,16 @@ class PlotStrip(QWidget):
         """Whether nobody can see it."""
         return not self._seen
 
+    @property
+    def line_height(self) -> int:
+        """Pixels of the strip while it is collapsed."""
+        return self._height(True)
+
+    @property
+    def open_height(self) -> int:
+        """Pixels of the strip with its charts."""
+        return self._height(False)
+
     def set_collapsed(self, collapsed: bool) -> None:
         """One line of figures instead of the charts."""
         self._collapsed = collapsed
@@ -238,7 +248,10 @@ class PlotStrip(QWidget):
             self._soon.start()
 
     def _set_height(self) -> None:
-        self.setFixedHeight(max(HEIGHTS[self._collapsed], self._theme.px(HEIGHTS[self._collapsed])))
+        self.setFixedHeight(self._height(self._collapsed))
+
+    def _height(self, collapsed: bool) -> int:
+        return max(HEIGHTS[collapsed], self._theme.px(HEIGHTS[collapsed]))
 
     def _recolour(self) -> None:
         self._set_height()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QVBoxLayout, QWidget
 
 from app.texts.difference import parting, parts_at
+from app.theme.room import room_of
 from app.theme.theme import Theme
 
 WIDTH_PX, HEIGHT_PX = 860, 480
@@ -70,7 +71,7 @@ class SideBySide(QDialog):
         super().__init__(parent)
         self.setObjectName("side-by-side")
         self.setWindowTitle("Both answers")
-        self.resize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX))
+        self.resize(QSize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX)).boundedTo(room_of(self)))
         both = BothTexts(one, other, about, theme)
         self.sentence, self.views = both.sentence, both.views
         column = QVBoxLayout(self)

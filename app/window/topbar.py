@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QSpacerItem,
+    QToolButton,
+    QWidget,
+)
 
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, tip
 
 _HEIGHT = 43
+_GAP, _AFTER_NAME = 18, 24
 
 
 class TopBar(QFrame):
@@ -27,11 +39,12 @@ class TopBar(QFrame):
         self.setProperty("edge", "bottom")
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(16, 0, 12, 0)
-        self._row.setSpacing(18)
-        name = QLabel("Kvasir")
+        self._row.setSpacing(_GAP)
+        name = self._name = QLabel("Kvasir")
         name.setProperty("role", "title")
         self._row.addWidget(name)
-        self._row.addSpacing(24)
+        self._after_name = QSpacerItem(_AFTER_NAME, 0)
+        self._row.addItem(self._after_name)
         self._tabs = QButtonGroup(self)
         for index, page in enumerate(pages):
             self._add_tab(index, page)
@@ -67,16 +80,37 @@ class TopBar(QFrame):
         self._recolour()
         return button
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def _fit(self) -> None:
+        """Where the bar is too narrow for all of it, it does without the device, then the name, then wide gaps."""
+        for device, name, gap in ((True, True, _GAP), (False, True, _GAP), (False, False, _GAP), (False, False, 4)):
+            self.device.setVisible(device)
+            self._name.setVisible(name)
+            self._after_name.changeSize(_AFTER_NAME if name else 0, 0)
+            self._row.setSpacing(gap)
+            self._row.setContentsMargins(min(16, gap), 0, min(12, gap), 0)
+            self._row.invalidate()
+            if self._row.minimumSize().width() <= self.width():
+                return
+
     def choose(self, index: int, chat: bool) -> None:
         """The page on show, and whether it is that of the chat: others have no parts to fold."""
         self._tabs.button(index).setChecked(True)
         self._on_chat = chat
         for button, _ in self._folds:
             button.setVisible(chat)
+        self._fit()
         self._show_status()
 
     def show_device(self, words: str) -> None:
         self.device.setText(words)
+        self._fit()
 
     def show_engine(self, words: str) -> None:
         """What the engine is doing before it answers; "" once it does."""
@@ -107,3 +141,4 @@ class TopBar(QFrame):
         for button, image in self._folds:
             button.setIcon(icon(self._theme, image, side))
             button.setIconSize(QSize(side, side))
+        self._fit()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QApplication,
     QFrame,
     QMessageBox,
     QStackedWidget,
@@ -29,7 +28,9 @@ from app.plots.strip import PlotStrip
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
 from app.shortcuts import ShortcutsDialog, bind
+from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
+from app.theme.widgets import tip
 from app.window.regions import Regions
 from app.window.sides import Sides
 from app.window.topbar import TopBar
@@ -37,6 +38,8 @@ from app.window.topbar import TopBar
 CACHE_SHARE = 0.37
 """The share of the window's height that the view of the cache takes."""
 CACHE_HEIGHTS = (220, 460)
+LEAST_TRANSCRIPT = 64
+"""Pixels of the transcript that the plots and the cache leave."""
 MINIMUM = QSize(800, 600)
 GOES_ON = "Downloads and quantising go on next time."
 START = QSize(1440, 900)
@@ -81,7 +84,6 @@ class MainWindow(QWidget):
         self.setWindowTitle("Kvasir")
         self.setObjectName("window")
         self.setProperty("surface", "panel")
-        self.setMinimumSize(MINIMUM)
         self.bar = TopBar(["Chat", "Models", "Lab", "Help", "Settings"], theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
@@ -89,7 +91,7 @@ class MainWindow(QWidget):
         self._stack = QStackedWidget()
         self._pages: tuple[QWidget, ...] = (self._chat_page(), models_page, lab_page, help_page, settings_page)
         for each in self._pages:
-            self._stack.addWidget(each)
+            self._stack.addWidget(each if each is self._pages[self.CHAT] else Scrolled(each))
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -166,6 +168,29 @@ class MainWindow(QWidget):
         super().resizeEvent(event)
         low, high = CACHE_HEIGHTS
         self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * event.size().height()))))
+        self._fit_parts()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.windowHandle().screenChanged.connect(self._fit_screen, Qt.ConnectionType.UniqueConnection)
+        self._fit_screen()
+
+    def _fit_screen(self, *_: object) -> None:
+        """A screen of few pixels, or one that shows everything larger, has less room than the window asks for."""
+        self.setMinimumSize(MINIMUM.boundedTo(room_of(self)))
+
+    def _fit_parts(self) -> None:
+        """The message box keeps its room: where the window is too low for them, the cache and the plots stay folded."""
+        rest = self.height() - self.bar.height() - self.chat.minimumSizeHint().height() - self.plots.line_height
+        self.plots.setVisible(rest >= 0)
+        rest -= LEAST_TRANSCRIPT
+        more = self.plots.open_height - self.plots.line_height
+        for fold, high in ((self._fold_plots, more), (self._fold_cache, self.cache.height())):
+            fold.setEnabled(rest >= high)
+            name = fold.accessibleName()
+            fold.setToolTip(tip(name if rest >= high else f"{name}. The window is too low for that now."))
+        self.plots.set_collapsed(not (self._fold_plots.isChecked() and self._fold_plots.isEnabled()))
+        self.cache.setVisible(self._fold_cache.isChecked() and self._fold_cache.isEnabled())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -230,9 +255,9 @@ class MainWindow(QWidget):
         self.sides.shown.connect(self._on_sides)
         self.plots.plots_requested.connect(lambda: self._fold_plots.setChecked(True))
         self.plots.panel_requested.connect(self._fold_right.toggle)
-        self.plots.set_collapsed(not settings.plots_open)
-        self.cache.setVisible(settings.cache_open)
         self._unfold_plots = settings.cache_open
+        self._theme.changed.connect(self._fit_parts)
+        self._fit_parts()
 
     def _on_sides(self, left: bool, right: bool) -> None:
         """What lies over the chat for a moment is not remembered."""
@@ -247,7 +272,7 @@ class MainWindow(QWidget):
         self._fold_plots.setChecked(True)
 
     def _set_plots(self, on: bool) -> None:
-        self.plots.set_collapsed(not on)
+        self._fit_parts()
         self._store.update(plots_open=on)
         if on:
             self._fold_cache.setChecked(False)
@@ -255,9 +280,9 @@ class MainWindow(QWidget):
     def _set_cache(self, on: bool) -> None:
         """The cache takes the room of the charts, which stay as a line of figures until it closes."""
         if on:
-            self._unfold_plots = not self.plots.collapsed
+            self._unfold_plots = self._fold_plots.isChecked()
             self._fold_plots.setChecked(False)
-        self.cache.setVisible(on)
+        self._fit_parts()
         self._store.update(cache_open=on)
         if not on and self._unfold_plots:
             self._unfold_plots = False
@@ -313,8 +338,5 @@ class MainWindow(QWidget):
 
     def _restore(self) -> None:
         saved = self._store.settings.geometry
-        if saved and self.restoreGeometry(QByteArray.fromBase64(saved.encode())):
-            return
-        screen = QApplication.primaryScreen()
-        room = screen.availableSize() if screen is not None else START
-        self.resize(START.boundedTo(room).expandedTo(MINIMUM))
+        if not (saved and self.restoreGeometry(QByteArray.fromBase64(saved.encode()))):
+            self.resize(START.boundedTo(room_of(self)))

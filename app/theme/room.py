@@ -1,0 +1,34 @@
+"""What a screen has room for: parts that are scrolled where it is too small for them, and sizes that stay on it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
+
+_TITLE_PX = 40
+"""What a desktop's frame takes of a window's height, about."""
+_LEAST_PX = 80
+
+
+def room_of(widget: QWidget) -> QSize:
+    """The most that a window may take of the screen that ``widget`` is on, in its pixels."""
+    return widget.screen().availableSize() - QSize(0, _TITLE_PX)
+
+
+class Scrolled(QScrollArea):
+    """Something as large as it needs to be where there is room, and scrolled where there is not."""
+
+    def __init__(self, inner: QWidget) -> None:
+        super().__init__()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setWidgetResizable(True)
+        self.setWidget(inner)
+
+    def sizeHint(self) -> QSize:
+        wanted, room = self.widget().sizeHint(), room_of(self)
+        bar = QSize(self.verticalScrollBar().sizeHint().width() if wanted.height() > room.height() else 0, 0)
+        return (wanted + bar).boundedTo(room)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint().boundedTo(QSize(_LEAST_PX, _LEAST_PX))
