@@ -38,6 +38,17 @@ class Legend(NamedTuple):
     mark: str = "■"
 
 
+class Figure(ElidedLabel):
+    """The figure of a chart, which takes the room that it needs before the title does, and is shortened beyond that."""
+
+    def __init__(self, text: str, role: str) -> None:
+        super().__init__(text, role)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+
 class Chart(QWidget):
     """A head and a body. Subclasses take frames in with ``add`` (cheap) and paint them in ``refresh``."""
 
@@ -47,8 +58,7 @@ class Chart(QWidget):
         self.setAccessibleName(title)
         self.setMinimumWidth(1)
         self.title = ElidedLabel(title, "caption")
-        self.figure = QLabel("–")
-        self.figure.setProperty("role", "figure")
+        self.figure = Figure("–", "figure")
         self.narrow = False
         self.head = QHBoxLayout()
         self.head.addWidget(self.title, 1)
@@ -77,7 +87,9 @@ class Chart(QWidget):
             self.narrow = narrow
             set_role(self.figure, "small-figure" if narrow else "figure")
 
-    def set_figure(self, text: str) -> None:
+    def set_figure(self, text: str, short: str = "") -> None:
+        """``short`` is shown on a narrow chart."""
+        text = short if short and self.narrow else text
         if text != self.figure.text():
             self.figure.setText(text)
 
@@ -102,6 +114,10 @@ class LegendLabel(QLabel):
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._draw()
+
     def show_entries(self, entries: list[Legend]) -> None:
         if entries != self._shown:
             self._shown = entries
@@ -111,15 +127,15 @@ class LegendLabel(QLabel):
         tokens = self._theme.tokens
         self.setText(
             "&nbsp; ".join(
-                f'<span style="color:{getattr(tokens, color, color)}">{mark}</span>&nbsp;{_whole(text)}'
+                f'<span style="color:{getattr(tokens, color, color)}">{mark}</span>&nbsp;{self._whole(text)}'
                 for color, text, mark in self._shown
             )
         )
 
-
-def _whole(text: str) -> str:
-    """A short name is not broken between its words; a sentence is."""
-    return escape(text if len(text) > 20 else text.replace(" ", "\xa0"))
+    def _whole(self, text: str) -> str:
+        """A name is not broken between its words where a line has room for it; a sentence is."""
+        wide = self.fontMetrics().horizontalAdvance(f"■ {text}") > self.width()
+        return escape(text if len(text) > 20 or wide else text.replace(" ", "\xa0"))
 
 
 class Marks:

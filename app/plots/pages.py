@@ -47,7 +47,7 @@ class PagesChart(Chart):
         if self._frame is None:
             return
         pages = self._frame.pages
-        self.set_figure(words.pages(pages))
+        self.set_figure(words.pages(pages), f"{pages.used - pages.cached:,} in use")
         empty = pages.used * PAGE_TOKENS - pages.live_tokens
         self._caption.setText(f"of {pages.total:,} pages · {100 * waste(pages):.1f} % unused slots")
         together = self.map.together

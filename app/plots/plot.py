@@ -89,10 +89,22 @@ class Axes(QWidget):
         for height, label in zip(heights, self.labels, strict=True):
             area = QRectF(0, height - metrics.height() / 2, room.left() - _GAP, metrics.height())
             painter.drawText(area, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, label)
-        for at, text in self.ticks:
+        for start, text in self.tick_places(room):
+            painter.drawText(QPointF(start, room.bottom() + metrics.ascent()), text)
+
+    def tick_places(self, room: QRectF) -> list[tuple[float, str]]:
+        """Where the ticks' texts begin, in pixels: the last and the first, then those between that have room."""
+        metrics, free, placed = self.fontMetrics(), [(room.left(), room.right())], []
+        for at, text in (*self.ticks[-1:], *self.ticks[:1], *self.ticks[1:-1]):
             width = metrics.horizontalAdvance(text)
             start = min(max(room.left(), self.place_x(room, at) - width / 2), room.right() - width)
-            painter.drawText(QPointF(start, room.bottom() + metrics.ascent()), text)
+            gap = next((gap for gap in free if gap[0] <= start and start + width <= gap[1]), None)
+            if gap is None or (start, text) in placed:
+                continue
+            free.remove(gap)
+            free += [(gap[0], start - _GAP), (start + width + _GAP, gap[1])]
+            placed.append((start, text))
+        return sorted(placed)
 
 
 class Curve:

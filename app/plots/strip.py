@@ -16,7 +16,7 @@ from app.cache.hues import ChatHues
 from app.plots import words
 from app.plots.status import StatusLine
 from app.theme.theme import Theme
-from engine.protocol import GpuReading, MemoryByOwner, Telemetry
+from engine.protocol import GpuReading, MemoryByOwner, QueueCounts, Telemetry
 
 if TYPE_CHECKING:
     from app.cache.pages import Pages
@@ -61,6 +61,20 @@ def _gpu_still(now: GpuReading | None, before: GpuReading | None) -> bool:
 def _owners(memory: MemoryByOwner) -> tuple[int, ...]:
     others = memory.other_programs if memory.scope == "device" else 0
     return memory.weights, memory.kv_used, memory.kv_reserved, memory.other_kvasir, others
+
+
+def ended(frame: Telemetry) -> Telemetry:
+    """What holds when the engine that sent the frame is gone."""
+    nothing = dict.fromkeys(("weights", "kv_used", "kv_reserved", "other_kvasir"), 0)
+    return Telemetry(
+        time=frame.time,
+        generated_per_second=0,
+        prefilled_per_second=0,
+        memory=msgspec.structs.replace(frame.memory, **nothing),
+        pages=msgspec.structs.replace(frame.pages, used=0, cached=0, live_tokens=0),
+        queue=QueueCounts(waiting=0, running=0, prefilling=0),
+        gpu=frame.gpu,
+    )
 
 
 class PlotStrip(QWidget):
@@ -160,6 +174,11 @@ class PlotStrip(QWidget):
         was_flat, self._flat = self._flat, frame.time - self._moved.time > SPAN_S
         if not (was_flat and self._flat):
             self._touch()
+
+    def end(self) -> None:
+        """The engine is gone: nothing runs in it, and it holds no memory."""
+        if self._frame is not None:
+            self.add(ended(self._frame))
 
     def show_map(self, pages: Pages) -> None:
         """The state of every page, for the chart of the pool."""

@@ -55,6 +55,7 @@ class CacheWiring(QObject):
         link.page_map.connect(self._on_pages)
         link.radix_tree.connect(view.show_tree)
         link.page_described.connect(self._on_described)
+        link.state_changed.connect(self._on_state)
         for signal in (link.unloaded, link.welcomed):
             signal.connect(self._on_other_pool)
 
@@ -82,6 +83,11 @@ class CacheWiring(QObject):
     def _on_described(self, message: protocol.PageDescribed) -> None:
         if message.id == f"page-{self._asked}":
             self._view.show_described(message)
+
+    def _on_state(self, state: LinkState, _sentence: str) -> None:
+        if state is not LinkState.CONNECTED:
+            self._plots.end()
+            self._on_other_pool()
 
     def _on_other_pool(self, *_: object) -> None:
         self._view.forget_maps()

@@ -14,7 +14,7 @@ from app.plots.acceptance import AcceptanceChart
 from app.plots.chart import MAX_MARKS, nice_ceiling
 from app.plots.charts import GpuChart, MemoryChart, QueueChart, RateChart
 from app.plots.pages import PagesChart
-from app.plots.plot import corners
+from app.plots.plot import TimePlot, corners
 from app.plots.ring import Ring
 from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip, still
 from app.theme.widgets import ElidedLabel
@@ -212,6 +212,35 @@ def test_no_timer_runs_between_frames_or_where_nobody_looks(strip, qtbot):
     assert strip.isVisible()
     strip.add(frame(2))
     assert not any(timer.isActive() for timer in strip.findChildren(QTimer))
+
+
+def test_an_engine_that_is_gone_runs_nothing_and_holds_nothing(strip):
+    strip.end()  # before anything was known of one
+    strip.add(frame(0, queue=QueueCounts(waiting=2, running=1, prefilling=0)))
+    strip.tick()
+    strip.end()
+    strip.tick()
+    rate, memory, pages, queue, *_ = (chart.figure.text() for chart in strip.charts)
+    assert (rate, queue) == ("0.0", "idle")
+    assert pages == "0 in use · 0 cached"
+    assert memory == "3.0 of 24 GB", "what other programs have of the device"
+    strip.set_collapsed(True)
+    strip.tick()
+    assert "0.0 tok/s" in strip.findChild(QLabel, "plots.line").text()
+
+
+def test_ticks_leave_out_what_would_lie_on_another(qtbot, theme):
+    plot = TimePlot(theme, [])
+    qtbot.addWidget(plot)
+    for scale in (1.0, 1.5):
+        theme.set_scale(scale)
+        plot.recolour()
+        for width in range(40, 300, 13):
+            plot.resize(width, 100)
+            places, metrics = plot.tick_places(plot.room()), plot.fontMetrics()
+            ends = [start + metrics.horizontalAdvance(text) for start, text in places]
+            assert all(end < start for end, (start, _) in zip(ends, places[1:], strict=False)), width
+    assert [text for _, text in places] == ["-60 s", "-30 s", "now"]
 
 
 def test_the_line_of_figures_opens_plots_and_panel(strip, qtbot):

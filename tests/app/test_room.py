@@ -22,6 +22,8 @@ from app.texts.side_by_side import Side, SideBySide
 from app.window.window import MainWindow
 from tests.app.conftest import answer, unfold
 
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
+
 SCREENS = ((800, 600), (1024, 768), (1280, 720), (1366, 768), (1920, 1080), (2560, 1440), (3840, 2160))
 SCALES = (1, 1.25, 1.5, 1.75, 2, 2.5, 3)
 SMALLEST = (400, 300)
@@ -99,7 +101,6 @@ def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program
         assert dialog.width() <= screen.width(), dialog
         assert dialog.height() <= screen.height(), dialog
     assert inside(dialogs[-1], dialogs[-1].findChild(QPushButton, "load.save_and_load"))
-    settings.activateWindow()
     settings.system.setFocus()
     for _ in range(12):
         if settings.inputs["temperature"].hasFocus():
