@@ -43,12 +43,12 @@ class WholeNumber(QSpinBox):
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setKeyboardTracking(False)
 
-    def validate(self, text: str, pos: int) -> object:
+    def validate(self, text: str, pos: int) -> tuple[QValidator.State, str, int]:
         if text == self.specialValueText():
             return super().validate(text, pos)
         plain = without_groups(typed := _body(self, text))
         if plain is not None:
-            state = super().validate(f"{self.prefix()}{plain}{self.suffix()}", pos)[0]  # type: ignore[index]
+            state = super().validate(f"{self.prefix()}{plain}{self.suffix()}", pos)[0]
         else:
             state = _INTERMEDIATE if _GROUPING.fullmatch(typed) else _INVALID
         return state, text, pos
@@ -79,11 +79,11 @@ class Fraction(QDoubleSpinBox):
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setKeyboardTracking(False)
 
-    def validate(self, text: str, pos: int) -> object:
+    def validate(self, text: str, pos: int) -> tuple[QValidator.State, str, int]:
         if text == self.specialValueText():
             return super().validate(text, pos)
         said = f"{self.prefix()}{with_point(_body(self, text), self.locale().decimalPoint())}{self.suffix()}"
-        state = super().validate(said, min(pos, len(said)))[0]  # type: ignore[index]
+        state = super().validate(said, min(pos, len(said)))[0]
         if state is _INVALID and _GROUPING.fullmatch(_body(self, text)):  # on the way to 1,234.5
             state = _INTERMEDIATE
         return state, text, pos

@@ -23,10 +23,11 @@ class Scrolled(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidgetResizable(True)
+        self._inner = inner
         self.setWidget(inner)
 
     def sizeHint(self) -> QSize:
-        wanted, room = self.widget().sizeHint(), room_of(self)
+        wanted, room = self._inner.sizeHint(), room_of(self)
         bar = QSize(self.verticalScrollBar().sizeHint().width() if wanted.height() > room.height() else 0, 0)
         return (wanted + bar).boundedTo(room)
 

@@ -44,7 +44,7 @@ class PlainLabels(QProxyStyle):
     Qt would guess, and take a name such as "<b>x</b>" for bold.
     """
 
-    def polish(self, what: object) -> object:
+    def polish(self, what: object) -> object:  # type: ignore[override]
         guesses = isinstance(what, QLabel) and what.textFormat() is Qt.TextFormat.AutoText
         if guesses and what.metaObject().className() != "QTipLabel":  # type: ignore[attr-defined]
             what.setTextFormat(Qt.TextFormat.PlainText)  # type: ignore[attr-defined]

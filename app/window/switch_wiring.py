@@ -66,10 +66,15 @@ class SwitchWiring(QObject):
         if spec is None or self._link.card is None or spec.applies not in ("cache", "reload"):
             self._link.send(order)
             return
-        sent: list[protocol.Set] = []
-        title = in_two(spec.title)[0]
-        self.guard(f"Changing {title}", "Change it now", lambda: (sent.append(order), self._link.send(order)))
-        if not sent:
+        asked = True
+
+        def send() -> None:
+            nonlocal asked
+            asked = False
+            self._link.send(order)
+
+        self.guard(f"Changing {in_two(spec.title)[0]}", "Change it now", send)
+        if asked:
             self._panel.set_catalogue(self._link.catalogue)
 
     def _show_options(self, catalogue: list[protocol.OptionSpec]) -> None:
