@@ -55,7 +55,7 @@ class CostLine(QWidget):
         self._blocked = ""
         self._running = False
         self._button = QPushButton(MEASURE)
-        self._button.setProperty("kind", "link")
+        self._button.setProperty("kind", "choice")
         self._button.setObjectName(f"{spec.key}.cost")
         self._button.setAccessibleName(f"{spec.title}: measure its cost on this chat")
         self._button.clicked.connect(self.requested)

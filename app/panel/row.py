@@ -10,7 +10,7 @@ from app.panel.controls import ChoiceControl, IntControl, control_for
 from app.panel.cost import CostLine, has_cost
 from app.panel.result import ResultCell
 from app.panel.titles import in_two
-from app.panel.words import badge_of, explanation
+from app.panel.words import badge_of, explanation, paper
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
 from app.theme.widgets import tip
@@ -83,6 +83,9 @@ class OptionRow(QWidget):
         self._control = control_for(spec, theme)
         self._control.changed.connect(lambda value: self.value_changed.emit(self._spec.key, value))
         self._caption = small_label(f"{spec.key}.caption")
+        self._paper = small_label(f"{spec.key}.paper")
+        self._paper.setTextFormat(Qt.TextFormat.RichText)
+        self._paper.setOpenExternalLinks(True)
         self.cost = CostLine(spec) if has_cost(spec) else None
         """The cost line of an approximate switch of the cache."""
         if self.cost is not None:
@@ -197,6 +200,7 @@ class OptionRow(QWidget):
         if self.cost is not None:
             column.addWidget(self.cost)
         column.addWidget(self._caption)
+        column.addWidget(self._paper)
 
     def _fill_name_block(self) -> None:
         block = self._block = QVBoxLayout(self._name_block)
@@ -240,6 +244,8 @@ class OptionRow(QWidget):
         lines = [reason] if reason and not why else []
         if self._expanded:
             lines += [explanation(self._spec), *filter(None, [self._live[1]])]
-        self._caption.setText("\n".join(lines))
+        self._caption.setText("\n\n".join(lines))
         self._caption.setVisible(bool(lines))
+        self._paper.setText(paper(self._spec))
+        self._paper.setVisible(self._expanded and bool(self._spec.reference))
         self.result.detail.setVisible(self._expanded and self.result.measured)

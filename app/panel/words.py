@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
 from typing import NamedTuple
 
 from app.panel.controls import value_title
@@ -38,14 +40,22 @@ APPLIES: dict[str, str] = {
 }
 
 
+_ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")
+
+
+def paper(spec: OptionSpec) -> str:
+    """Where the technique comes from, marked up, with a link to the paper; "" for one of nobody's."""
+    found = _ARXIV.search(spec.reference)
+    words = escape(spec.reference)
+    return f'<a href="https://arxiv.org/abs/{found[1]}">{words}</a>' if found is not None else words
+
+
 def explanation(spec: OptionSpec) -> str:
-    """The expanded caption: what it does, what shows it, when it applies, where it comes from."""
+    """The expanded caption, a paragraph each: what it does, what shows it, when it applies."""
     parts = [spec.explains, f"What to watch: {spec.shows}.", APPLIES[spec.applies]]
     if spec.metric.elsewhere:
         parts.append(spec.metric.elsewhere)
-    if spec.reference:
-        parts.append(spec.reference + ".")
-    return "\n".join(parts)
+    return "\n\n".join(parts)
 
 
 _SPELLED = {"kv": "KV", "ngram": "n-gram", "quest": "QUEST"}

@@ -18,7 +18,7 @@ After changing a property at run time call :func:`restyle`; :func:`set_role` doe
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
 from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme
@@ -28,6 +28,7 @@ def restyle(widget: QWidget) -> None:
     """Make the widget notice a dynamic property that changed."""
     widget.style().unpolish(widget)
     widget.style().polish(widget)
+    QApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))  # else a label keeps the width without its frame
     widget.update()
 
 

@@ -222,6 +222,24 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
         assert heights() == before
 
 
+def test_a_badge_is_as_wide_as_its_frame_from_the_first(panel, qapp):
+    panel.set_catalogue([choice("ngram", exactness="approximate")])
+    settle(qapp)
+    badge = panel.findChild(QLabel, "speculation.badge")
+    assert badge.text() == "lossy"
+    assert badge.width() >= badge.fontMetrics().horizontalAdvance("lossy") + 12
+
+
+def test_an_explanation_links_to_its_paper(panel):
+    panel.set_catalogue([switch(reference="Kwon et al. 2023, <PagedAttention> (arXiv 2309.06180)"), choice()])
+    panel.row("kv_cache").toggle_explanation()
+    shown = panel.findChild(QLabel, "kv_cache.paper")
+    assert 'href="https://arxiv.org/abs/2309.06180"' in shown.text()
+    assert "&lt;PagedAttention&gt;" in shown.text()
+    panel.row("speculation").toggle_explanation()
+    assert panel.findChild(QLabel, "speculation.paper").isHidden()
+
+
 def test_no_row_changes_while_a_switch_is_set_both_ways_but_those_the_person_sets(panel, qapp):
     """The switch, its cost line, and the rows that depend on it stay where they are until the end."""
 
