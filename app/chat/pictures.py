@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QIcon, QImage, QImageReader, QPainter, QPixmap
+from PySide6.QtCore import QBuffer, QMimeData, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QImage, QImageReader, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.theme.icons import icon
@@ -19,7 +19,7 @@ MOST_BYTES = 1_000_000
 LONGEST_PX = 2048
 """Sides of more are scaled down, and no model sees more of them."""
 MOST_PIXELS = 100_000_000
-THUMBNAIL_PX = 44
+THUMBNAIL_PX, _CROSS_PX = 44, 14
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 FILTER = f"Pictures ({' '.join('*' + suffix for suffix in SUFFIXES)})"
 _QUALITY = 90
@@ -104,6 +104,23 @@ def _on_white(image: QImage) -> QImage:
     return below
 
 
+class _Thumbnail(QToolButton):
+    """A picture with a cross in its corner: a click takes it out."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        corner = QRectF(self.width() - _CROSS_PX - 1, 1, _CROSS_PX, _CROSS_PX)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.palette().window())
+        painter.drawEllipse(corner)
+        painter.setPen(QPen(self.palette().windowText().color(), 1.5))
+        cross = corner.adjusted(*(4 * sign for sign in (1, 1, -1, -1)))
+        painter.drawLine(cross.topLeft(), cross.bottomRight())
+        painter.drawLine(cross.topRight(), cross.bottomLeft())
+
+
 class AttachedPictures(QWidget):
     """Pictures of the message that is being written; a click takes one out again. Hidden where there are none."""
 
@@ -139,7 +156,7 @@ class AttachedPictures(QWidget):
         self.changed.emit()
 
     def _button(self, place: int, file: bytes) -> QToolButton:
-        button, side = QToolButton(self), QSize(THUMBNAIL_PX, THUMBNAIL_PX)
+        button, side = _Thumbnail(self), QSize(THUMBNAIL_PX, THUMBNAIL_PX)
         button.setIcon(QIcon(pixmap_of(file, side, self.devicePixelRatioF())))
         button.setIconSize(side)
         button.setAutoRaise(True)

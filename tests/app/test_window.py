@@ -196,6 +196,26 @@ def test_a_switch_that_ends_an_answer_asks_first(qtbot, program):
     qtbot.waitUntil(lambda: panel.spec("weights").value == "16-bit")
 
 
+def test_what_was_said_of_a_state_goes_with_it(qtbot, program):
+    """A banner that is over is taken away; another that came in its place stays."""
+    chat = program.chat
+    ask(qtbot, program)
+    chat.send("slow long")
+    chat.regenerate_last()
+    assert chat.notice.text == "Stop the answer that is being written first."
+    chat.stop()
+    qtbot.waitUntil(lambda: not chat.streaming)
+    assert not chat.notice.text
+    program.link.send(protocol.Unload())
+    qtbot.waitUntil(lambda: bool(chat.sending.reason))
+    chat.sending.ask("What is a page?")
+    said = chat.notice.text
+    assert said == f"{chat.sending.reason}."
+    program.link.send(protocol.Load(model="tiny"))
+    qtbot.waitUntil(lambda: not chat.sending.reason)
+    assert chat.notice.text != said
+
+
 def test_quitting_asks_while_something_would_be_lost(qtbot, program):
     window = program.window
     program.chat.send("slow long")

@@ -39,6 +39,8 @@ class Sending(QObject):
         """Whether the Lab has the model for now."""
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
+        self._said: tuple[str, Callable[[], bool]] = "", bool
+        """What was said of the present state last, and whether that still holds."""
         self._held = False
         """Whether what waits does so for the end of a measurement."""
         composer.sent.connect(self.send)
@@ -90,6 +92,16 @@ class Sending(QObject):
         else:
             self.guard(lambda: self._send(self._typed(text), True), lambda: self._hold(self._typed(text)))
 
+    def say_reason(self) -> None:
+        """Say why nothing can be asked now, until something can."""
+        reason = self.reason
+        self.say_while(f"{reason}.", lambda: self.reason == reason)
+
+    def say_while(self, sentence: str, holds: Callable[[], bool]) -> None:
+        """Say something that is over when ``holds`` is false."""
+        self._said = sentence, holds
+        self._news.say(sentence)
+
     def release(self) -> None:
         """Nothing is measured any more: ask what waited for that."""
         if self._held:
@@ -115,7 +127,7 @@ class Sending(QObject):
     def ask(self, question: str) -> None:
         """A question that was offered; what is in the composer already stays there."""
         if self.reason and not self.queues:
-            self._news.say(f"{self.reason}.")
+            self.say_reason()
         elif self._composer.text or self._composer.draft.pictures:
             self._news.say("Send what you wrote first, or delete it.")
         else:
@@ -136,6 +148,10 @@ class Sending(QObject):
 
     def refresh(self, *_: object) -> None:
         """Show what can be sent now, or why nothing can."""
+        sentence, holds = self._said
+        if sentence and not holds():
+            self._said = "", bool
+            self._news.forget(sentence)
         self._composer.set_streaming(self._session.streaming)
         self._waits.setVisible(bool(self._session.queued))
         self._composer.set_reason(self.reason, self.queues)

@@ -40,9 +40,11 @@ class MessageActions(QObject):
             self.overflow_asked.emit()
         elif action == "compare":
             self._compare(message)
-        elif session.streaming or self._sending.reason:
-            reason = self._sending.reason
-            self._news.say(f"{reason}." if reason else "Stop the answer that is being written first.")
+        elif self._sending.reason:
+            self._sending.say_reason()
+        elif session.streaming:
+            words = "Stop the answer that is being written first."
+            self._sending.say_while(words, lambda: session.streaming)
         elif action == "again":
             self._sending.guard(lambda: session.again(message), None)
         elif action in ("regenerate", "retry"):
