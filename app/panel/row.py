@@ -226,9 +226,9 @@ class OptionRow(QWidget):
             self._badge.setToolTip(tip(badge.meaning))
             restyle(self._badge)
         term = "" if self._spec.kind == "float" else self._term
-        words = "reloads the model" if self._spec.applies == "reload" else self._live[0] or term
+        words = "reloads the model" if self._spec.applies == "reload" else self._live[0] or self._spec.found or term
         self._second.setText(words)
-        self._second.setToolTip(tip(self._live[1]))
+        self._second.setToolTip(tip(self._live[1] or self._spec.finding))
         self._second.setVisible(bool(words) and badge is None)
 
     def _refresh(self) -> None:
@@ -243,7 +243,7 @@ class OptionRow(QWidget):
         self._fit_cell()
         lines = [reason] if reason and not why else []
         if self._expanded:
-            lines += [explanation(self._spec), *filter(None, [self._live[1]])]
+            lines += [explanation(self._spec), *filter(None, [self._live[1], self._spec.finding])]
         self._caption.setText("\n\n".join(lines))
         self._caption.setVisible(bool(lines))
         self._paper.setText(paper(self._spec))

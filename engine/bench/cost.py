@@ -43,7 +43,8 @@ WINDOWS = 16
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """One approximation over all pieces: perplexity, and the mean KL(exact || approximation) in nats.
+    """One approximation over all pieces: perplexity, the mean KL(exact || approximation) in nats, and the share of
+    predictions whose likeliest token is the same.
 
     ``bits`` of a number in the packed arena, measured from what it allocates; ``bits_in_all`` with the recent tokens of
     a text of this length, which are not packed.
@@ -54,6 +55,7 @@ class CostRow(msgspec.Struct, frozen=True):
     bits_in_all: float
     perplexity: float
     divergence: float
+    same_top: float = 1.0
 
 
 class TextCost(msgspec.Struct, frozen=True):
@@ -79,10 +81,10 @@ class CostFigures(msgspec.Struct, frozen=True):
             show_table(
                 f"{self.model}, {text.title}: {text.tokens:,} predictions in {text.pieces} pieces of "
                 f"{text.length:,} tokens; perplexity {text.exact:.3f} at 16 bits and all pages",
-                "approximation | bits a number | with recent tokens | perplexity | KL, nats",
+                "approximation | bits a number | with recent tokens | perplexity | KL, nats | same top token, %",
                 (
                     f"{row.setting} | {row.bits:.2f} | {row.bits_in_all:.2f} | {row.perplexity:.3f} | "
-                    f"{row.divergence:.5f}"
+                    f"{row.divergence:.5f} | {100 * row.same_top:.1f}"
                     for row in text.rows
                 ),
             )
@@ -129,8 +131,10 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
                 math.exp(sum(math.log(getattr(s, name)) * s.tokens for s in scores) / tokens)
                 for name in ("exact", "present")
             )
-            divergence = sum(s.divergence * s.tokens for s in scores) / tokens
-            rows.append(CostRow(way.title, *_bits(loaded, way.kind, len(pieces[0])), present, divergence))
+            divergence, same_top = (
+                sum(getattr(s, name) * s.tokens for s in scores) / tokens for name in ("divergence", "same_top")
+            )
+            rows.append(CostRow(way.title, *_bits(loaded, way.kind, len(pieces[0])), present, divergence, same_top))
         texts.append(TextCost(title, len(pieces[0]), len(pieces), sum(len(p) - 1 for p in pieces), exact, rows))
     return CostFigures(loaded.card.name, texts, absent)
 

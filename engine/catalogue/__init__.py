@@ -15,7 +15,7 @@ from engine.catalogue.cache import CACHE
 from engine.catalogue.exclusions import conflict, idle, missing  # noqa: F401 - all of the catalogue is had here
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
-from engine.catalogue.option import Capability, Choice, Option, OptionError
+from engine.catalogue.option import Capability, Choice, Found, Option, OptionError
 from engine.catalogue.page_policies import PAGE_POLICIES
 from engine.catalogue.scheduling import SCHEDULING
 from engine.catalogue.speculation import SPECULATION
@@ -65,12 +65,17 @@ def validated(
     return values
 
 
-def state(values: Mapping[str, Value], capabilities: Collection[Capability]) -> list[OptionSpec]:
-    """The catalogue as it stands: every entry with its value and why it, or a choice of it, cannot apply now."""
-    return [_spec(entry, values, capabilities) for entry in BY_KEY.values()]
+def state(
+    values: Mapping[str, Value], capabilities: Collection[Capability], found: Mapping[str, Found] = {}
+) -> list[OptionSpec]:
+    """The catalogue as it stands: every entry with its value and why it, or a choice of it, cannot apply now.
+
+    ``found``: what was measured about some with the loaded model.
+    """
+    return [_spec(entry, values, capabilities, found.get(entry.key, Found())) for entry in BY_KEY.values()]
 
 
-def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> OptionSpec:
+def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability], found: Found) -> OptionSpec:
     disabled = {
         choice.key: reason for choice in entry.choices if (reason := _why_not(entry, choice.key, values, capabilities))
     }
@@ -103,6 +108,8 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
         of_values=list(entry.of[1]),
         hidden=_pointless(entry, values, capabilities),
         metric=entry.metric_of(values[entry.key]),
+        found=found.short,
+        finding=found.sentence,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from engine.protocol import Exactness, Metric, Value
 
@@ -44,6 +44,13 @@ _SWITCH_WORDS = {
 
 class OptionError(ValueError):
     """A value or a combination that the engine refuses; the message is one sentence for a person."""
+
+
+class Found(NamedTuple):
+    """What was measured about a switch with the loaded model: in a few words for the panel's row, and as a sentence."""
+
+    short: str = ""
+    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class Engine:
         """Serve this model from now on: the end of a load, or of a change of the cache alone (``rebuilt``)."""
         self._stepper = self._new_stepper(model)
         self._version += 1
-        self._options.adopt(capabilities(model))
+        self._options.adopt(capabilities(model), model.found)
         for numerics in model.numerics:
             self._options.apply_to(numerics)
         self._emit(Loaded(card=model.card, fit=model.fit, rebuilt=rebuilt))

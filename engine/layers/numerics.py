@@ -22,18 +22,18 @@ class Numerics:
 
     ``activations``: what Kvasir's products on a processor make of numbers before they meet packed weights: of 8 or 16
     bits, with a scale for each 32, or of 32, which is as exact as float32. A model that ``quantises`` starts with 8 and
-    takes others; one that does not keeps 32.
+    takes others; one that does not keeps 32. ``automatic``: what the switch's automatic value means for the model.
 
     ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
     """
 
-    __slots__ = ("_activations", "batch_invariant", "cascade", "graphs", "quantises")
+    __slots__ = ("_activations", "automatic", "batch_invariant", "cascade", "graphs", "quantises")
 
     def __init__(
         self, batch_invariant: bool = False, cascade: bool = True, graphs: bool = True, quantises: bool = False
     ) -> None:
         self.batch_invariant, self.cascade, self.graphs, self.quantises = batch_invariant, cascade, graphs, quantises
-        self._activations = LEAST_BITS
+        self._activations = self.automatic = LEAST_BITS
 
     @property
     def activations(self) -> int:

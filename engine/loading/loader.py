@@ -23,7 +23,8 @@ from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.devices import traits
 from engine.errors import CheckpointError
-from engine.layers.numerics import Numerics
+from engine.layers.numerics import LEAST_BITS, Numerics
+from engine.loading.activations import ActivationCost, measured
 from engine.loading.drafters import (
     Assembled,
     Companions,
@@ -136,6 +137,8 @@ class OpenedCheckpoint:
     more_weights: int = 0
     """Bytes of weights besides those that the headers state: of a variant whose own were not read."""
     times: LoadTimes = field(default_factory=LoadTimes)
+    activation_cost: ActivationCost | None = None
+    """What activations of 8 bits cost the model that was read; None where none are quantised."""
     _plan: estimate.MemoryPlan | None = None
 
     @property
@@ -185,6 +188,7 @@ class OpenedCheckpoint:
         with _as_load_failed():
             model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
             prove(new_runner(model, 2, self.device), self.target.checkpoint)
+            self._judge_activations(model, lambda: progress("measuring 8-bit activations", share), cancelled)
             self.sight = self.sight.read(self.target, self.device, self.dtype, self.packing, cancelled)
             drafters = read_heads(self.companions, self.target, model, self.packing)
             self.notices += drafters.notices
@@ -228,6 +232,13 @@ class OpenedCheckpoint:
             progress("first pass", 0.99)
             runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=[[1]] * (runner.kv.num_groups - 1))])
         return self._loaded(model, drafters, runner, made)
+
+    def _judge_activations(self, model: CausalLM, begun: Callable[[], None], cancelled: Callable[[], bool]) -> None:
+        """Find the bits that activations have unless the user chose some."""
+        with self.times.of("measuring activations"):
+            self.activation_cost = measured(model, self.target, self.device, self.packing, begun, cancelled)
+        if self.activation_cost is not None:
+            model.numerics.automatic = self.activation_cost.bits
 
     def _compile(self, model: CausalLM, runner: Runner, context: int, progress: Progress) -> None:
         """Compile what answers would otherwise wait for; what cannot be is met, with its reason, when it is used."""
@@ -285,6 +296,9 @@ class OpenedCheckpoint:
         declined = list(fallbacks(model, checkpoint.path.name))
         notices = [*self.notices, *self.target.notices, *declined]
         notices += [text for text in (template.notice, self.kind_refused, self.sight.reason) if text]
+        cost = self.activation_cost
+        if cost is not None and cost.bits != LEAST_BITS and self.options.automatic_activations:
+            notices.append(cost.notice(checkpoint.path.name))
         tower, marker = self.sight.tower, self.sight.marker
         card = ModelCard(
             name=checkpoint.path.name,
@@ -342,6 +356,7 @@ class OpenedCheckpoint:
             album=None if tower is None else Album(tower, marker, most_tokens(self.device, self._plan.context)),
             pictures=None if tower is None else PictureEmbeddings(tower),
             text_only=checkpoint.text_only or self.sight.reason,
+            found={} if cost is None else cost.found,
         )
 
     def _planned(self, free: int) -> estimate.MemoryPlan:

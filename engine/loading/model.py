@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
@@ -15,6 +15,7 @@ from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
+from engine.catalogue import Found
 from engine.host_memory import trim_heap
 from engine.layers.numerics import Numerics
 from engine.options import EngineOptions
@@ -145,6 +146,8 @@ class LoadedModel:
     """Prepares pictures for the model's tower, for any thread; None: it reads text only."""
     pictures: PictureEmbeddings | None = None
     """Their embeddings, for the engine thread alone."""
+    found: Mapping[str, Found] = field(default_factory=dict)
+    """What the load measured about switches, by their keys."""
     text_only: str = ""
     """Why it cannot be shown pictures, as a sentence, where there is a reason to tell."""
 

@@ -115,6 +115,10 @@ class OptionSpec(Part, frozen=True):
     """It means nothing on this machine or with this model, whatever the others are at."""
     metric: Metric = Metric()
     """The metric of the present value."""
+    found: str = ""
+    """What was measured about it with the loaded model, in a few words; "" where nothing was."""
+    finding: str = ""
+    """The same as a sentence."""
 
 
 class Device(Part, frozen=True):

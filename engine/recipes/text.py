@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from engine.lines import split_lines
 from engine.protocol import ChatMessage
 from engine.recipes.errors import RecipeError
+from engine.text import held_out
+from engine.text.held_out import HeldOutText
 from engine.text.prompt import prompt_ids, rendered
 from engine.text.template import ChatTemplate, PromptError
 from engine.text.tokenizer import Tokenizer
@@ -61,27 +63,14 @@ def text_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-class HeldOutText(NamedTuple):
-    """Text that comes with the program and that nothing in it was trained on: questions with the bundled model's own
-    answers, and more questions."""
-
-    answered: list[tuple[str, str]]
-    asked: list[str]
-
-
 def held_out_text(folder: Path) -> HeldOutText:
-    """Of the folder ``evaluation`` of the bundled models. Raises :class:`RecipeError` where it is not there."""
+    """:func:`engine.text.held_out.held_out_text`. Raises :class:`RecipeError` where it is not there."""
     try:
-        entries = {
-            name: [json.loads(line) for line in split_lines((folder / f"{name}.jsonl").read_text("utf-8"))]
-            for name in ("answers", "distant", "questions", "development")
-        }
+        return held_out.held_out_text(folder)
     except OSError as error:
         raise RecipeError(
             f"The text to measure on is missing ({folder}). Name another one, or install again."
         ) from error
-    answered = [(entry["question"], entry["answer"]) for entry in entries.pop("answers")]
-    return HeldOutText(answered, [entry["question"] for some in entries.values() for entry in some])
 
 
 def passages(files: Sequence[Path], words: TextEncoder, length: int) -> list[Passage]:

@@ -52,23 +52,30 @@ class Scores(NamedTuple):
 
 
 def score(
-    token_ids: Sequence[int], exact: ReaderFactory, present: ReaderFactory, vocabulary: int, setting: str
+    token_ids: Sequence[int],
+    exact: ReaderFactory,
+    present: ReaderFactory,
+    vocabulary: int,
+    setting: str,
+    skipped: int = 0,
 ) -> Generator[None, None, Scores]:
     """Read the text both ways, yielding between chunks; returns the scores. Raises ValueError for a text too short.
 
-    Row i predicts token i + 1. Perplexity is exp of the mean negative log-likelihood (Jelinek et al. 1977).
+    Row i predicts token i + 1; the first ``skipped`` predictions, which have little before them, are left out of the
+    scores. Perplexity is exp of the mean negative log-likelihood (Jelinek et al. 1977).
     """
     ids = list(token_ids[:MOST_TOKENS])
-    if len(ids) < LEAST_TOKENS:
+    if len(ids) < LEAST_TOKENS + skipped:
         raise ValueError(TOO_SHORT)
     read_exact, read_present = exact(len(ids)), present(len(ids))
     nll_exact = nll_present = divergence = squares = 0.0
     same_top = 0
     for start, rows in chunks(ids, vocabulary):
-        targets = torch.tensor(ids[start + 1 : start + 1 + len(rows)])
-        p = torch.log_softmax(read_exact(rows, start).float(), dim=-1)
+        left_out = min(len(rows), max(0, skipped - start))
+        targets = torch.tensor(ids[start + 1 + left_out : start + 1 + len(rows)])
+        p = torch.log_softmax(read_exact(rows, start)[left_out:].float(), dim=-1)
         yield
-        q = torch.log_softmax(read_present(rows, start).float(), dim=-1)
+        q = torch.log_softmax(read_present(rows, start)[left_out:].float(), dim=-1)
         targets = targets.to(p.device)[:, None]
         logprobs_exact, logprobs_present = (logs.gather(1, targets).double() for logs in (p, q))
         nll_exact -= float(logprobs_exact.sum())
@@ -77,7 +84,7 @@ def score(
         divergence += float(_divergence(p, q).double().sum())
         same_top += int((p.argmax(-1) == q.argmax(-1)).sum())
         yield
-    count = len(ids) - 1
+    count = len(ids) - 1 - skipped
     nll_exact, nll_present = nll_exact / count, nll_present / count
     error = math.sqrt(max(0.0, squares / count - (nll_present - nll_exact) ** 2) / max(1, count - 1))
     perplexities = _perplexity(nll_exact), _perplexity(nll_present)

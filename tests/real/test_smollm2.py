@@ -1,0 +1,93 @@
+"""A model that others trained and packed, SmolLM2-135M in Q4_1: loaded and answered as it is served by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+from engine.bench.client import EngineClient
+from engine.cache.policies import KeepAll
+from engine.cache.stores.kinds import KVKind
+from engine.loading import activations
+from engine.loading.loader import CheckpointLoader
+from engine.loading.model import LoadModel
+from engine.loading.parts import new_runner, quantises_activations, readers_of
+from engine.options import EngineOptions
+from engine.protocol import ChatMessage, LoadOptions, Sampling, keys
+from engine.runner.perplexity import reader, score, scored
+
+QUESTION = [ChatMessage(role="user", content="What is the capital of France?")]
+ANSWER = "The capital of France is Paris."
+
+
+@pytest.fixture(scope="module")
+def client(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
+    with pytest.MonkeyPatch.context() as patch, EngineClient() as made:
+        patch.setenv("KVASIR_HOME", str(tmp_path_factory.mktemp("home")))
+        made.load(str(smollm2), "", LoadOptions(device="cpu", context=1024))
+        yield made
+
+
+def test_the_first_answer_is_right_as_it_is_served_by_default(client: EngineClient) -> None:
+    loaded = client.model
+    answer = client.answer(loaded.encode_prompt(QUESTION), Sampling(temperature=0.0, max_tokens=24))
+    assert loaded.tokenizer is not None
+    assert loaded.tokenizer.decode(answer.ids, skip_special=True) == ANSWER
+
+
+def test_8_bits_are_found_too_few_and_the_person_decides_all_the_same(client: EngineClient) -> None:
+    loaded, numerics = client.model, client.model.numerics[0]
+    if not quantises_activations(loaded.model):
+        pytest.skip("no native code here, so no activation is quantised")
+    spec = client.state()[keys.ACTIVATIONS]
+    assert (spec.value, numerics.activations) == ("auto", 16)
+    assert "auto: 16-bit" in spec.found
+    assert any("Activations have 16 bits" in notice for notice in loaded.card.notices)
+    for chosen, bits in (("8bit", 8), ("32bit", 32), ("auto", 16)):
+        client.set(keys.ACTIVATIONS, chosen)
+        assert numerics.activations == bits
+
+
+def test_quality_is_what_the_documentation_says(client: EngineClient) -> None:
+    """KL in nats over the later half of 256 tokens of conversation; docs/measurements.md has it over more of them."""
+    loaded = client.model
+    assert loaded.model is not None
+    ids = loaded.encode_prompt(activations.conversation())[:256]
+    costs: dict[str, float] = {}
+    for name, bits, kind in (("16-bit", "16bit", KVKind()), ("int4", "32bit", KVKind("int4", hadamard=True))):
+        client.set(keys.ACTIVATIONS, bits)
+        exact, present, _ = readers_of(loaded.model, loaded.device, kind)(KeepAll())
+        costs[name] = scored(score(ids, exact, present, loaded.card.vocabulary, name, skipped=128)).divergence
+    client.set(keys.ACTIVATIONS, "auto")
+    assert costs["16-bit"] < activations.BEARABLE
+    assert 0.01 < costs["int4"] < 0.08
+
+
+def unpacked(file: Path) -> Any:
+    """The model of transformers in float32, with the weights that transformers reads out of the file."""
+    config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    stored = load_gguf_checkpoint(str(file), return_tensors=True, model_to_load=model)["tensors"]
+    missing, unknown = model.load_state_dict(stored, strict=False)
+    assert missing == ["lm_head.weight"], "it is the token table"
+    assert not unknown
+    return model.eval()
+
+
+def test_logits_are_those_of_transformers(smollm2: Path) -> None:
+    torch.set_num_threads(1)
+    options = LoadOptions(device="cpu", dtype="float32", context=64)
+    with torch.inference_mode():
+        opened = CheckpointLoader("cpu").open(LoadModel(str(smollm2), "", options), EngineOptions(), None)
+        model, _ = opened.read(lambda stage, done: None, lambda: False)
+        ids = opened.target.tokenizer.encode("The capital of France is Paris, and that of Italy is")
+        ours = reader(new_runner(model, 5, opened.device))(ids, 0)
+        expected = unpacked(smollm2)(torch.tensor([ids])).logits[0]
+    assert opened.activation_cost is None, "float32 quantises no activation"
+    assert float((ours - expected).abs().max()) <= 1e-4
