@@ -189,9 +189,12 @@ def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> l
     usual = min(report.longest, USUAL_CONTEXT)
     if report.verdict == "tight":
         first = report.kinds[0]
-        for each in report.kinds[1:] if first.kind == "16bit" else report.kinds:
+        others = report.kinds
+        if first.kind == "16bit":  # smaller keys and values may leave room for what drafts, and less for text
+            others = [each for each in others if each.tokens > first.tokens]
+        for each in others:
             tokens = f"{min(each.tokens, report.longest):,}"
-            if each.tokens >= usual or each is report.kinds[-1]:
+            if each.tokens >= usual or each is others[-1]:
                 sentence = f"Set KV cache precision to {each.kind}: it then has room for {tokens} tokens."
                 found.append(Suggestion(kind="kv_kind", sentence=sentence, value=each.kind))
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from fit_models import MAKERS, SMALL
@@ -49,17 +50,33 @@ def test_headers_alone_give_the_fit_of_the_whole(hub: Hub, guide: str) -> None:
     assert far.verdict == "fits"
 
 
-def test_too_large_and_tight(tmp_path: Path) -> None:
-    large = fit_of(GUIDE, Asked(options=LoadOptions(memory=50e6)))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_too_large_and_tight(dtype: Literal["float32", "bfloat16"]) -> None:
+    def fit(memory: float | None) -> FitReport:
+        return fit_of(GUIDE, Asked(options=LoadOptions(memory=memory, dtype=dtype), trial=False))
+
+    large = fit(50e6)
     assert large.verdict == "too large"
     assert large.sentence.startswith("The model does not fit")
-    needed = fit_of(GUIDE).fit
+    needed = fit(None).fit
     room = needed.weights + needed.activations + needed.kv / needed.kv_tokens * 1000
-    tight = fit_of(GUIDE, Asked(options=LoadOptions(memory=room)))
+    tight = fit(room + needed.draft_weights)
     assert tight.verdict == "tight"
     assert tight.context < 1200
     assert [each.kind for each in tight.suggestions] == ["kv_kind", "context"]
     assert {kind.kind: kind.tokens for kind in tight.kinds}["int8"] > tight.context
+
+
+def test_a_kind_of_cache_is_suggested_only_where_it_has_room_for_more_text() -> None:
+    """In bfloat16 the model's heads have room next to 8-bit keys and values, which then hold less text than 16-bit."""
+
+    def fit(memory: float | None) -> FitReport:
+        return fit_of(GUIDE, Asked(options=LoadOptions(memory=memory, dtype="bfloat16"), trial=False))
+
+    needed = fit(None).fit
+    tight = fit(needed.weights + needed.activations + needed.kv / needed.kv_tokens * 1000)
+    assert max(kind.tokens for kind in tight.kinds[1:]) < tight.context
+    assert [each.kind for each in tight.suggestions] == ["context"]
 
 
 @pytest.mark.parametrize("fault", ["no header", "cut", "gone"])
