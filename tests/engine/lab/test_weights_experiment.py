@@ -28,8 +28,9 @@ TEXTS = 2
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[EngineClient]:
+    """In float32, as the model of transformers computes that its figures are held against."""
     with EngineClient() as made:
-        made.load(find_model("").path, "", LoadOptions(device="cpu"))
+        made.load(find_model("").path, "", LoadOptions(device="cpu", dtype="float32"))
         yield made
 
 
