@@ -130,7 +130,7 @@ def check_serve(program: Program) -> str:
         if _post(address, "not the token", body) is not None:
             raise SmokeError("The server answered somebody without its token.")
         interrupt(process)
-        if (code := process.wait(timeout=PATIENCE_S)) != 0:
+        if (code := _ended(process, program)) != 0:
             raise SmokeError(f"kvasir serve ended with {code} when it was told to. It said: {program.said}")
     if Path(found[2]).exists():
         raise SmokeError(f"kvasir serve left its token behind: {found[2]}")
@@ -156,10 +156,20 @@ def check_window(program: Program) -> str:
             process.kill()  # a program without a console cannot be asked, and its window is drawn nowhere
         else:
             process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=PATIENCE_S)
+        code = _ended(process, program)
         if code and not WINDOWS:
             raise SmokeError(f"The window ended with {code} when it was told to.\n{text}")
     return found[0]
+
+
+def _ended(process: subprocess.Popen[bytes], program: Program) -> int:
+    """The exit code of a program that was told to end. Raises :class:`SmokeError` when it does not."""
+    try:
+        return process.wait(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise SmokeError(
+            f"The program did not end within {PATIENCE_S:.0f} s when it was told to. It said: {program.said}"
+        ) from None
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
@@ -205,6 +215,8 @@ def main() -> int:
     parser.add_argument("--version", default="", help="what kvasir --version must say")
     parser.add_argument("--home", type=Path, default=None, help="keep what is written here")
     given = parser.parse_args()
+    # A background shell has Ctrl-C ignored, which the programs would inherit: they could not be told to end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         # What a program that was just ended still holds open cannot be deleted on Windows.
         kept = tempfile.TemporaryDirectory(prefix="kvasir smoke ", ignore_cleanup_errors=True)

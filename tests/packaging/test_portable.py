@@ -1,5 +1,6 @@
 """The smoke test that every system's build goes through: it passes what works and names what does not."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_a_program_that_works_passes(smoke):
     done = smoke("")
     assert done.returncode == 0, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["version", "chat", "serve", "window"]
+
+
+def test_it_works_where_ctrl_c_is_ignored_as_in_a_background_shell(smoke):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = smoke("token")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "left its token behind" in done.stderr, "it reached the end of serve"
 
 
 @pytest.mark.parametrize(
