@@ -82,6 +82,18 @@ def test_a_worse_store_shows_by_how_much(model, ids: list[int]) -> None:
     assert scores.error == pytest.approx(float(difference.std(correction=1) / len(difference) ** 0.5), rel=1e-3)
 
 
+def test_the_first_predictions_can_be_left_out(model, ids: list[int]) -> None:
+    exact, rounded = factory(DenseKVStore, model), factory(Rounded, model)
+    scores, _ = finished(score(ids, exact, rounded, VOCABULARY, "rounded", skipped=300))
+    p, q = (whole(model, store, ids[:-1])[300:] for store in (DenseKVStore, Rounded))
+    assert scores.tokens == 299
+    assert scores.divergence == pytest.approx(float((p.exp() * (p - q)).sum(1).mean()), rel=1e-3)
+    nll = -p.gather(1, torch.tensor(ids[301:])[:, None]).mean()
+    assert scores.exact == pytest.approx(float(nll.exp()), rel=1e-5)
+    with pytest.raises(ValueError, match="too short"):
+        finished(score(ids[:301], exact, rounded, VOCABULARY, "", skipped=300))
+
+
 def test_texts_too_short_and_too_long(model) -> None:
     same = factory(DenseKVStore, model)
     with pytest.raises(ValueError, match="too short"):
