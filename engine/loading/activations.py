@@ -69,13 +69,12 @@ class ActivationCost(msgspec.Struct, frozen=True):
     @property
     def found(self) -> Mapping[str, Found]:
         """For the switch's row."""
-        measured = f"KL {self.divergence:.4f} with 8 bits"
         sentence = (
             f"Measured with this model: 8-bit activations change its predictions by {self.divergence:.4f} nats per "
             f"token (KL divergence; at most {BEARABLE:g} for auto to take 8 bits), and the likeliest token is the same "
             f"in {100 * self.same_top:.1f}\u00a0% of {self.predictions}. Auto is {self.bits}-bit here."
         )
-        return {keys.ACTIVATIONS: Found(f"auto: {self.bits}-bit, {measured}", sentence)}
+        return {keys.ACTIVATIONS: Found(f"auto {self.bits}-bit, KL {self.divergence:.4f}", sentence)}
 
     def notice(self, name: str) -> str:
         """What a person is told where 16 bits are the default."""

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QPushButton, QSpinBox, QTo
 
 from app.panel.controls import value_title
 from app.panel.panel import NO_PROMPT, OptimisationPanel
+from app.panel.row import OptionRow
 from app.panel.words import badge_of, event_label, explanation
 from app.theme.widgets import Toggle
 from app.window.measure_wiring import compare_values
@@ -361,3 +362,11 @@ def test_names_and_terms_begin_at_one_edge(panel, qapp):
     parts = (row.stops()[0], panel.findChild(QLabel, "kv_cache.term"))
     assert parts[0].indent() == 0
     assert len({part.mapTo(panel, part.rect().topLeft()).x() for part in parts}) == 1
+
+
+def test_what_the_load_measured_stands_in_the_row(panel):
+    panel.set_catalogue([choice(found="auto 16-bit, KL 0.0030", finding="Measured with this model.")])
+    row = panel.findChild(OptionRow)
+    assert text(panel, f"{row.spec.key}.term") == "auto 16-bit, KL 0.0030"
+    row.toggle_explanation()
+    assert text(panel, f"{row.spec.key}.caption").endswith("\nMeasured with this model.")

@@ -47,7 +47,7 @@ def test_8_bits_are_found_too_few_and_the_person_decides_all_the_same(client: En
         pytest.skip("no native code here, so no activation is quantised")
     spec = client.state()[keys.ACTIVATIONS]
     assert (spec.value, numerics.activations) == ("auto", 16)
-    assert "auto: 16-bit" in spec.found
+    assert "auto 16-bit" in spec.found
     assert any("Activations have 16 bits" in notice for notice in loaded.card.notices)
     for chosen, bits in (("8bit", 8), ("32bit", 32), ("auto", 16)):
         client.set(keys.ACTIVATIONS, chosen)

@@ -68,7 +68,7 @@ def test_every_experiment_runs_or_says_what_it_needs(client: EngineClient, exper
 
 
 def test_a_window_needs_its_sinks(client: EngineClient) -> None:
-    """As Xiao et al. found of trained models, and the bundled one does not show: four sinks take away most of the loss."""
+    """As Xiao et al. found of trained models, and the bundled one does not show: most of the loss goes with them."""
     window = next(each for each in ALL if each.page.name == "window")
     result = run(Lab(client, pairs=1, budget=1.0), window, lambda line: None)
     (perplexities,) = [figure for figure in result.figures if "perplexity" in figure.effects[-1].metric.title.lower()]

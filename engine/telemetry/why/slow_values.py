@@ -45,12 +45,19 @@ SLOW_VALUES = (
     SlowValue(
         keys.ACTIVATIONS,
         "32bit",
-        "8bit",
+        "auto",
         2.0,
         "Activations are multiplied in 32 bits, for which the processor takes several passes.",
-        "With 8 bits the text may change a little, less than any 4-bit file has changed it.",
+        "With auto it has 8 bits where the model's predictions bear it, and 16 where not.",
     ),
-    SlowValue(keys.ACTIVATIONS, "16bit", "8bit", 1.4, "Activations are multiplied in 16 bits, which takes two passes."),
+    SlowValue(
+        keys.ACTIVATIONS,
+        "16bit",
+        "8bit",
+        1.4,
+        "Activations are multiplied in 16 bits, which takes two passes.",
+        "With 8 bits the text may change: the switch's row says how much for this model.",
+    ),
     SlowValue(
         keys.ASYNC_SCHEDULING,
         False,

@@ -51,7 +51,7 @@ def notices(heard: Listener) -> list[str]:
 def test_at_most_a_thousandth_of_a_nat_is_borne(divergence: float, expected: int) -> None:
     cost = ActivationCost(divergence, 0.97, 127)
     assert cost.bits == expected
-    assert cost.found[keys.ACTIVATIONS].short == f"auto: {expected}-bit, KL {divergence:.4f} with 8 bits"
+    assert cost.found[keys.ACTIVATIONS].short == f"auto {expected}-bit, KL {divergence:.4f}"
     assert "97.0" in cost.found[keys.ACTIVATIONS].sentence
 
 
@@ -67,7 +67,7 @@ def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
 ) -> None:
     engine = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
     assert (bits(engine), spec(heard).value) == (8, "auto")
-    assert spec(heard).found.startswith("auto: 8-bit, KL 0.000")
+    assert spec(heard).found.startswith("auto 8-bit, KL 0.000")
     assert not any("16 bits" in notice for notice in notices(heard))
     first, found = (home / "data" / "activations.json").read_bytes(), spec(heard).finding
 
