@@ -95,8 +95,8 @@ KV_KINDS = (
         "the scale that the others share.",
         shows="perplexity against 16 bits",
         helps="Models whose keys have a few channels many times as large as the others: with such channels put into "
-        "the bundled model, the text changed a third to a sixth as much; with SmolLM2-135M, a real one, half as much in "
-        "8 bits and two thirds to all of it in 4.",
+        "the bundled model, the text changed a third to a sixth as much; with SmolLM2-135M, a real one, half as much "
+        "in 8 bits and two thirds to all of it in 4.",
         costs="One more pass over queries and keys. Where no channel stands out, 4 bits change the text a fifth more.",
         source=("engine/layers/hadamard.py",),
         also=("QuaRot", "rotated KV cache"),
