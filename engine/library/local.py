@@ -108,7 +108,7 @@ TOWER = re.compile(r"vision|visual|audio|projector|multi_modal")
 
 
 def _packing(path: Path) -> dict[str, Any]:
-    """``quantisation``, ``embedding_bytes``, ``sees``…, as the name and the folder of a file or config.json have them."""
+    """``quantisation``, ``embedding_bytes``, ``sees``…, by the name and the folder of a file or config.json."""
     if is_gguf(path):
         label = QUANTISATION.search(path.stem)
         return {"quantisation": label[1].upper() if label else "", "sees": bool(projectors_beside(path)[0])}
