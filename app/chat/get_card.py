@@ -15,7 +15,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, caption, show_badge, tip
 
 TITLE = "Get a model for this computer"
-LOOKING = "Looking which models suit this computer…"
+LOOKING = "Checking which models suit this computer…"
 _LINES = 3
 NONE = "No model of the list fits into the memory that is free. Close other programs, or search for a smaller model."
 

@@ -36,7 +36,7 @@ class DraftList(QWidget):
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
         if offers is None or isinstance(offers, str):
-            said = caption(offers or "Looking what can draft for it…")
+            said = caption(offers or "Checking what can draft for it…")
             set_role(said, "bad" if offers else "caption")
             self._column.addWidget(said)
             return

@@ -48,7 +48,7 @@ class MachineProbes:
         """Raises engine.memory.probe.NoSuchDevice."""
         self._kind = device
         self._device = choose_device(device)
-        self._lock = threading.Lock()
+        self._lock, self._measuring = threading.Lock(), threading.Lock()
         self._measured_for: Callable[[], LoadedModel | None] = lambda: None
         self._most_used = 0
         self._meters: dict[torch.device, Meter] = {}
@@ -101,7 +101,8 @@ class MachineProbes:
     def bandwidth(self, loaded: LoadedModel | None) -> float | None:
         """Bytes a second that the device reads; None if it cannot be measured now."""
         try:
-            return measure_bandwidth(self._device if loaded is None else loaded.device)
+            with self._measuring:  # two at once would each find half of it, and what was found first is remembered
+                return measure_bandwidth(self._device if loaded is None else loaded.device)
         except (RuntimeError, MemoryError):
             return None
 
