@@ -17,6 +17,7 @@ from app.theme.widgets import ElidedLabel, FillBar, caption, show_badge, tip
 TITLE = "Get a model for this computer"
 LOOKING = "Checking which models suit this computer…"
 _LINES = 3
+_BUTTON_PX = 68
 NONE = "No model of the list fits into the memory that is free. Close other programs, or search for a smaller model."
 
 
@@ -88,6 +89,7 @@ class ModelLine(QWidget):
         self.buttons.show_buttons(line.buttons)
         for button in self.buttons.findChildren(QPushButton):
             button.setAccessibleName(f"{button.text()}: {line.name}")
+            button.setMinimumWidth(_BUTTON_PX)  # so that the sizes of all models stand below each other
             button.show()  # what is added to a layout is else shown, and counted, in the next turn of the event loop
         self.setAccessibleName(f"{line.name}, {line.size}. {line.about}")
 

@@ -35,7 +35,7 @@ BEGIN_SHARE = 0.5
 goes on as before."""
 LIGHT_BYTES = 1_500_000_000
 BEST, SEES, LIGHT = "the best answers that run well here", "chats and sees pictures", "a small download"
-ANOTHER, RUNS = "runs well here, too", "runs here, but not well"
+ANOTHER, RUNS = "runs well here", "runs here, but not well"
 
 
 def recommended(
@@ -61,7 +61,7 @@ def _with_reasons(judged: list[Recommendation], room: float) -> list[Recommendat
     are fewer, what else runs. ``room``: bytes that one of them takes at most."""
     well = [each for each in judged if each.verdict == "fits" and each.need <= room]
     chats = [each for each in well if "chat" in each.model.purposes]
-    sees = [each for each in chats if "vision" in each.model.purposes]
+    sees = [each for each in well if "vision" in each.model.purposes]
     reasons: dict[tuple[str, str], str] = {}
 
     def choose(among: Iterable[Recommendation], reason: Callable[[Recommendation], str]) -> None:
