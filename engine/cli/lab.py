@@ -47,7 +47,11 @@ def lab(
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of runs; 0: as many as a verdict takes.")] = 0,
     seconds: Annotated[
         float,
-        typer.Option(min=1, help="After these no further pair begins, if eight are there; after twice these none."),
+        typer.Option(
+            min=1,
+            help="After these no further pair begins, if eight are there and their range says something; after twice "
+            "these none, on a busy computer after six times these.",
+        ),
     ] = 40.0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=NUMBER of a setting of the one experiment; repeatable.")

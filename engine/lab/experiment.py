@@ -287,6 +287,8 @@ def timed(effect: Effect, better: str, worse: str, pairs: int = 0) -> str:
         same = effect.before == effect.after
         return "The same on both sides." if same else f"No ratio can be given: {before} and {after}."
     said = f"{times(gain.ratio)} times {better if gain.better else worse}"
+    if times(gain.ratio) == times(1.0) and effect.verdict in ("none", "few"):
+        said = "the same"
     many = f"{effect.pairs} pairs"
     if effect.verdict == "few" and effect.pairs == 1:
         there = "that was asked for" if pairs else "there was time for"

@@ -45,7 +45,8 @@ class KVCache:
         question="Near the end of an answer, how much sooner does each token come with the KV cache?",
         choices=["not at all", "2 times", "5 times", "20 times"],
         bounds=[1.4, 3.2, 10.0],
-        lesson="Without a KV cache every token costs more than the one before it; with it, all cost about the same.",
+        lesson="Without a KV cache each token computes the whole text again, and that grows; with it, each token "
+        "computes one row.",
         fails="It does not help the prompt, which is read once either way, and it takes memory that grows with the "
         "text.",
         sides=["without a KV cache", "with the KV cache"],
