@@ -934,3 +934,23 @@ def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state
     lab.compare.comparison.running = False
     lab.compare.changed.emit()
     assert lab.view.run.isEnabled()
+
+
+def test_a_run_that_was_disturbed_keeps_what_it_counted(lab):
+    lab._runs.notes["cache"] = words.DISTURBED
+    lab._refresh()
+    assert said(lab, "lab.card.cache.found") == HEADLINE
+    assert said(lab, "lab.card.cache.note") == words.DISTURBED
+    lab.show_experiment("cache")
+    assert said(lab, "lab.headline") == HEADLINE
+    assert said(lab, "lab.note") == words.DISTURBED
+    assert words.note_role(words.DISTURBED) == "warn"
+
+
+def test_the_model_that_an_experiment_brings_is_the_one_that_is_offered(lab):
+    lab.set_own(Subject("llama", "/llama", own=True))
+    assert lab.models._bundled == "kvasir-guide"
+    lab.show_experiment("needle")
+    assert lab.models._bundled == "needle-tiny"
+    lab.show_experiment("prefixes")
+    assert lab.models._bundled == "kvasir-guide"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from app.cache.tiles import empty_color
 from app.lab.pictures import Miniature, PictureView, PlotView, words
 from app.lab.pictures.drafts import lines_of
 from app.lab.pictures.examples import EXAMPLES
+from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.plot import LabAxes
 from app.lab.pictures.plot import colors as colors_of_sides
@@ -350,6 +352,13 @@ def test_lanes_show_what_requests_did(view, theme):
     idle = Lanes(lanes=[Lane(name="", spans=[Span(start=0, end=8, doing="idle")])], seconds=8.0)
     waiting = Lanes(lanes=[Lane(name="", spans=[Span(start=0, end=8, doing="waiting")])], seconds=8.0)
     assert 0 < show(view, idle)[grey] < 0.7 * show(view, waiting)[grey], "an idle one is hatched"
+
+
+def test_lanes_of_all_sides_have_one_axis(view):
+    short = msgspec.structs.replace(LANES, seconds=2.0)
+    found = on_one_axis({0: LANES, 1: short, 2: SHARED})
+    assert found[0] == found[1] == LANES
+    assert found[2] == SHARED
 
 
 def test_lanes_without_time_are_painted(view):

@@ -64,6 +64,8 @@ def test_a_figure_says_what_where_and_how_it_was_read(figure: PaperFigure) -> No
     assert figure.claim.endswith(".")
     assert figure.setting.endswith(".")
     assert PLACE.search(figure.checked)
+    assert figure.place.endswith(".")
+    assert "github.com" not in figure.place, "whose copy was read is not shown"
 
 
 @pytest.mark.parametrize("figure", FIGURES)

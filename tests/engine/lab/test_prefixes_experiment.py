@@ -19,6 +19,7 @@ from engine.lab.experiment import Experiment, Lab, LabError
 from engine.lab.experiments import BY_NAME, prefixes
 from engine.lab.experiments.prefixes import ANSWER, USERS, common_of
 from engine.protocol import LoadOptions, keys
+from engine.protocol.compared import busy_or_quiet
 from engine.protocol.lab import LabIndex, LabLine, LabPicture, LabProgress, LabResult, Tree
 
 TEXT, PAGE = 120, 16
@@ -184,7 +185,8 @@ def test_results_are_kept_and_shown_again(home: Path) -> None:
     assert (result.seed, result.model) == (7, "kvasir-guide")
     assert all(isinstance(line, LabProgress | LabPicture) for line in told)
     assert lines(lab("--results", "--json")) == [result]
-    assert result.headline in lab("--results").stdout
+    shown = lab("--results").stdout
+    assert all(sentence in shown for sentence in (result.headline, result.second, busy_or_quiet(result.others)))
     (file,) = (home / "data" / "lab").glob("*.json")
     file.with_name("broken.json").write_text("{", "utf-8")  # passed over
     older = msgspec.structs.replace(result, date="2020-01-01T00:00:00+00:00", headline="An older one.")
