@@ -50,8 +50,13 @@ class MessageEdit(ExactTextEdit):
 
     def limit(self, height: int) -> None:
         """Be no higher than so many pixels, and scroll what does not fit; a line is always shown."""
-        self._most = max(height, self.fontMetrics().lineSpacing() + 2 * math.ceil(self.document().documentMargin()))
+        self._most = max(height, self.line_height)
         self._fit()
+
+    @property
+    def line_height(self) -> int:
+        """Pixels with a single line in it."""
+        return self.fontMetrics().lineSpacing() + 2 * math.ceil(self.document().documentMargin())
 
     def setFixedHeight(self, height: int) -> None:
         super().setFixedHeight(min(height, self._most))

@@ -93,6 +93,12 @@ class ChatPage(FocusFirst):
         """Whether the branch on screen ends in an answer that is being written."""
         return self.session.streaming
 
+    @property
+    def least_height(self) -> int:
+        """Pixels that it takes at least, with a single line in the message box."""
+        edit = self.composer.edit
+        return self.minimumSizeHint().height() - edit.height() + edit.line_height
+
     def new_chat(self) -> None:
         self.session.new()
         self.composer.setFocus()

@@ -77,6 +77,7 @@ class MainWindow(QWidget):
         self._was_painted = False
         self.unfinished: Callable[[], Sequence[str]] = list
         """What the program's end would lose, each as a sentence."""
+        self._screen_watched = False
         self._leaves = False
         """Whether the window closes without a question."""
         self._unfold_plots = False
@@ -172,7 +173,9 @@ class MainWindow(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.windowHandle().screenChanged.connect(self._fit_screen, Qt.ConnectionType.UniqueConnection)
+        if not self._screen_watched:  # there is a window of the desktop's from now on
+            self._screen_watched = True
+            self.windowHandle().screenChanged.connect(self._fit_screen)
         self._fit_screen()
 
     def _fit_screen(self, *_: object) -> None:
@@ -181,7 +184,7 @@ class MainWindow(QWidget):
 
     def _fit_parts(self) -> None:
         """The message box keeps its room: where the window is too low for them, the cache and the plots stay folded."""
-        rest = self.height() - self.bar.height() - self.chat.minimumSizeHint().height() - self.plots.line_height
+        rest = self.height() - self.bar.height() - self.chat.least_height - self.plots.line_height
         self.plots.setVisible(rest >= 0)
         rest -= LEAST_TRANSCRIPT
         more = self.plots.open_height - self.plots.line_height

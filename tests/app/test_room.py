@@ -24,8 +24,8 @@ from tests.app.conftest import answer, unfold
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 
-SCREENS = ((800, 600), (1024, 768), (1280, 720), (1366, 768), (1920, 1080), (2560, 1440), (3840, 2160))
-SCALES = (1, 1.25, 1.5, 1.75, 2, 2.5, 3)
+SCREENS = ((800, 600), (1024, 768), (1366, 768), (1920, 1080), (3840, 2160))
+SCALES = (1, 1.25, 1.5, 2, 3)
 SMALLEST = (400, 300)
 """A desktop offers no scale at which less than this is left of a screen."""
 SIZES = sorted(

@@ -196,6 +196,18 @@ def test_a_switch_that_ends_an_answer_asks_first(qtbot, program):
     qtbot.waitUntil(lambda: panel.spec("weights").value == "16-bit")
 
 
+def test_no_row_comes_and_goes_while_a_model_is_on_its_way_back(qtbot, program, monkeypatch):
+    shown = []
+    monkeypatch.setattr(program.window.panel, "set_catalogue", lambda _: shown.append(program.link.card))
+    with qtbot.waitSignal(program.link.loaded):
+        os.kill(program.link.engine_pid, signal.SIGKILL)
+    qtbot.waitUntil(lambda: bool(shown))
+    assert None not in shown
+    program.link.send(protocol.Unload())
+    program.link.send(protocol.Set(key="kv_cache", value=False))
+    qtbot.waitUntil(lambda: None in shown)
+
+
 def test_what_was_said_of_a_state_goes_with_it(qtbot, program):
     """A banner that is over is taken away; another that came in its place stays."""
     chat = program.chat
