@@ -354,7 +354,7 @@ def test_after_leaving_out_the_counter_shows_what_the_model_sees(start, qtbot) -
     page.counter._tokens = 6_699  # what the whole conversation takes
     page.counter._show()
     assert page.header.context.text == f"context {min(2048, sees):,} / 2,048"
-    assert "The conversation has 6,699 tokens" in page.header.context.toolTip()
+    assert "The conversation has 6,699 tokens" in page.header.context.toolTip().replace("\n", " ")
 
 
 # --- the model menu --------------------------------------------------------------------------------------------------

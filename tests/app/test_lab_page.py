@@ -32,6 +32,7 @@ from app.lab.runs import LabRuns, Subject
 from app.lab.topics import Topics
 from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
+from app.theme.widgets import tip
 from engine.protocol import LoadOptions, Metric
 from engine.protocol.lab import LabPicture, LabProgress
 from tests.app.fake_lab import HEADLINE, PAGES, PAPER, result, tree, write
@@ -873,7 +874,7 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     assert said(lab, "lab.chosen") == ""
     lab.set_blocked(words.BUSY)
     assert not lab.view.again.isEnabled()
-    assert lab.view.again.toolTip() == words.BUSY
+    assert lab.view.again.toolTip() == tip(words.BUSY)
     lab.show_experiment("cache")
     assert not lab.view.again.isVisibleTo(lab), "it has no settings"
 
