@@ -30,7 +30,7 @@ from tests.engine.server.conftest import TOKEN
 from tests.engine.server.fake import FakeProbes
 from tests.real.test_smollm2 import ANSWER, QUESTION, unpacked
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 STORY = [ChatMessage(role="user", content="Tell me a short story about a harbour, a storm and a lamp.")]
 
 
