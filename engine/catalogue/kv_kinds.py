@@ -94,10 +94,9 @@ KV_KINDS = (
         "they were, and what was in a few large channels of a key is spread over all of them, so that none stretches "
         "the scale that the others share.",
         shows="perplexity against 16 bits",
-        helps="Models whose keys have a few channels many times as large as the others: with such channels put into "
-        "the bundled model, the text changed a third to a sixth as much; with SmolLM2-135M, a real one, half as much "
-        "in 8 bits and two thirds to all of it in 4.",
-        costs="One more pass over queries and keys. Where no channel stands out, 4 bits change the text a fifth more.",
+        helps="Models whose keys have a few large channels: the text of the bundled model, given such channels, changed "
+        "a third to a sixth as much; SmolLM2-135M's half (8 bits) and two thirds (4 bits).",
+        costs="One more pass over queries and keys. Without such channels 4 bits change the text a fifth more.",
         source=("engine/layers/hadamard.py",),
         also=("QuaRot", "rotated KV cache"),
         reference="Ashkboos et al. 2024, QuaRot (arXiv 2404.00456)",
