@@ -94,7 +94,7 @@ KV_KINDS = (
         "they were, and what was in a few large channels of a key is spread over all of them, so that none stretches "
         "the scale that the others share.",
         shows="perplexity against 16 bits",
-        helps="Models whose keys have a few large channels: the text of the bundled model, given such channels, changed "
+        helps="Models whose keys have a few large channels: given such channels, the bundled model's text changed "
         "a third to a sixth as much; SmolLM2-135M's half (8 bits) and two thirds (4 bits).",
         costs="One more pass over queries and keys. Without such channels 4 bits change the text a fifth more.",
         source=("engine/layers/hadamard.py",),
