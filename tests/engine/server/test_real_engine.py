@@ -275,7 +275,7 @@ def left(parts: dict[str, weakref.ref[Any]], serving: Serving, but: Collection[s
     serving.engine.submit(Inspect("page", lambda view: obeyed.set()))
     assert obeyed.wait(300)
     wanted = {name: part for name, part in parts.items() if name not in but}
-    for _ in range(50):  # a measurement of memory may be looking at it
+    for _ in range(3000):  # a measurement of memory may be looking at it, for long on a busy machine
         if not any(part() for part in wanted.values()):
             break
         time.sleep(0.1)
