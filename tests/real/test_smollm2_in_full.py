@@ -72,10 +72,10 @@ def test_a_window_needs_its_sinks(client: EngineClient) -> None:
     window = next(each for each in ALL if each.page.name == "window")
     result = run(Lab(client, pairs=1, budget=1.0), window, lambda line: None)
     (perplexities,) = [figure for figure in result.figures if "perplexity" in figure.effects[-1].metric.title.lower()]
-    sides = dict(zip(window.page.sides, (side[0] for side in perplexities.runs), strict=True))
-    without, with_sinks, whole = sorted(sides.values(), reverse=True)
-    assert without > 1.3 * with_sinks
-    assert with_sinks < 1.2 * whole
+    assert window.page.sides == ["window alone", "window + 4 sinks", "full cache"]
+    alone, with_sinks, full = (side[0] for side in perplexities.runs)
+    assert alone > 1.3 * with_sinks
+    assert with_sinks < 1.2 * full
 
 
 def test_columns_are_compared(client: EngineClient, smollm2: Path) -> None:
