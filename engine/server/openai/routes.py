@@ -230,7 +230,7 @@ def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel, echoes: Sequence
 def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:
     """The text of a prompt that came as ids."""
     assert loaded.tokenizer is not None
-    stream = detokeniser(loaded.tokenizer, continues=True)
+    stream = detokeniser(loaded.tokenizer, ())
     return "".join(map(stream.push, ids))
 
 

@@ -219,7 +219,7 @@ class TextWriter(Writer):
     def _echoed(self, text: str, ids: Sequence[int], told: Sequence[TokenInfo] | None) -> TextLogprobs | None:
         if told is None:
             return None
-        stream, offsets, end = detokeniser(self._tokenizer, continues=True), [], 0
+        stream, offsets, end = detokeniser(self._tokenizer, ()), [], 0
         for token in ids:
             offsets.append(min(end, len(text)))
             end += len(stream.push(token))
