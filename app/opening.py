@@ -49,14 +49,14 @@ def trouble(path: str) -> str:
         if not place.exists():
             return f"There is no {path}. Choose a GGUF file or the folder of a model above the transcript."
         if not place.is_file():  # reading a pipe would wait for ever
-            return f"{path} is no file. Choose a GGUF file or the folder of a model above the transcript."
+            return f"{path} is not a file. Choose a GGUF file or the folder of a model above the transcript."
         with place.open("rb") as file:
             if place.suffix.lower() == ".gguf" or file.read(4) == b"GGUF":
                 return ""
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         return f"{path} cannot be read ({why}). Allow reading it, then open it again."
-    return f"{place.name} is no GGUF file. Choose a .gguf file, or the folder of a model that has several files."
+    return f"{place.name} is not a GGUF file. Choose a .gguf file, or the folder of a model that has several files."
 
 
 class Application(QApplication):

@@ -70,7 +70,7 @@ def read_text(file: Path, most: int = MAX_JSON) -> str | None:
     try:
         return None if raw is None else raw.decode()
     except UnicodeDecodeError as error:
-        raise UnreadableFileError(f"{file} is no text in UTF-8 (at byte {error.start:,}).") from error
+        raise UnreadableFileError(f"{file} is not text in UTF-8 (at byte {error.start:,}).") from error
 
 
 def read_json(file: Path, most: int = MAX_JSON) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ def read_json(file: Path, most: int = MAX_JSON) -> dict[str, Any] | None:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno:,}, column {error.colno:,}"
-        raise UnreadableFileError(f"{file} is no valid JSON ({where}).") from error
+        raise UnreadableFileError(f"{file} is not valid JSON ({where}).") from error
     except RecursionError as error:
         raise UnreadableFileError(f"{file} is nested too deeply.") from error
     except ValueError as error:

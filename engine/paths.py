@@ -133,7 +133,7 @@ def known_models() -> list[KnownModel]:
 
 
 def unnamed_models() -> list[str]:
-    """Paths of the models whose path is no text in UTF-8, so that no other program can be told of them."""
+    """Paths of the models whose path is not text in UTF-8, so that no other program can be told of them."""
     return [model.path for model in _found() if not is_text(model.path)]
 
 

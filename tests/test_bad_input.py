@@ -116,7 +116,7 @@ def test_a_draft_without_numbers_is_left_out(tmp_path: Path) -> None:
     with EngineClient() as client:
         card, _ = client.load(str(SOUND), str(broken))
         assert card.draft == ""
-        check_sentence(card.draft_refused.removeprefix("The draft model cannot be used. "), "draft", "no numbers")
+        check_sentence(card.draft_refused.removeprefix("The draft model cannot be used. "), "draft", "not numbers")
 
 
 @pytest.mark.parametrize(

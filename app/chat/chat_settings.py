@@ -37,7 +37,7 @@ class _Field(NamedTuple):
 
 FIELDS = (
     _Field(
-        "temperature", "Temperature", "0 always takes the likeliest token; higher is more varied.", float, 0, 5, "1"
+        "temperature", "Temperature", "0 always takes the most likely token; higher is more varied.", float, 0, 5, "1"
     ),
     _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", float, 0, 1, "1"),
     _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", int, 0, 1_000_000, "0"),
@@ -278,7 +278,7 @@ class ChatSettings(QFrame):
         column.addLayout(grid)
 
     def _parse(self, field: _Field) -> float | int | None:
-        """The field's value, None for an empty one. Raises ValueError for text that is no number in range."""
+        """The field's value, None for an empty one. Raises ValueError for text that is not a number in range."""
         text = self.inputs[field.name].text().strip()
         if not text:
             return getattr(_NEUTRAL, field.name)

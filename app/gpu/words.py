@@ -181,7 +181,7 @@ def _offer(status: PackStatus) -> CardContent:
         caption=short or _space(status),
         buttons=(Button("details", "Details"), Button("dismiss", "Not now"), start),
         details=f"{about} {facts(status)}. It goes to {status.folder} and nowhere else; chats, models and "
-        "settings stay as they are. It can be stopped at any time and goes on from there. Settings removes it again, "
+        "settings stay as they are. It can be stopped at any time and continues from there. Settings removes it again, "
         "and installs it from a file where there is no network.",
     )
 

@@ -86,7 +86,7 @@ def _sorted(entries: list[Bundled]) -> list[Bundled]:
 
 
 def _inside(folder: Path, names: list[str]) -> tuple[Path, ...]:
-    """Names that lead out of the folder are no texts of its index."""
+    """Names that lead out of the folder are not texts of its index."""
     root = folder.resolve()
     return tuple(path for name in names if (path := (root / name).resolve()).is_relative_to(root))
 

@@ -44,7 +44,7 @@ def verdict(each: Recommendation) -> str:
     """The figures behind the word."""
     if not each.verdict:
         return ""
-    takes = f"It takes about {size(each.need)} with a chat of usual length."
+    takes = f"It takes about {size(each.need)} with a chat of the usual length."
     speed = f" Memory allows about {each.fastest:.2g} tokens a second without speculation." if each.fastest else ""
     return f"{each.sentence or takes + speed}\nEstimated from its size; a search shows what its files take."
 

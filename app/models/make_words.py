@@ -98,7 +98,7 @@ def progress(job: MakeProgress, stopping: bool) -> str:
     if job.state == "paused":
         return _parts("paused", _of(job))
     if stopping:
-        return "stopping at a point that it can go on from…"
+        return "stopping at a point that it can continue from…"
     if job.state == "done":
         return "done"
     doing = {"reading": "reading the model", "quantising": "quantising", "measuring": "measuring what it lost"}

@@ -14,7 +14,7 @@ from app.models.library import Library
 from app.models.rows import JobRow
 from engine.protocol import Download, MakeProgress
 
-_STOPPING = "It stops at a point that it can go on from."
+_STOPPING = "It stops at a point that it can continue from."
 
 
 class Tray(QWidget):

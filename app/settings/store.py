@@ -104,7 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class SettingsStore(QObject):
     """Holds the settings in force; ``changed`` carries the set of names that changed.
 
-    A file that is no JSON object is set aside as ``settings.json.broken``; a single value that does not fit falls back
+    A file that is not a JSON object is set aside as ``settings.json.broken``; one value that does not fit falls back
     to its default. A file of an earlier version is kept as ``settings.version-N.json`` when its successor is written. A
     file of a later version is never written to: these settings are then those of ``settings.version-N.json``, this
     version's own, which lie there since the upgrade. In all of these cases but the upgrade ``notice`` has a sentence

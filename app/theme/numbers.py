@@ -61,7 +61,7 @@ class WholeNumber(QSpinBox):
         return super().valueFromText(without_groups(_body(self, text)) or "")
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Taking a digit out of 1,024 would leave 1,02, which is no number."""
+        """Taking a digit out of 1,024 would leave 1,02, which is not a number."""
         self.setGroupSeparatorShown(False)
         super().focusInEvent(event)
 

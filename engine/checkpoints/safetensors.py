@@ -113,7 +113,7 @@ def _entries(file: Path, raw: bytes, base: int) -> list[TensorInfo]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file.name} is corrupt: its header is not valid JSON. {AGAIN}") from error
     if not isinstance(header, dict):
-        raise CheckpointError(f"{file.name} is corrupt: its header is no JSON object. {AGAIN}")
+        raise CheckpointError(f"{file.name} is corrupt: its header is not a JSON object. {AGAIN}")
     return [_entry(file, name, item, base) for name, item in header.items() if name != "__metadata__"]
 
 
@@ -166,7 +166,7 @@ def _entry(file: Path, name: str, item: Any, base: int) -> TensorInfo:
     whole = all(type(n) is int and 0 <= n < MAX_NUMBER for n in (*shape, begin, end))
     if not isinstance(sizes, list) or not whole or len(shape) > MAX_DIMENSIONS:
         raise CheckpointError(
-            f"{file.name} is corrupt: shape or offsets of {name} are no whole numbers, or too large. {AGAIN}"
+            f"{file.name} is corrupt: shape or offsets of {name} are not whole numbers, or too large. {AGAIN}"
         )
     entry = TensorInfo(name, DTYPES[kind], shape, file, base + begin)
     if end - begin != entry.size:

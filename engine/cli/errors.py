@@ -80,5 +80,5 @@ def _mend() -> str:
     from engine import installation
 
     if installation.pack() is not None:
-        return "`kvasir gpu repair` fetches it again."
+        return "`kvasir gpu repair` downloads it again."
     return "Install Kvasir again." if installation.packaged() else "Install Kvasir again: pip install kvasir."

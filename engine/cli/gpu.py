@@ -58,7 +58,7 @@ def install(
 
 @gpu.command()
 def repair(kind: Kind = "", json: Json = False) -> None:
-    """Look at every file of the pack, fetch again what is damaged, and test it."""
+    """Look at every file of the pack, download again what is damaged, and test it."""
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager, standing
 
@@ -119,7 +119,7 @@ def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
         try:
             yield report, functools.partial(tell, True)
         except KeyboardInterrupt:
-            tell(False, "Stopped. What was fetched is kept: the same command goes on from there.")
+            tell(False, "Stopped. What was downloaded is kept: the same command continues from there.")
             raise typer.Exit(130) from None
         except Exception as error:
             if not json or isinstance(error, (typer.Exit, BrokenPipeError)):
@@ -179,7 +179,7 @@ def _show(told: PackStatus) -> None:
         facts.append(("", told.refused))
     if told.kind:
         facts.append(("state", states[told.state] + (", in use from the next start on" if told.active else "")))
-        facts.append(("to fetch", human(told.download_bytes)))
+        facts.append(("to download", human(told.download_bytes)))
         facts.append(("on the disk", f"{human(told.disk_bytes)}; {human(told.free_bytes)} are free"))
         facts.append(("folder", told.folder))
     if told.reason:

@@ -57,7 +57,7 @@ def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)]
             (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
             for each in found
         ]
-        unnamed = [f"{path} is left out, because its name is no UTF-8. Rename it." for path in paths.unnamed_models()]
+        unnamed = [f"{path} is left out, because its name is not UTF-8. Rename it." for path in paths.unnamed_models()]
         for sentence in (*unnamed, *store.unreadable()):
             say(f"kvasir: {sentence}", error=True)
         if watched:  # the window: where to look for changes
@@ -85,7 +85,7 @@ def search(
     if format not in ("", "gguf", "safetensors"):
         raise typer.BadParameter(f"{format!r} is neither gguf nor safetensors.", param_hint="--format")
     if sort not in ("downloads", "likes", "trending_score", "last_modified"):
-        raise typer.BadParameter(f"{sort!r} is no order.", param_hint="--sort")
+        raise typer.BadParameter(f"{sort!r} is not a sort order.", param_hint="--sort")
     with report_errors():
         from engine.library import hub
 
@@ -188,8 +188,8 @@ def downloads(
 
 
 @models.command()
-def rm(model: Annotated[str, typer.Argument(help="A fetched or imported model's name or path.")]) -> None:
-    """Delete a model that Kvasir fetched or copied; forget one that was imported where it lies. What others keep is
+def rm(model: Annotated[str, typer.Argument(help="A downloaded or imported model's name or path.")]) -> None:
+    """Delete a model that Kvasir downloaded or copied; forget one that was imported where it lies. What others keep is
     theirs."""
     with report_errors():
         from engine import paths
@@ -203,13 +203,13 @@ def rm(model: Annotated[str, typer.Argument(help="A fetched or imported model's 
             with store.changing():
                 freed = store.remove(path)
         except ValueError:
-            raise CommandFailed(f"{path} was not fetched by Kvasir, so it is not Kvasir's to delete.") from None
+            raise CommandFailed(f"{path} was not downloaded by Kvasir, so it is not Kvasir's to delete.") from None
         say(f"{human(freed)} free again.")
 
 
 @models.command()
-def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or path.")]) -> None:
-    """Compare every file of a model that Kvasir fetched with the hash that the hub stated."""
+def verify(model: Annotated[str, typer.Argument(help="A downloaded model's name or path.")]) -> None:
+    """Compare every file of a model that Kvasir downloaded with the hash that the hub stated."""
     with report_errors():
         from engine import paths
         from engine.library import store
@@ -217,7 +217,7 @@ def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or 
         path = Path(paths.find_model(path_or_name_of(model)).path)
         variants = store.variants_at(path)
         if not variants:
-            raise CommandFailed(f"{path} was not fetched by Kvasir, so nothing says what it should hold.")
+            raise CommandFailed(f"{path} was not downloaded by Kvasir, so nothing says what it should hold.")
         for repository, variant in variants:
             if wrong := store.damaged(path, variant):
                 receipt = store.receipt_of(path)
@@ -225,7 +225,7 @@ def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or 
                 if receipt is None or not receipt.revisions.get(variant.name):  # the hub knows nothing of it
                     again = f"Delete it (kvasir models rm {path}), and make or import it again."
                 raise CommandFailed(f"{', '.join(wrong)} of {repository} are missing or damaged. {again}")
-        say("Every file is as it was fetched.")
+        say("Every file is as it was downloaded.")
 
 
 @models.command()
@@ -306,7 +306,7 @@ def _fetch(job: Job, limit: float, json: bool) -> None:
             say(f"{last.path}\nUse it: kvasir chat {job.repository if last.variant == 'safetensors' else last.path}")
         return
     stopped = last.state == "paused"
-    sentence = "Stopped. What was fetched is kept: the same command goes on from there."
+    sentence = "Stopped. What was downloaded is kept: the same command continues from there."
     say(f"kvasir: {sentence if stopped else last.sentence}", error=True)
     raise typer.Exit(130 if stopped else 1)
 
@@ -360,7 +360,7 @@ def lines(told: Sequence[Message]) -> None:
             line = msgspec.json.encode(each)
         except UnicodeEncodeError:
             raise CommandFailed(
-                "A name that is no UTF-8 cannot be written as JSON. Rename the file or folder."
+                "A name that is not UTF-8 cannot be written as JSON. Rename the file or folder."
             ) from None
         send(line)
 

@@ -56,7 +56,7 @@ app = typer.Typer(
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 THINKING_HELP = "Let the model think first, where its template has that setting."
-UNLOAD_HELP = "Unload the model after so many minutes without a request, until the next one; 0: never."
+UNLOAD_HELP = "Unload the model after this many minutes without a request, until the next one; 0: never."
 DEMAND_HELP = "Load whatever model of `kvasir models list` a request names, in place of the one that is loaded."
 FETCH_HELP = "Fetch pictures from the web addresses that requests name, which may lie in your own network."
 
@@ -272,7 +272,7 @@ def run_module(context: typer.Context, module: Annotated[str, typer.Argument()])
     import runpy
 
     if not module.startswith("engine."):
-        raise typer.BadParameter(f"{module!r} is no module of Kvasir's.")
+        raise typer.BadParameter(f"{module!r} is not a module of Kvasir's.")
     sys.argv = [module, *context.args]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -61,7 +61,9 @@ def folders(
     add: Annotated[Path | None, typer.Option(help="Look for models in this folder and below it.")] = None,
     remove: Annotated[Path | None, typer.Option(help="Look there no more. Nothing is deleted.")] = None,
     downloads: Annotated[Path | None, typer.Option(help="Download models to this folder from now on.")] = None,
-    move_to: Annotated[Path | None, typer.Option(help="Move all that Kvasir fetched or copied to this folder.")] = None,
+    move_to: Annotated[
+        Path | None, typer.Option(help="Move all that Kvasir downloaded or copied to this folder.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """The folders in which models are looked for, and the one that they are fetched to."""

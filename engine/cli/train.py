@@ -33,7 +33,7 @@ def run_train_heads(plan: TrainingPlan) -> int:
     with _stopping() as stop, _shown(console) as show:
         outcome = train_heads(plan, show, stop.is_set)
     if outcome.after is None or outcome.before is None:
-        console.print(f"Stopped after {outcome.steps} steps. The same command goes on from there.")
+        console.print(f"Stopped after {outcome.steps} steps. The same command continues from there.")
         return STOPPED
     _tell(console, plan.kind, outcome, outcome.before, outcome.after)
     return 0

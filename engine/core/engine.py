@@ -63,7 +63,7 @@ from engine.sampling.params import SamplingError
 _log = logging.getLogger(__name__)
 
 GPU_LOST = (
-    "The GPU failed ({reason}). The engine has to start anew, which the window sees to by itself: send the message "
+    "The GPU failed ({reason}). The engine has to start again, which the window sees to by itself: send the message "
     "again when the model is loaded."
 )
 

@@ -43,7 +43,7 @@ OUT_OF_MEMORY = (
     "Close other programs, or load the model with a smaller memory budget."
 )
 NO_NUMBERS = (
-    "The model computed scores that are no numbers, so the answer ends here. Download the model again, or load it in "
+    "The model computed scores that are not numbers, so the answer ends here. Download the model again, or load it in "
     "float32."
 )
 

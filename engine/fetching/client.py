@@ -44,7 +44,7 @@ def opened(
     try:
         asked = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError):
-        raise FetchFailed(f"{url} is no address that can be asked. Check HF_ENDPOINT.") from None
+        raise FetchFailed(f"{url} is not an address that can be asked. Check HF_ENDPOINT.") from None
     with _client(timeout) as client:
         for _ in range(MOST_REDIRECTIONS + 1):
             request = client.build_request("GET", asked, headers=headers)
@@ -53,7 +53,7 @@ def opened(
             try:
                 response = client.send(request, stream=True)
             except (httpx2.InvalidURL, ValueError):
-                raise httpx2.RemoteProtocolError("it sends on to what is no address", request=request) from None
+                raise httpx2.RemoteProtocolError("it sends on to what is not an address", request=request) from None
             try:
                 if response.next_request is None:
                     yield response
@@ -132,7 +132,7 @@ def _check_proxies() -> None:
         if not usable:
             where = _variable(kind) or f"The system's proxy for {kind}"
             raise FetchFailed(
-                f"{where} is no proxy that can be used. Write its address as http://HOST:PORT or socks5://HOST:PORT, "
+                f"{where} cannot be used as a proxy. Write its address as http://HOST:PORT or socks5://HOST:PORT, "
                 "or unset it."
             )
 
@@ -152,7 +152,7 @@ def _context(*certificates: str) -> ssl.SSLContext | bool:
     *bundles, folder = certificates
     variable, file = next(((name, value) for name, value in zip(BUNDLES, bundles, strict=True) if value), ("", ""))
     if folder and not os.path.isdir(folder):
-        raise FetchFailed(f"SSL_CERT_DIR names {folder}, which is no folder. Correct or unset it.")
+        raise FetchFailed(f"SSL_CERT_DIR names {folder}, which is not a folder. Correct or unset it.")
     if not variable:
         # Windows and macOS are asked themselves; True stands for that.
         return True if sys.platform in ("win32", "darwin") and not folder else trust.trusted()

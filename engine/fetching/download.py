@@ -74,7 +74,7 @@ def stored(remote: RemoteFile, folder: Path) -> int:
 def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
     """Have the file in ``folder``, whole and with the right hash.
 
-    Raises :class:`FetchFailed`, after which what was fetched is kept unless it is wrong; OSError of the disk.
+    Raises :class:`FetchFailed`, after which what was downloaded is kept unless it is wrong; OSError of the disk.
     """
     done, part = folder / remote.filename, folder / (remote.filename + INCOMPLETE)
     done.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _download(remote: RemoteFile, part: Path, progress: Progress) -> str:
                         failures, most = 0, file.tell()
             except _Cut as cut:
                 if failures == len(PAUSES):
-                    then = "What was fetched is kept: check the network and start again."
+                    then = "What was downloaded is kept: check the network and start again."
                     raise FetchFailed(unreachable(way_to(remote.url), cut, then)) from None
                 progress(0)
                 time.sleep(PAUSES[failures])

@@ -49,7 +49,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
             ) from None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise FetchFailed(
-                f"The disk of {folder} is full. Free some room and start again; what was fetched is kept."
+                f"The disk of {folder} is full. Free some room and start again; what was downloaded is kept."
             ) from None
         if error.errno == errno.ENAMETOOLONG:
             raise FetchFailed(

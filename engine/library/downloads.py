@@ -288,7 +288,7 @@ def _alone(folder: Path, job: Job) -> Iterator[None]:
         except FileNotFoundError:
             there = False
         if not there:
-            raise FetchFailed(f"The download of {job.repository} was cancelled meanwhile. Fetch it again.")
+            raise FetchFailed(f"The download of {job.repository} was cancelled meanwhile. Download it again.")
         yield
 
 
@@ -301,7 +301,7 @@ def _unexpected(job: Job, error: Exception) -> str:
 
 
 def _busy(job: Job) -> Busy:
-    return Busy(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it.")
+    return Busy(f"Another Kvasir is downloading {job.repository}. Wait for it, or stop it.")
 
 
 def _told(

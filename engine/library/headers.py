@@ -53,12 +53,12 @@ def _safetensors(remote: RemoteFile) -> bytes:
     first = beginning(remote, min(1 << 20, remote.bytes))
     length = struct.unpack("<Q", first[:8])[0] if len(first) >= 8 else 0
     if not 0 < length <= min(SAFETENSORS_HEADER, remote.bytes - 8):
-        raise FetchFailed(f"{remote.filename} of {remote.host} is no file of safetensors, or is cut short.")
+        raise FetchFailed(f"{remote.filename} of {remote.host} is not a file of safetensors, or is cut short.")
     header = first if 8 + length <= len(first) else beginning(remote, 8 + length)
     try:
         json.loads(header[8 : 8 + length])
     except (ValueError, RecursionError):
-        raise FetchFailed(f"{remote.filename} of {remote.host} is no file of safetensors, or is damaged.") from None
+        raise FetchFailed(f"{remote.filename} of {remote.host} is not a file of safetensors, or is damaged.") from None
     return header[: 8 + length]
 
 

@@ -169,8 +169,8 @@ def endpoint() -> str:
         usable = False
     if not usable or not address.isprintable():
         raise HubFailed(
-            f"HF_ENDPOINT is {address!r}, which is no address of a hub. Write it such as https://huggingface.co, or "
-            "unset it."
+            f"HF_ENDPOINT is {address!r}, which is not the address of a hub, such as https://huggingface.co. "
+            "Correct it, or unset it."
         )
     return address
 
@@ -186,7 +186,7 @@ def parameters(size: str) -> str:
         return ""
     found = re.fullmatch(r"(\d+(?:\.\d+)?[KMBT])?-(\d+(?:\.\d+)?[KMBT])?", size, re.IGNORECASE)
     if found is None or not any(found.groups()):
-        raise HubFailed(f"{size!r} is no range of sizes. Give one as 3B-9B, -8B or 20B-.")
+        raise HubFailed(f"{size!r} is not a range of sizes. Give one as 3B-9B, -8B or 20B-.")
     return ",".join(f"{name}:{end.upper()}" for name, end in zip(("min", "max"), found.groups(), strict=True) if end)
 
 
@@ -224,7 +224,7 @@ def asked_at_all() -> None:
 def check_token(token: str) -> str:
     """The name of the user whose token it is. Raises :class:`HubFailed`."""
     if not _can_be_token(token):
-        raise HubFailed(f"That is no token. One is made on {endpoint()}/settings/tokens and begins with hf_.")
+        raise HubFailed(f"That is not a valid token. Create one at {endpoint()}/settings/tokens; it begins with hf_.")
     with _failures(""):
         answer, _ = _asked(f"{endpoint()}/api/whoami-v2", token)
         return plain(msgspec.convert(answer["name"], str), most=_WORD)

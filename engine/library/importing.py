@@ -55,7 +55,9 @@ def import_model(
         return _refer(name or found.name, found, taken)
     name = name or f"{ORGANISATION}/{found.name.removesuffix('.gguf')}"
     if name.count("/") != 1 or not is_safe(name):
-        raise LibraryFailed(f"{name!r} is no name for a model here. Give one as ORGANISATION/NAME: --name me/my-model.")
+        raise LibraryFailed(
+            f"{name!r} is not a valid name for a model here. Give one as ORGANISATION/NAME: --name me/my-model."
+        )
     return name, _copy(found, variant, name, how == "move", progress)
 
 
@@ -109,7 +111,7 @@ def _inside(folder: Path, safetensors: bool) -> list[Path]:
 
 def _refer(name: str, found: Path, taken: Sequence[tuple[str, str]]) -> tuple[str, Path]:
     if not is_safe(name) or name.count("/") > 1:
-        raise LibraryFailed(f"{name!r} is no name for a model. Give another: --name my-model.")
+        raise LibraryFailed(f"{name!r} is not a valid name for a model. Give another: --name my-model.")
 
     def edit(now: roots.ModelRoots) -> roots.ModelRoots:
         if any(Path(each.path) == found for each in now.references):

@@ -52,7 +52,7 @@ def remove_root(path: Path) -> None:
 
     def edit(now: ModelRoots) -> ModelRoots:
         if wanted == str(roots.store_folder()):
-            raise LibraryFailed(f"{wanted} is the folder that models are fetched to. Choose another for that first.")
+            raise LibraryFailed(f"{wanted} is the folder that models are downloaded to. Choose another for that first.")
         if wanted not in now.roots:
             raise LibraryFailed(f"Models in {wanted} are not looked for. The folders are: kvasir models folders.")
         return msgspec.structs.replace(now, roots=[each for each in now.roots if each != wanted])
@@ -67,11 +67,11 @@ def fetch_to(path: Path) -> None:
     if path != roots.usual_store():
         _folder(path)
     if path == (former := roots.store_folder()):
-        raise LibraryFailed(f"Models are fetched to {path} already.")
+        raise LibraryFailed(f"Models are downloaded to {path} already.")
     _finish()
     with store.changing() if roots.store_is_there() else contextlib.nullcontext():
         if roots.store_folder() != former:
-            raise LibraryFailed(f"Models are fetched to {roots.store_folder()} since a moment ago. Try again.")
+            raise LibraryFailed(f"Models are downloaded to {roots.store_folder()} since a moment ago. Try again.")
         if waiting := downloads.queue():
             raise LibraryFailed(
                 f"{len(waiting)} downloads are not finished, and would stay in {former}. Finish or cancel them first: "
@@ -209,7 +209,7 @@ def _folder(path: Path) -> Path:
 
 def _refuse_while_busy(source: Path) -> None:
     """Whoever works on a download or an import holds its lock, which is taken while nobody else changes the store."""
-    busy = LibraryFailed("A model is being fetched or imported. Wait for it, or stop it, and then try again.")
+    busy = LibraryFailed("A model is being downloaded or imported. Wait for it, or stop it, and then try again.")
     for working in _children(source / UNFINISHED):
         if (working / "lock").is_file():
             with lock(working / "lock", busy):

@@ -44,7 +44,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class ModelRoots(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``models.json``. ``store``: where models are fetched to, "" the usual place. ``leaving``: the store that all was
+    """``models.json``. ``store``: where downloads go, "" the usual place. ``leaving``: the store that all was
     moved from, as long as not everything in it is deleted."""
 
     store: str = ""
@@ -83,7 +83,7 @@ def change(edit: Callable[[ModelRoots], ModelRoots]) -> ModelRoots:
         try:
             written = msgspec.json.format(msgspec.json.encode(new), indent=1)
         except UnicodeEncodeError:
-            raise LibraryFailed("A folder or model whose name is no UTF-8 cannot be kept. Rename it first.") from None
+            raise LibraryFailed("A folder or model whose name is not UTF-8 cannot be kept. Rename it first.") from None
         try:
             decode_file(path, ModelRoots)
         except UnreadableFileError:
@@ -98,7 +98,7 @@ def change(edit: Callable[[ModelRoots], ModelRoots]) -> ModelRoots:
 
 
 def usual_store() -> Path:
-    """Where models are fetched to unless the user chose another folder."""
+    """Where models are downloaded to unless the user chose another folder."""
     return folders.data_place() / "models"
 
 

@@ -34,7 +34,7 @@ SMALL = 1 << 20
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """``kvasir.json``. ``variants``: each as it was fetched, by its name, with its ``revisions``."""
+    """``kvasir.json``. ``variants``: each as it was downloaded, by its name, with its ``revisions``."""
 
     repository: str
     variants: dict[str, HubVariant] = {}
@@ -249,7 +249,7 @@ def remove(path: Path) -> int:
     now. Raises OSError, and ValueError for what Kvasir did not fetch."""
     own, above = {variant.name for _, variant in variants_at(path)}, _receipt_above(path)
     if above is None or not own:
-        raise ValueError(f"{path} was not fetched by Kvasir")
+        raise ValueError(f"{path} was not downloaded by Kvasir")
     folder, receipt = above
     rest = {name: variant for name, variant in receipt.variants.items() if name not in own}
     kept = _named(Receipt(receipt.repository, rest))

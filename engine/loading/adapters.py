@@ -105,7 +105,7 @@ def unload_adapter(loaded: LoadedModel, name: str) -> Adapter:
 
 def _check_name(loaded: LoadedModel, name: str) -> None:
     if not name.strip() or not name.isprintable() or len(name) > MOST_NAME:
-        text = f"{name!r:.120} is no name for an adapter. Give one of 1 to {MOST_NAME} printable characters."
+        text = f"{name!r:.120} is not a valid name for an adapter. Give one of 1 to {MOST_NAME} printable characters."
         raise LoadFailed("bad_adapter", text)
     if name in (loaded.card.name, *(adapter.name for adapter in adapters_of(loaded))):
         raise LoadFailed("bad_adapter", f"The name {name} is in use already. Give the adapter another one.")

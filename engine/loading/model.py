@@ -174,7 +174,7 @@ class _NoRunner:
     num_layers = 0
 
     def forward(self, rows: Sequence[SequenceRows], **options: Any) -> ForwardOutput:
-        raise RuntimeError("the cache of this model is being made anew")
+        raise RuntimeError("the cache of this model is being rebuilt")
 
 
 def without_arenas(model: LoadedModel) -> LoadedModel:

@@ -104,7 +104,7 @@ def prove(runner: Runner, checkpoint: Checkpoint) -> None:
     logits = runner.forward([SequenceRows([0], 0, [1], want_logits=1)]).logits
     if not bool(torch.isfinite(logits).all()):
         raise CheckpointError(
-            f"{checkpoint.path.name} computes values that are no numbers: its weights are damaged, or too large for "
+            f"{checkpoint.path.name} computes values that are not numbers: its weights are damaged, or too large for "
             "the dtype. Download the model again, or choose float32."
         )
 

@@ -103,7 +103,7 @@ class RawConfig:
         if stated is None:
             return {}
         if not isinstance(stated, dict) or not all(isinstance(values, dict) for values in stated.values()):
-            raise self.wrong('"per_layer_config" is no JSON object of objects')
+            raise self.wrong('"per_layer_config" is not a JSON object of objects')
         found: dict[int, dict[str, Any]] = {}
         for name, values in stated.items():
             layer = int(name) if name.isascii() and name.isdigit() and len(name) <= MAX_DIGITS else layers
@@ -159,7 +159,7 @@ class RawConfig:
         if raw is None:
             raw = {}
         if not isinstance(raw, dict):
-            raise self.wrong("its rope parameters are no JSON object")
+            raise self.wrong("its rope parameters are not a JSON object")
         return raw
 
     def rope(

@@ -116,7 +116,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def _no_bundle(file: Path) -> str:
-    return f"{file} is no bundle of a GPU pack, or not a whole one. Make one with `kvasir gpu bundle --out FILE`."
+    return f"{file} is not a bundle of a GPU pack, or not a whole one. Make one with `kvasir gpu bundle --out FILE`."
 
 
 class _Watched(io.RawIOBase):

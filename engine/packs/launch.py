@@ -65,7 +65,7 @@ def go_back_without_torch(args: list[str]) -> None:
         words = (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
         os.environ[FAILED] = (
             f"The GPU pack is not used: a library of it cannot be loaded ({words}). "
-            "`kvasir gpu repair` fetches it again."
+            "`kvasir gpu repair` downloads it again."
         )
         os.execve(back[0], [*back, *args], os.environ)
 

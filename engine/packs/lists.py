@@ -110,7 +110,7 @@ def parse(text: str, origin: str) -> PackList:
             wheels.append(_wheel(line, origin))
     names = [wheel.filename for wheel in wheels]
     if header.get("kind") not in KINDS or not wheels or len(set(names)) < len(names):
-        raise PackFailed(f"{origin} is no list of a GPU pack. Install Kvasir again.")
+        raise PackFailed(f"{origin} is not a list of a GPU pack. Install Kvasir again.")
     try:
         parsed = PackList(header["kind"], header["python"], header, tuple(wheels), text)
         _ = parsed.disk_bytes, parsed.driver, parsed.capabilities
@@ -130,7 +130,7 @@ def _wheel(line: str, origin: str) -> Wheel:
     filename = unquote(address.path.rsplit("/", 1)[-1]) if address else ""
     trusted = address and (address.scheme == "https" or (address.scheme == "http" and address.hostname in LOOPBACK))
     if not found or not trusted or not _FILENAME.fullmatch(filename):
-        raise PackFailed(f"{origin} has a line that is no wheel with its hash: {line[:120]}. Install Kvasir again.")
+        raise PackFailed(f"{origin} has a line that is not a wheel with its hash: {line[:120]}. Install Kvasir again.")
     return Wheel(filename, found["url"], found["sha256"], int(found["bytes"]))
 
 

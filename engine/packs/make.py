@@ -80,7 +80,7 @@ def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:
             raise OSError(28, os.strerror(28), str(home))
         last_lines = complaint.decode("utf-8", "replace").strip().splitlines()[-4:]
         reason = " ".join(line.strip() for line in last_lines).rstrip(".")
-        raise PackFailed(f"uv could not make the pack: {reason}. Start again; what was fetched is kept.")
+        raise PackFailed(f"uv could not make the pack: {reason}. Start again; what was downloaded is kept.")
 
 
 def _environment(home: Path) -> dict[str, str]:

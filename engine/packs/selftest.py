@@ -55,7 +55,7 @@ def _test(kind: str, facts: dict[str, str]) -> None:
             importlib.import_module(part)
     except (ImportError, OSError) as error:
         raise PackFailed(
-            f"A library of the GPU pack cannot be loaded ({error}). `kvasir gpu repair` fetches it again."
+            f"A library of the GPU pack cannot be loaded ({error}). `kvasir gpu repair` downloads it again."
         ) from error
     facts["torch"] = torch.__version__
     device = _device(kind, facts)
@@ -73,7 +73,7 @@ def _device(kind: str, facts: dict[str, str]) -> torch.device:
         facts["device"] = "the processor"
         return torch.device("cpu")
     if torch.version.cuda is None and torch.version.hip is None:
-        raise PackFailed("The GPU pack's PyTorch is built without GPUs. `kvasir gpu repair` fetches the right one.")
+        raise PackFailed("The GPU pack's PyTorch is built without GPUs. `kvasir gpu repair` downloads the right one.")
     if not torch.cuda.is_available():
         reason = why_no_gpu().reason
         raise PackFailed(f"The GPU pack sees no GPU ({reason}). Check the driver, then run `kvasir gpu check`.")

@@ -129,7 +129,7 @@ def read_active(packs: Path) -> dict[str, Any] | None:
     if active is None:
         return None
     if not isinstance(active.get("folder"), str):
-        raise NotUsed("The note on which GPU pack is in use says nothing. `kvasir gpu check` writes it anew.")
+        raise NotUsed("The note on which GPU pack is in use says nothing. `kvasir gpu check` writes it again.")
     return active
 
 
@@ -189,7 +189,7 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
     name = active["folder"]
     pack = packs / name
     if Path(name).name != name or name in ("", ".", "..") or not os.path.isdir(pack):
-        raise NotUsed("The GPU pack's folder is gone. `kvasir gpu install` makes it anew.")
+        raise NotUsed("The GPU pack's folder is gone. `kvasir gpu install` makes it again.")
     try:
         note = read_json(pack / "pack.json") or {}
         made_for, broken = str(note["python"]), note.get("broken", "")
@@ -207,7 +207,7 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
     if damaged:
         raise NotUsed(
             f"The GPU pack is not used: its file {Path(damaged).name} is missing or damaged. "
-            "`kvasir gpu repair` fetches it again."
+            "`kvasir gpu repair` downloads it again."
         )
     if not installation.python().is_file():
         raise NotUsed(f"The interpreter {installation.python()} is missing. Install Kvasir again.")

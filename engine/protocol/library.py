@@ -66,7 +66,7 @@ class StoredModel(Message, frozen=True):
 
 
 class ModelFolder(Message, frozen=True):
-    """A folder in which models are looked for. ``store``: it is the one that models are fetched to."""
+    """A folder in which models are looked for. ``store``: it is the one that models are downloaded to."""
 
     path: str
     store: bool = False

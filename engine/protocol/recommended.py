@@ -70,7 +70,9 @@ class CuratedList(msgspec.Struct, forbid_unknown_fields=True):
                 raise ValueError(f"{' '.join(what)} stands there twice")
             seen.add(what)
             if model.source not in self.sources:
-                raise ValueError(f"{model.repository} is taken from {model.source!r}, which is no source of the list")
+                raise ValueError(
+                    f"{model.repository} is taken from {model.source!r}, which is not a source of the list"
+                )
             draft = model.draft
             if draft is not None and (draft.kind == "mtp") == bool(draft.repository and draft.variant):
                 raise ValueError(f"the draft of {model.repository} needs a repository and a variant, unless it is mtp")
@@ -96,7 +98,7 @@ class Recommendation(Message, frozen=True):
     sentence: str = ""
     """Why it is no better; "" where it fits."""
     need: int = 0
-    """Bytes that it takes with a chat of usual length, about."""
+    """Bytes that it takes with a chat of the usual length, about."""
     fastest: float = 0.0
     """Tokens a second that memory allows without speculation, about; 0: not known."""
     here: bool = False

@@ -60,5 +60,5 @@ def rounded(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tens
     """The tensors in the dtype of the file. Raises :class:`RecipeError` for weights that it cannot hold."""
     found = {name: tensor.detach().to("cpu", dtype) for name, tensor in tensors.items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in found.values()):
-        raise RecipeError("The trained weights are no numbers, so they were not written. Train again with --fresh.")
+        raise RecipeError("The trained weights are not numbers, so they were not written. Train again with --fresh.")
     return found

@@ -89,7 +89,7 @@ def train_heads(
         return run.train(folder) if done else run.stopped(folder)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise RecipeError(
-            "Training takes more memory than there is. What was done is kept: begin anew with --fresh and a smaller "
+            "Training takes more memory than there is. What was done is kept: begin again with --fresh and a smaller "
             "--length, or train with --device cpu."
         ) from error
     finally:
@@ -157,7 +157,7 @@ class _TrainingRun:
         if about.get("key") != self.key:
             raise RecipeError(
                 f"{self.rows_file.parent} holds an unfinished training with other text or other settings. Repeat "
-                "these, or begin anew with --fresh."
+                "these, or begin again with --fresh."
             )
         self.resumed, self.seconds = True, float(about.get("seconds", 0.0))
         return from_tensors(tensors), bool(about.get("complete"))

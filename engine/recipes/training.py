@@ -121,7 +121,7 @@ class Training:
         """Go on from a saved state. Raises :class:`RecipeError` for one that is damaged or of another run."""
         tensors, about = read_tensors(path)
         if about.get("key") != self.key:
-            raise RecipeError(f"{path} belongs to another training. Start anew with --fresh.")
+            raise RecipeError(f"{path} belongs to another training. Start again with --fresh.")
         try:
             with torch.no_grad():
                 for name, parameter in self.heads.named_parameters():
@@ -130,7 +130,7 @@ class Training:
                         moments = {kind: tensors[f"{kind}.{name}"].to(parameter) for kind in ("exp_avg", "exp_avg_sq")}
                         self.optimiser.state[parameter] = {"step": torch.tensor(float(about["step"])), **moments}
         except (KeyError, RuntimeError) as error:
-            raise RecipeError(f"{path} is damaged. Start anew with --fresh.") from error
+            raise RecipeError(f"{path} is damaged. Start again with --fresh.") from error
         self.step, self.seconds = int(about["step"]), float(about["seconds"])
 
     def _learn(self, share: float) -> None:
@@ -148,7 +148,7 @@ class Training:
         self.step += 1
         if not math.isfinite(self.loss):
             raise RecipeError(
-                f"The loss of step {self.step} is no number: the model computes values that are too large. Train in "
+                f"The loss of step {self.step} is not a number: the model computes values that are too large. Train in "
                 "float32 with --dtype float32."
             )
 
@@ -196,7 +196,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             about = json.loads((file.metadata() or {})["about"])
             return {name: file.get_tensor(name).clone() for name in file.keys()}, about  # noqa: SIM118 - no mapping
     except Exception as error:
-        raise RecipeError(f"{path} is damaged ({type(error).__name__}). Start anew with --fresh.") from error
+        raise RecipeError(f"{path} is damaged ({type(error).__name__}). Start again with --fresh.") from error
 
 
 def _height(share: float) -> float:

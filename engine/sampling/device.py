@@ -256,5 +256,5 @@ def compare(dtype: torch.dtype, vocabulary: int, device: torch.device, reference
         if found != expected:
             return "its tokens do not agree with the definition here"
         if draw(logits[-1:], some[-1:]) != [None]:
-            return "it does not see scores that are no numbers"
+            return "it does not see scores that are not numbers"
     return None

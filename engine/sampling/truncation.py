@@ -99,7 +99,7 @@ def _keep(top: Tensor, whole: Tensor | None, limits: TruncationSettings, vocabul
         nucleus = (before < limits.top_p) | (limits.top_p >= 1.0)
         nucleus[:, 0] = True
         # Tokens tied with the last one of the nucleus belong to it: which of them sorts first means nothing.
-        # Of a row with a score that is no number nothing is kept, which must not cost the other rows their step.
+        # Of a row with a score that is not a number nothing is kept, which must not cost the other rows their step.
         last = ((kept & nucleus).sum(-1, keepdim=True) - 1).clamp(min=0)
         kept &= top >= top.gather(1, last)
     # p / p_max >= min_p, in logits.

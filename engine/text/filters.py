@@ -51,7 +51,7 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudge
 
     def total(environment: Any, items: Any, attribute: Any = None, start: Any = 0) -> tuple[Any, ...]:
         if not isinstance(start, int | float):
-            raise SecurityError("it sums what is no number")
+            raise SecurityError("it sums what is not a number")
         return environment, items, attribute, start
 
     def rounded(value: Any, precision: Any = 0, method: Any = "common") -> tuple[Any, ...]:

@@ -115,7 +115,7 @@ class Tokenizer:
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token ids of ``text``. ``special`` adds what the tokenizer puts around plain text (such as begin-of-text);
-        a rendered chat template already contains it. Lone surrogates, which are no text, are replaced.
+        a rendered chat template already contains it. Lone surrogates, which are not text, are replaced.
 
         Raises :class:`engine.text.template.PromptError` for a text that takes too much: some expressions by which words
         are found need the square of a text's length.

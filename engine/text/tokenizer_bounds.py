@@ -78,7 +78,7 @@ def judged(raw: bytes) -> bytes:
         file = msgspec.json.decode(raw, type=_File)
         _check_model(file.model)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TooMuch("is no tokenizer in JSON, or is cut short") from error
+        raise TooMuch("is not a tokenizer in JSON, or is cut short") from error
     growth = growth_of(file.normalizer, file.pre_tokenizer)
     for step in steps(file.pre_tokenizer, "pretokenizers"):
         if "pattern" in step:
@@ -89,7 +89,7 @@ def judged(raw: bytes) -> bytes:
     _check_around(steps(file.post_processor, "processors"))
     contents = [text for token in file.added_tokens if isinstance(text := token.get("content"), str)]
     if len(contents) < len(file.added_tokens):
-        raise TooMuch("adds a token that is no text")
+        raise TooMuch("adds a token that is not text")
     check_added(contents, growth)
     return msgspec.json.encode(file)
 
@@ -118,7 +118,7 @@ def steps(part: Any, inner: str, depth: int = 0) -> list[dict[str, Any]]:
         return [part]
     listed = part.get(inner)
     if depth == MAX_DEPTH or not isinstance(listed, list):
-        raise TooMuch("has steps that are nested too deeply, or are no list")
+        raise TooMuch("has steps that are nested too deeply, or are not a list")
     found: list[dict[str, Any]] = []
     for step in listed:
         found += steps(step, inner, depth + 1)
@@ -205,7 +205,7 @@ def _pattern(step: dict[str, Any]) -> str:
         case {"Regex": str(expression), **others} if not others:
             check_expression(expression)
             return ""
-    raise TooMuch("has a step that looks for something that is no text")
+    raise TooMuch("has a step that looks for something that is not text")
 
 
 # --- expressions -----------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def _around(step: dict[str, Any]) -> int:
     """Tokens that a template adds; a text itself may stand in it once."""
     single, named = step.get("single"), step.get("special_tokens")
     if not isinstance(single, list) or not isinstance(named, dict):
-        raise TooMuch("has a template that is no list")
+        raise TooMuch("has a template that is not a list")
     count = texts = 0
     for piece in single:
         match piece:

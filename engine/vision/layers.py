@@ -199,7 +199,7 @@ def layer_indices(raw: RawConfig, key: str, layers: int, usual: Sequence[int]) -
     found = raw.values.get(key)
     found = [index for index in usual if index < layers] if found is None else found
     if not isinstance(found, list) or any(type(index) is not int or not 0 <= index < layers for index in found):
-        raise raw.wrong(f'"{key}" is no list of the tower\'s {layers} layers')
+        raise raw.wrong(f'"{key}" is not a list of the tower\'s {layers} layers')
     if len(set(found)) < len(found):
         raise raw.wrong(f'"{key}" names a layer twice')
     return found

@@ -108,7 +108,7 @@ def _opened(data: bytes) -> Image.Image:
         return Image.open(BytesIO(data), formats=FORMATS)
     except Exception as error:  # a damaged header ends in errors of many types
         raise PictureError(
-            "The file is no picture of a kind that Kvasir reads, or it is damaged. Send a JPEG, PNG, WebP, GIF or BMP."
+            "The file is not a picture that Kvasir reads, or it is damaged. Send a JPEG, PNG, WebP, GIF or BMP."
         ) from error
 
 

@@ -36,7 +36,7 @@ class Section(RawConfig):
     def __init__(self, outer: RawConfig, key: str) -> None:
         values = outer.values.get(key)
         if not isinstance(values, dict):
-            raise outer.wrong(f'its "{key}" is no JSON object')
+            raise outer.wrong(f'its "{key}" is not a JSON object')
         super().__init__(values, outer.file)
         self.key = key
 

@@ -16,7 +16,7 @@ def differences(ours: Path, theirs: Path) -> list[str]:
     """A line for each file, folder or link that is not the same in both, sorted by name.
 
     Compared are what packages hold: kinds, modes as :func:`tree.mode` makes them, targets of links and bytes; times
-    and owners are set when a package is made. Raises FileNotFoundError where one of the two is no folder.
+    and owners are set when a package is made. Raises FileNotFoundError where one of the two is not a folder.
     """
     here, there = _entries(ours), _entries(theirs)
     return [

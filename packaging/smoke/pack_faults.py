@@ -87,7 +87,7 @@ def broken_off(machine: Machine) -> str:
     )
     status = machine.status()
     kept = machine.bytes - status["download_bytes"]
-    report.check(status["state"] == "partial" and kept >= cut, "what was fetched is kept", str(status))
+    report.check(status["state"] == "partial" and kept >= cut, "what was downloaded is kept", str(status))
     index.forget()
 
     index.ranges = False

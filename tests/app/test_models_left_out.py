@@ -4,7 +4,7 @@ import sys
 
 from app.models.library import Library
 
-SCRIPT = "import sys; print('kvasir: …/kvasir.json is no valid JSON.', file=sys.stderr)"
+SCRIPT = "import sys; print('kvasir: …/kvasir.json is not valid JSON.', file=sys.stderr)"
 
 
 def test_it_is_told_once(qtbot):
@@ -14,5 +14,5 @@ def test_it_is_told_once(qtbot):
     for _ in range(2):
         with qtbot.waitSignal(library.stored_changed, timeout=60_000):
             library.refresh()
-    assert told == ["…/kvasir.json is no valid JSON."]
+    assert told == ["…/kvasir.json is not valid JSON."]
     library.close_down()

@@ -208,5 +208,7 @@ def test_verdicts_in_words():
     fits = entry("a/b", draft="a/draft")
     assert advice.with_draft(fits) == "with its draft model, a/draft (600 MB)"
     assert advice.about(fits.model) == "A test.\n8B parameters · Q4_K_M · 5.0 GB · context 32k · licence mit"
-    assert advice.verdict(fits).startswith("It takes about 6.0 GB with a chat of usual length. Memory allows about 50")
+    assert advice.verdict(fits).startswith(
+        "It takes about 6.0 GB with a chat of the usual length. Memory allows about 50"
+    )
     assert advice.verdict(Recommendation(model=fits.model, verdict="")) == ""

@@ -67,7 +67,7 @@ def test_wrong_paths_are_sentences(tmp_path, file):
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.gguf")
-    assert "is no file" in trouble(str(tmp_path / "pipe.gguf"))
+    assert "is not a file" in trouble(str(tmp_path / "pipe.gguf"))
 
 
 @pytest.fixture

@@ -187,7 +187,7 @@ def test_one_for_a_dense_model_is_refused_by_a_small_one(
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"text_config": None}, '"text_config" is no JSON object'),
+        ({"text_config": None}, '"text_config" is not a JSON object'),
         ({"num_centroids": 7}, '"num_centroids" is 7, which does not divide the 160 tokens'),
         ({"centroid_intermediate_top_k": 17}, '"centroid_intermediate_top_k" is 17'),
     ],

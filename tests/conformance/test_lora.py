@@ -483,7 +483,7 @@ Q_A, Q_B = (f"base_model.model.model.layers.0.self_attn.q_proj.lora_{half}.weigh
 BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (lambda folder: (folder / "adapter_config.json").unlink(), "has no adapter_config.json"),
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), f"it lacks {WEIGHTS}"),
-    "config is no JSON": (lambda folder: (folder / "adapter_config.json").write_text("{"), "no valid JSON"),
+    "config is no JSON": (lambda folder: (folder / "adapter_config.json").write_text("{"), "not valid JSON"),
     "other method": (edited({"peft_type": "IA3"}), "'IA3'"),
     "DoRA": (edited({"use_dora": True}), "DoRA"),
     "transposed": (edited({"fan_in_fan_out": True}), "fan_in_fan_out"),
@@ -499,10 +499,10 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "alpha in a pattern": (edited({"alpha_pattern": {"q_proj": None}}), "the value None"),
     "other rank": (edited({"r": 5}), "has the shape [4, 96], where [5, 96] is needed for rank 5"),
     "no partner": (tensors(lambda found: found.pop(Q_B)), f"{Q_A} has no lora_B"),
-    "other name": (tensors(lambda found: found.update({"what": found.pop(Q_A)})), "its tensor what is no matrix"),
+    "other name": (tensors(lambda found: found.update({"what": found.pop(Q_A)})), "its tensor what is not a matrix"),
     "embedding": (
         tensors(lambda found: found.update({"base_model.model.model.embed_tokens.lora_embedding_A": found.pop(Q_A)})),
-        "embed_tokens.lora_embedding_A is no matrix",
+        "embed_tokens.lora_embedding_A is not a matrix",
     ),
     "head": (
         tensors(lambda found: found.update({name.replace("model.layers.0.self_attn.q_proj", "lm_head"): found.pop(name)
@@ -521,7 +521,7 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
         tensors(lambda found: found.update({Q_B: found[Q_B].t().contiguous()})), f"{Q_B} has the shape [4, 48]",
     ),
     "whole numbers": (tensors(lambda found: found.update({Q_A: found[Q_A].to(torch.int8)})), "no matrix of 16- or 32"),
-    "no numbers": (tensors(lambda found: found[Q_B].fill_(float("nan"))), f"{Q_B} holds values that are no numbers"),
+    "no numbers": (tensors(lambda found: found[Q_B].fill_(float("nan"))), f"{Q_B} holds values that are not numbers"),
     "truncated": (lambda folder: _cut(folder / WEIGHTS), "truncated"),
     "nothing in it": (tensors(lambda found: found.clear()), "holds no tensor"),
 }  # fmt: skip

@@ -415,7 +415,7 @@ def test_weights_that_are_no_numbers(tmp_path: Path, to: str) -> None:
     tensors = load_file(file)
     tensors["model.layers.1.mlp.up_proj.weight"][5, 7] = torch.nan
     save_file(tensors, file)
-    refused(tmp_path / "source", to, "holds values that are no numbers", CheckpointError)
+    refused(tmp_path / "source", to, "holds values that are not numbers", CheckpointError)
 
 
 @pytest.mark.parametrize("to", ["nf4", "gguf-q4_0"])

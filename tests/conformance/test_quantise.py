@@ -78,7 +78,7 @@ def test_weights_that_are_no_numbers_are_refused(method: str, value: float) -> N
     """In 4 bits an infinity would become a finite weight, which no later check could find."""
     weight = some_weights((64, 128), torch.bfloat16)
     weight[40, 77] = value
-    with pytest.raises(CheckpointError, match="m holds values that are no numbers"):
+    with pytest.raises(CheckpointError, match="m holds values that are not numbers"):
         quantised(method, weight).read()
 
 

@@ -377,7 +377,7 @@ def test_a_model_whose_tower_cannot_be_used_serves_text_and_says_why(tmp_path: P
     assert "lack the tensor visual.blocks.3" in reason()
     (tmp_path / "config.json").write_bytes(files[tmp_path / "config.json"])
     (tmp_path / "preprocessor_config.json").write_text("{")
-    assert "no valid JSON" in reason()
+    assert "not valid JSON" in reason()
     (tmp_path / "preprocessor_config.json").unlink()
     assert "preprocessor_config.json, which says how pictures are prepared, is missing" in reason()
     tensors = load_file(tmp_path / "model.safetensors")

@@ -82,7 +82,7 @@ class PlotView(QWidget):
         self._show()
 
     def show_plot(self, plot: Plot) -> None:
-        """Points that are no numbers are left out, and those that a logarithmic axis has no place for."""
+        """Points that are not numbers are left out, and those that a logarithmic axis has no place for."""
         if plot != self._plot:
             self._plot = plot
             self._show()

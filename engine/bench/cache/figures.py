@@ -151,7 +151,7 @@ class CacheFigures(msgspec.Struct, frozen=True):
             )
         if saved is not None:
             show_line(
-                f"a chat of {saved.prompt:,} tokens after a restart: first token after {saved.cold:.1f} ms read anew, "
+                f"a chat of {saved.prompt:,} tokens after a restart: first token after {saved.cold:.1f} ms read again, "
                 f"{saved.hit:.1f} ms with {saved.found:,} tokens from files of {saved.bytes / MB:.1f} MB "
                 f"({saved.ratio:.2f} of it), {saved.equal} of {saved.rounds} answers the same"
             )

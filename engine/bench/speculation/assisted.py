@@ -51,7 +51,7 @@ def measure_assisted(target: Checkpoint | None, draft_path: str, texts: Sequence
     checkpoints = [] if target is None else [target]
     if draft_path:
         checkpoints.append(open_checkpoint(draft_path))
-    reason = _refused(checkpoints) if target is not None else "the model is no folder that transformers reads"
+    reason = _refused(checkpoints) if target is not None else "the model is not a folder that transformers reads"
     if reason or not greedy:
         return AssistedFigures([], [f"{name}: {reason or 'no text to write'}"])
     from transformers.utils import logging
@@ -78,7 +78,7 @@ def _refused(checkpoints: Sequence[Checkpoint]) -> str:
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
     if not all((checkpoint.path / "config.json").is_file() for checkpoint in checkpoints):
-        return "the model is no folder that transformers reads"
+        return "the model is not a folder that transformers reads"
     needed = 4 * sum(checkpoint.parameters for checkpoint in checkpoints)
     if needed > 0.8 * psutil.virtual_memory().available:
         return f"{needed / 1e9:.0f} GB of float32 weights do not fit into memory"

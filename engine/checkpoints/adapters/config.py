@@ -91,7 +91,7 @@ def refused(folder: Path, reason: str) -> CheckpointError:
 def _patterns(raw: RawConfig, key: str, whole: bool) -> Numbers:
     found = raw.values.get(key) or {}
     if not isinstance(found, dict) or len(found) > MOST_PATTERNS:
-        raise raw.wrong(f'"{key}" is no JSON object of up to {MOST_PATTERNS:,} modules')
+        raise raw.wrong(f'"{key}" is not a JSON object of up to {MOST_PATTERNS:,} modules')
     for name, value in found.items():
         if not is_number(value) or value <= 0 or (whole and (type(value) is not int or value > MOST_RANK)):
             kind = f"a whole number from 1 to {MOST_RANK}" if whole else "a positive number"

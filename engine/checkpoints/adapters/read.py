@@ -57,7 +57,7 @@ class AdapterFiles(NamedTuple):
         return sum(pair.down.numel + pair.up.numel for pair in self.pairs.values()) * dtype.itemsize
 
     def read(self, dtype: torch.dtype, device: torch.device) -> dict[str, Factors]:
-        """Its weights. Raises :class:`CheckpointError` where they are no numbers."""
+        """Its weights. Raises :class:`CheckpointError` where they are not numbers."""
         return {name: self._factors(pair, dtype, device) for name, pair in self.pairs.items()}
 
     def _factors(self, pair: Pair, dtype: torch.dtype, device: torch.device) -> Factors:
@@ -67,7 +67,9 @@ class AdapterFiles(NamedTuple):
 
     def _finite(self, info: TensorInfo, values: Tensor) -> Tensor:
         if not bool(torch.isfinite(values).all()):
-            raise refused(self.folder, f"{info.name} holds values that are no numbers, or too large for {values.dtype}")
+            raise refused(
+                self.folder, f"{info.name} holds values that are not numbers, or too large for {values.dtype}"
+            )
         return values.contiguous()
 
     def fingerprint(self) -> str:
@@ -135,7 +137,7 @@ def _module(folder: Path, info: TensorInfo, words: Sequence[tuple[str, str]]) ->
     """The module of a tensor as the adapter and as the text model calls it, and which of both matrices it is."""
     found = _NAME.fullmatch(info.name)
     if found is None:
-        raise refused(folder, f"its tensor {info.name:.200} is no matrix of a LoRA adapter of linear modules")
+        raise refused(folder, f"its tensor {info.name:.200} is not a matrix of a LoRA adapter of linear modules")
     plain = f"{found[1]}."
     for prefix, by in PREFIXES:
         if plain.startswith(prefix):
@@ -152,7 +154,7 @@ def _check_pair(folder: Path, module: str, halves: dict[str, TensorInfo], sites:
         raise refused(folder, f"{halves[there].name:.200} has no lora_{lacking} with it")
     for info in (halves["A"], halves["B"]):
         if info.dtype not in FLOATING or len(info.shape) != 2:
-            raise refused(folder, f"{info.name:.200} is no matrix of 16- or 32-bit numbers")
+            raise refused(folder, f"{info.name:.200} is not a matrix of 16- or 32-bit numbers")
     if module in sites.found:
         return
     if ".experts." in module or module.startswith((*sites.others, "lm_head", "model.embed_tokens")):

@@ -74,7 +74,7 @@ class Reader:
         try:
             return raw.decode(errors=errors)
         except UnicodeDecodeError:
-            raise self.corrupt(f"{what} is no text") from None
+            raise self.corrupt(f"{what} is not text") from None
 
     def metadata(self, count: int) -> dict[str, Value]:
         """``count`` keys with their values."""
@@ -152,7 +152,7 @@ class Reader:
             self.need(1, 8, f"a text of {key!r}")
             raise
         except UnicodeDecodeError:
-            raise self.corrupt(f"a text of {key!r} is no valid UTF-8") from None
+            raise self.corrupt(f"a text of {key!r} is not valid UTF-8") from None
         self.at = at
         return found
 

@@ -146,7 +146,7 @@ def _templates(metadata: Metadata) -> str | list[dict[str, Any]]:
     default = text(metadata, "tokenizer.chat_template", "")
     names = metadata.get("tokenizer.chat_templates", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise broken("names its chat templates by something that is no text")
+        raise broken("names its chat templates by something that is not text")
     keys = {name: f"tokenizer.chat_template.{name}" for name in names}
     named = [{"name": name, "template": text(metadata, key)} for name, key in keys.items() if key in metadata]
     return default or named

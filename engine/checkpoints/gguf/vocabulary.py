@@ -31,7 +31,7 @@ def text(metadata: Mapping[str, Any], key: str, missing: str | None = None) -> s
     value = metadata.get(key, missing)
     if isinstance(value, str):
         return value
-    raise broken(f"has no {key}" if value is None else f"has a {key} that is no text")
+    raise broken(f"has no {key}" if value is None else f"has a {key} that is not text")
 
 
 def flag(metadata: Mapping[str, Any], key: str, missing: bool) -> bool:
@@ -46,7 +46,7 @@ def _listed(metadata: Mapping[str, Any], key: str, most: int) -> list[Any] | Non
     if value is None:
         return None
     if not isinstance(value, list):
-        raise broken(f"has a {key} that is no list")
+        raise broken(f"has a {key} that is not a list")
     if len(value) > most:
         raise broken(f"has {len(value):,} entries in {key}, and at most {most:,} are read")
     return value
@@ -66,7 +66,7 @@ class Vocabulary(NamedTuple):
         if not found:
             raise broken(f"has no {TOKENS}")
         if not all(isinstance(token, str) for token in found):
-            raise broken("has tokens that are no text")
+            raise broken("has tokens that are not text")
         if sum(map(len, found)) > MAX_CHARACTERS:
             raise broken(f"has tokens of more than {MAX_CHARACTERS:,} characters together")
         # Some converters leave a token empty; llama.cpp gives it a name as well.
@@ -119,7 +119,7 @@ def merges(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> list[tuple[st
     ids, found = vocabulary.ids, []
     for entry in listed:
         if not isinstance(entry, str):
-            raise broken("has merges that are no text")
+            raise broken("has merges that are not text")
         left, _, right = entry[1:].partition(" ")  # a piece may itself be a space
         left = entry[:1] + left
         if left not in ids or right not in ids or left + right not in ids:
@@ -139,7 +139,7 @@ def merges_by_score(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> list
         count = 0 if scores is None else len(scores)
         raise broken(f"has {len(vocabulary.tokens):,} tokens and {count:,} scores for them")
     if not all(isinstance(score, float | int) and score == score for score in scores):
-        raise broken("has scores that are no numbers")
+        raise broken("has scores that are not numbers")
     mergeable = (NORMAL, USER_DEFINED)
     pieces = {token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in mergeable}
     order = sorted((-scores[index], index) for index, kind in enumerate(vocabulary.types) if kind in mergeable)

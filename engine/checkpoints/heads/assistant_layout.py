@@ -42,7 +42,7 @@ def read_layout(raw: RawConfig, target: ModelConfig, where: str) -> AssistantLay
         raise CheckpointError(f"{where} is an assistant for Gemma 4, and this model is of the family {family}. {OTHER}")
     text = raw.values.get("text_config")
     if not isinstance(text, dict):
-        raise raw.wrong('its "text_config" is no JSON object')
+        raise raw.wrong('its "text_config" is not a JSON object')
     outer = {key: value for key, value in raw.values.items() if key != "text_config"}
     named = RawConfig(outer | text, raw.file)
     width = raw.integer("backbone_hidden_size", WIDTHS.get(str(raw.values.get("model_type"))))

@@ -43,10 +43,10 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     except Exception as error:  # a hostile file can make the reader fail in any way
         raise _refused(file, "it is damaged, or holds more than tensors, which could run any code") from error
     if not isinstance(loaded, dict) or not loaded or len(loaded) > _MOST_NAMES:
-        raise _refused(file, "it is no dictionary of tensors")
+        raise _refused(file, "it is not a dictionary of tensors")
     for name, tensor in loaded.items():
         if not isinstance(name, str) or type(tensor) not in (Tensor, torch.nn.Parameter):
-            raise _refused(file, f"its entry {str(name)[:60]!r} is no tensor with a name")
+            raise _refused(file, f"its entry {str(name)[:60]!r} is not a tensor with a name")
         if not _sound(tensor):
             raise _refused(file, f"its tensor {name[:60]!r} is of an unusual kind")
     if sum(tensor.nbytes for tensor in loaded.values()) > 4 * file.stat().st_size:

@@ -107,9 +107,9 @@ class _QuantState:
         try:
             self.values: Any = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{name} is no JSON object. Download the model again.") from error
+            raise CheckpointError(f"{name} is not a JSON object. Download the model again.") from error
         if not isinstance(self.values, dict):
-            raise CheckpointError(f"{name} is no JSON object. Download the model again.")
+            raise CheckpointError(f"{name} is not a JSON object. Download the model again.")
 
     def expect(self, key: str, value: Any) -> None:
         found = self.values.get(key)

@@ -30,7 +30,7 @@ def packed(
     group, scale = GROUPS[quantisation.table], f"{name}.weight_scale"
     if in_features % group:
         raise CheckpointError(
-            f"{name} has {in_features} input features, which are no whole number of {quantisation.table.upper()} "
+            f"{name} has {in_features} input features, which are not a whole number of {quantisation.table.upper()} "
             f"blocks of {group}. Download the model again."
         )
     tensors.check(codes, (out_features, in_features // 2), (torch.uint8,), packed=True)

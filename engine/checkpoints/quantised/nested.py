@@ -71,7 +71,7 @@ def text_config(raw: RawConfig) -> RawConfig:
         return raw
     text = raw.values.get("text_config", {} if raw.architecture in FLAT else None)
     if not isinstance(text, dict):
-        raise raw.wrong('its "text_config" is no JSON object')
+        raise raw.wrong('its "text_config" is not a JSON object')
     outer = {key: value for key, value in raw.values.items() if key != "text_config"}
     own = {"architectures": [MODEL_TYPES.get(str(text.get("model_type")), TEXT_MODELS[raw.architecture])]}
     values = DEFAULTS.get(raw.architecture, {}) | outer | text | own | _tokens(outer, text)

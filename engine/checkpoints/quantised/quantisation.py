@@ -32,7 +32,7 @@ def read_quantisation(raw: RawConfig, folder: Path) -> Quantisation | None:
             return None
         values = {"quant_method": "gptq"} | stated
     if not isinstance(values, dict):
-        raise raw.wrong('"quantization_config" is no JSON object')
+        raise raw.wrong('"quantization_config" is not a JSON object')
     method = values.get("quant_method")
     if method == "modelopt" and "quant_algo" not in values:
         outer = read_json(folder / "hf_quant_config.json") or {}
@@ -201,7 +201,7 @@ def _block(raw: RawConfig, stated: Any) -> tuple[int, int] | None:
     if stated is None:
         return None
     if not isinstance(stated, list) or len(stated) != 2 or not all(type(n) is int and n > 0 for n in stated):
-        raise raw.wrong(f"blocks of {stated!r} are no pair of whole numbers")
+        raise raw.wrong(f"blocks of {stated!r} are not a pair of whole numbers")
     return stated[0], stated[1]
 
 

@@ -131,7 +131,7 @@ def check_finite(name: str, scales: Tensor, title: str) -> None:
     """Raises :class:`CheckpointError`: a span that is not finite hides among codes, and a token's pass may miss it."""
     if not bool(torch.isfinite(scales).all()):
         raise CheckpointError(
-            f"{name} holds values that are no numbers, or too large for {title}: its weights are damaged. "
+            f"{name} holds values that are not numbers, or too large for {title}: its weights are damaged. "
             "Download the model again."
         )
 
@@ -147,7 +147,7 @@ class Packer(ABC):
     title: str
     """For people: "int4, groups of 64"."""
     scales: str
-    """The name of the tensor that shows weights which are no numbers."""
+    """The name of the tensor that shows weights which are not numbers."""
 
     @abstractmethod
     def layout(self, module: Module) -> Layout:

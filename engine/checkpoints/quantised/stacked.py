@@ -61,7 +61,7 @@ class StackedExperts:
             )
         if self.in_features % BLOCK:
             raise CheckpointError(
-                f"{self.name} has {self.in_features} input features, which are no whole number of MXFP4 blocks of "
+                f"{self.name} has {self.in_features} input features, which are not a whole number of MXFP4 blocks of "
                 f"{BLOCK}. Download the model again."
             )
         shape = (count, self.out_features, self.in_features // BLOCK)

@@ -59,7 +59,7 @@ def text_of(file: Path) -> str:
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise LabError(f"{file} is no text in UTF-8. Save it as such, or give another file.") from None
+        raise LabError(f"{file} is not text in UTF-8. Save it as such, or give another file.") from None
     if not text.strip():
         raise LabError(f"{file} is empty. Give a file with text.")
     return text
@@ -73,7 +73,7 @@ def prompts_of(file: Path) -> list[Prompt]:
     try:
         found = [msgspec.json.decode(line, type=Prompt) for line in split_lines(text) if line.strip()]
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise LabError(f'{file} is no file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
+        raise LabError(f'{file} is not a file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
     if not all(prompt.text.strip() for prompt in found):
         raise LabError(f"{file} has a prompt without text. Take it out.")
     return found
@@ -89,7 +89,7 @@ def parse_column(text: str) -> Column:
         try:
             read = msgspec.json.decode(text, type=Column)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise LabError(f"A column is no JSON object of a name, a model and settings: {error}.") from None
+            raise LabError(f"A column is not a JSON object of a name, a model and settings: {error}.") from None
         return structs.replace(read, set=_switches(read.set))
     name, colon, rest = text.partition(":")
     if not colon or "=" in name:

@@ -80,7 +80,7 @@ def _in_turn(rounds: int) -> str:
     """``rounds``: those that were run, of the kind of text that has the fewest."""
     few = ", too few for a verdict" if rounds < LEAST else ""
     return (
-        " The models do not fit side by side: each was loaded anew for every run, answered once shortly and was then "
+        " The models do not fit side by side: each was loaded again for every run, answered once shortly and was then "
         f"measured, in {rounds} round{'s' * (rounds > 1)}{few}."
     )
 

@@ -43,8 +43,8 @@ class Prefixes:
         group="Sharing",
         keys=[keys.PREFIX_CACHE],
         problem="Twelve people ask about the same long text, and each question would read all of it again before the "
-        "first word. A prefix tree keeps the keys and values of what was read, and every prompt that begins alike goes "
-        "on from there.",
+        "first word. A prefix tree keeps the keys and values of what was read, and every prompt that begins alike "
+        "continues from there.",
         question=f"{USERS} users ask about one long text. How much sooner does the first word come?",
         choices=["not at all", "2 times", "5 times", "20 times"],
         bounds=[1.4, 3.2, 10.0],

@@ -161,7 +161,7 @@ class BlockType(NamedTuple):
     def row_bytes(self, in_features: int) -> int:
         """Bytes of one row of weights. ValueError where it is not a whole number of blocks."""
         if in_features % self.weights:
-            raise ValueError(f"{in_features} weights are no whole number of {self.name} blocks of {self.weights}")
+            raise ValueError(f"{in_features} weights are not a whole number of {self.name} blocks of {self.weights}")
         return in_features // self.weights * self.bytes
 
 
@@ -201,7 +201,7 @@ def dequantise(type: int, data: Tensor, out: Tensor | None = None) -> Tensor:
     block = BLOCKS[type]
     rows, row_bytes = data.shape
     if row_bytes % block.bytes:
-        raise ValueError(f"rows of {row_bytes} bytes are no whole number of {block.name} blocks of {block.bytes}")
+        raise ValueError(f"rows of {row_bytes} bytes are not a whole number of {block.name} blocks of {block.bytes}")
     if out is None:
         out = torch.empty(rows, row_bytes // block.bytes * block.weights, dtype=torch.float32, device=data.device)
     if not out.numel():

@@ -65,7 +65,7 @@ _PLANES = {_U2: (2, 0), _U3: (2, 1), _U4: (4, 0), _U5: (4, 1), _U6: (4, 2), _SIG
 _UNSIGNED = {2: _U2, 3: _U3, 4: _U4, 5: _U5, 6: _U6}
 _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _NESTED, _EXPONENTS, _PRODUCTS, _NIBBLES, _BOOK = 3, 4, 5, 6, 7
-"""How scales are held that are no numbers (products.h)."""
+"""How scales are held that are not numbers (products.h)."""
 _SIGN = 0x80
 _DIGITS = {8: 1, 16: 2, 32: 3}
 _NEXT_DIGIT = 254
@@ -225,7 +225,7 @@ def native_declines(shape: LinearShape, target: Target) -> str | None:
     if reason := declines(target.dtype, target.device):
         return reason
     if shape.in_features % UNIT:
-        return f"its {shape.in_features} input features are no multiple of {UNIT}"
+        return f"its {shape.in_features} input features are not a multiple of {UNIT}"
     if not shape.even or shape.group % (UNIT // 2) or shape.in_features % shape.group:
         return f"it has no even groups of {shape.group} over {shape.in_features} input features"
     if shape.scales not in _NUMBERS:
@@ -276,7 +276,7 @@ def coded_declines(shape: LinearShape, target: Target) -> str | None:
     if shape.bits != 8 and shape.bits not in _UNSIGNED:
         return f"the weights have {shape.bits} bits"
     if shape.bits == 5 and shape.group % UNIT:
-        return f"its groups of {shape.group} are no multiple of {UNIT}"
+        return f"its groups of {shape.group} are not a multiple of {UNIT}"
     return native_declines(shape, target)
 
 

@@ -34,7 +34,7 @@ def sparse_layers(raw: RawConfig) -> tuple[bool, ...]:
     layers, step = raw.integer("num_hidden_layers", most=10_000), raw.integer("decoder_sparse_step", 1)
     plain = raw.values.get("mlp_only_layers") or []
     if not isinstance(plain, list) or not all(type(index) is int and 0 <= index < layers for index in plain):
-        raise raw.wrong(f'"mlp_only_layers" is no list of layers, which are numbered from 0 to {layers - 1}')
+        raise raw.wrong(f'"mlp_only_layers" is not a list of layers, which are numbered from 0 to {layers - 1}')
     return tuple((index + 1) % step == 0 and index not in plain for index in range(layers))
 
 

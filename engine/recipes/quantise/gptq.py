@@ -98,6 +98,6 @@ def _inverse_root(hessian: Tensor) -> Tensor:
         if not failed and bool(torch.isfinite(upper).all()):
             return upper
     raise RecipeError(
-        "The model computes values that are no numbers on the calibration text, so it cannot be quantised by GPTQ. "
+        "The model computes values that are not numbers on the calibration text, so it cannot be quantised by GPTQ. "
         "Check the model with another text, or choose another format."
     )

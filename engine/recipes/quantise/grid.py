@@ -61,7 +61,7 @@ class Grid:
         assert best is not None
         if not bool(torch.isfinite(best[1]).all()):
             raise RecipeError(
-                "The model holds weights that are no numbers or too large for 16 bits. Download it again."
+                "The model holds weights that are not numbers or too large for 16 bits. Download it again."
             )
         return best[1], best[2]
 

@@ -287,7 +287,7 @@ def _opened(plan: MakePlan) -> Checkpoint:
     """The source, if it can be quantised so. Raises :class:`CheckpointError` and :class:`RecipeError`."""
     name = plan.source.name
     if plan.to not in FORMATS:
-        raise RecipeError(f"{plan.to!r} is no format that models are made in. Choose one of {', '.join(FORMATS)}.")
+        raise RecipeError(f"{plan.to!r} is not a format that models are made in. Choose one of {', '.join(FORMATS)}.")
     if plan.to in BITS and plan.bits not in BITS[plan.to]:
         known = " or ".join(map(str, BITS[plan.to]))
         raise RecipeError(f"{plan.to.upper()} has {known} bits here, not {plan.bits}. Give --bits {BITS[plan.to][0]}.")
@@ -307,7 +307,7 @@ def _opened(plan: MakePlan) -> Checkpoint:
 def _check_target(plan: MakePlan) -> None:
     """Raises :class:`RecipeError` where there is something already, and for a name that the store does not keep."""
     if plan.out is None and not is_safe(plan.name):
-        raise RecipeError(f"{plan.name!r} is no name for a model here. Name a folder for it with --out.")
+        raise RecipeError(f"{plan.name!r} is not a valid name for a model here. Name a folder for it with --out.")
     there = plan.target.exists()
     if plan.out is None and there:  # what was broken off while it moved in is no model
         there = any(plan.target in (path, path.parent) for _, path in store.models())

@@ -35,7 +35,7 @@ def convert(
     ``stopped()``.
     """
     if to not in FORMATS:
-        raise RecipeError(f"{to} is no format that needs no calibration. Choose one of {', '.join(FORMATS)}.")
+        raise RecipeError(f"{to} needs calibration text, or is not a format. Choose one of {', '.join(FORMATS)}.")
     checkpoint = plain_checkpoint(source)
     if to in GGUF:
         try:
@@ -61,7 +61,7 @@ def plain_checkpoint(source: Path) -> Checkpoint:
     checkpoint = open_checkpoint(source)
     if checkpoint.packed or isinstance(checkpoint, GGUFCheckpoint) or isinstance(checkpoint.files, Fp8Files):
         raise RecipeError(
-            f"{source.name} is no model in plain 16 or 32 bits ({checkpoint.quantisation_title}). Choose the "
+            f"{source.name} is not a model in plain 16 or 32 bits ({checkpoint.quantisation_title}). Choose the "
             "model's own safetensors."
         )
     return checkpoint

@@ -206,7 +206,7 @@ def discard(id: str) -> None:
     """Delete an unfinished model. Raises :class:`RecipeError` where there is none, or where it is being made."""
     work = Work.of(id)
     if not re.fullmatch("[0-9a-f]{12}", id) or work.note() is None:
-        raise RecipeError(f"Nothing unfinished has the ID {id!r}. `kvasir quantise --unfinished` lists what there is.")
+        raise RecipeError(f"Nothing unfinished has the ID {id!r}. `kvasir quantise --unfinished` lists them.")
     with work.alone():
         shutil.rmtree(work.folder, ignore_errors=True)
 

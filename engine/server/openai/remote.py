@@ -38,7 +38,7 @@ async def fetch_pictures(wanted: ChatIn) -> None:
             data = await asyncio.get_running_loop().run_in_executor(_READERS, _read, url.url, end)
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            raise BadField(where, f"The picture at {url.url[:200]} cannot be fetched ({reason}).") from error
+            raise BadField(where, f"The picture at {url.url[:200]} cannot be downloaded ({reason}).") from error
         url.url = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
 

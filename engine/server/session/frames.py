@@ -64,7 +64,7 @@ def decoded(frame: str | bytes) -> Message:
     kind = _kind(frame)
     if kind is _NOTHING:
         return Error(
-            code="malformed", message="A message was not understood: it is no JSON object. Send one per frame."
+            code="malformed", message="A message was not understood: it is not a JSON object. Send one per frame."
         )
     if "`$.type`" in problem or not kind.type:
         text = f"A message of type {kind.type!r} is unknown here. Update the older of the window and the engine."

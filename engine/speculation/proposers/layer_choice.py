@@ -78,7 +78,7 @@ def _checked(values: dict[str, Any], num_layers: int) -> LayerChoice:
     if type(exit_layer) is not int or not 1 <= exit_layer < num_layers:
         raise ValueError(f"there is no exit after layer {exit_layer}")
     if not isinstance(skip, list) or any(type(layer) is not int or not 0 <= layer < num_layers for layer in skip):
-        raise ValueError(f"these are no layers: {skip}")
+        raise ValueError(f"these are not layers: {skip}")
     if len(set(skip)) == num_layers:
         raise ValueError("it skips all layers")
     return LayerChoice(exit_layer, frozenset(skip))

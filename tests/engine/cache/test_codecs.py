@@ -86,7 +86,7 @@ def test_int8_against_bitsandbytes() -> None:
 
 def test_floats_of_8_bits_are_those_of_pytorch() -> None:
     codes = torch.arange(-128, 128).to(torch.int8)
-    codes = codes[codes & 127 != 127]  # all but the two that are no numbers
+    codes = codes[codes & 127 != 127]  # all but the two that are not numbers
     every = codes.view(torch.float8_e4m3fn).float()
     assert torch.equal(from_float8(codes), every)
     assert torch.equal(to_float8(every)[every != 0], codes[every != 0])

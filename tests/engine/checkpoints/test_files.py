@@ -61,8 +61,8 @@ def test_a_pipe_beside_the_model_costs_only_what_it_stands_for(folder: Path) -> 
     [
         (b'{"hidden_size": 1' + b"0" * 100_000 + b"}", "a number of too many digits"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"{\n1}", "no valid JSON (line 2, column 1)"),
-        (b'{"\xff": 1}', "no text in UTF-8 (at byte 2)"),
+        (b"{\n1}", "not valid JSON (line 2, column 1)"),
+        (b'{"\xff": 1}', "not text in UTF-8 (at byte 2)"),
         (b"[1]", "holds no JSON object"),
         (b" " * ((4 << 20) + 1), "more than 4,194,304 bytes"),
         (json.dumps(CONFIG | {"hidden_size": "x" * 5000}).encode(), '"hidden_size" is'),
@@ -89,7 +89,7 @@ def test_shapes_beyond_all_bounds(folder: Path) -> None:
     for shape in ([10**4000] * 2, [1 << 62] * 1000):
         header = json.dumps({"x": {"dtype": "U8", "shape": shape, "data_offsets": [0, 0]}}).encode()
         (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-        assert "shape or offsets of x are no whole numbers, or too large" in refusal(folder)
+        assert "shape or offsets of x are not whole numbers, or too large" in refusal(folder)
 
 
 @pytest.mark.parametrize("path", ["x" * 5000, "~nobody-of-this-name/x", "a\0b", "\ud800"])

@@ -271,7 +271,7 @@ def test_damaged_files(folder: Path) -> None:
     _write(file, b"[" * 50_000, data)
     assert "not valid JSON" in refusal(folder)
     _write(file, [1, 2], data)
-    assert "no JSON object" in refusal(folder)
+    assert "not a JSON object" in refusal(folder)
     name = "model.norm.weight"
     for change, said in [
         ({"dtype": "Q7"}, "'Q7'"),
@@ -346,7 +346,7 @@ def test_generation_defaults(folder: Path) -> None:
     broken = open_checkpoint(folder)
     assert broken.generation_config.eos_ids == [5]
     assert broken.notices == (
-        f"The model's own sampling settings are left out. {file} is no valid JSON (line 1, column 2). "
+        f"The model's own sampling settings are left out. {file} is not valid JSON (line 1, column 2). "
         "Download the model again, or repair the file.",
     )
 

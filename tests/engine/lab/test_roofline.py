@@ -57,7 +57,7 @@ def counted() -> tuple[float, float, dict[str, int]]:
     config = json.loads((folder / "config.json").read_text())
     read = parameters = 0.0
     with safe_open(folder / "model.safetensors", "pt") as file:
-        for name in file.keys():  # noqa: SIM118 - it is no dictionary
+        for name in file.keys():  # noqa: SIM118 - it is not a dictionary
             shape, kind = file.get_slice(name).get_shape(), name.rsplit(".", 1)[-1]
             size = math.prod(shape)
             if kind == "qweight":  # eight codes of 4 bits in each

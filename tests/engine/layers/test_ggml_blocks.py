@@ -46,7 +46,7 @@ def test_random_blocks_have_the_packages_bits(type: int, scale: float | None) ->
 @every_type
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF])
 def test_extreme_bytes(type: int, byte: int) -> None:
-    """Scales that are no numbers included: whatever a file holds, nothing is raised."""
+    """Scales that are not numbers included: whatever a file holds, nothing is raised."""
     data = torch.full((2, 2 * BLOCKS[type].bytes), byte, dtype=torch.uint8)
     assert torch.equal(bits(dequantise(type, data)), bits(theirs(type, data)))
     finite = rows_of(type, 1, 256)

@@ -259,9 +259,9 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "float16" in why_not(even, FP16)
     assert "not on a CPU" in str(library.declines(BF16, torch.device("cuda")))
     assert "groups of 8 over 64" in why_not(int4(Affine(64, 64, 8))[0])
-    assert "40 input features are no multiple of 32" in why_not(int4(Affine(64, 40, 8))[0])
+    assert "40 input features are not a multiple of 32" in why_not(int4(Affine(64, 40, 8))[0])
     assert "scales are float32" not in PATH
-    assert "groups of 16 are no multiple of 32" in why_not(coded(5, 64, 64, 16)[0])
+    assert "groups of 16 are not a multiple of 32" in why_not(coded(5, 64, 64, 16)[0])
     assert "7 bits" in why_not(coded(7, 64, 64, 32)[0])
     _, (part,) = coded(8, 64, 64, 32, order=True)
     part.group_of = (torch.arange(64) % 3 == 0).int()

@@ -90,16 +90,16 @@ def test_a_proxy_that_does_not_answer_is_named(hub: Hub, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("ALL_PROXY", "socks4://127.0.0.1:9", "ALL_PROXY is no proxy that can be used"),
-        ("all_proxy", "socks://127.0.0.1:9", "all_proxy is no proxy that can be used"),
-        ("HTTPS_PROXY", "http://", "HTTPS_PROXY is no proxy that can be used"),
-        ("http_proxy", "http://secret:word@host:port", "http_proxy is no proxy that can be used"),
+        ("ALL_PROXY", "socks4://127.0.0.1:9", "ALL_PROXY cannot be used as a proxy"),
+        ("all_proxy", "socks://127.0.0.1:9", "all_proxy cannot be used as a proxy"),
+        ("HTTPS_PROXY", "http://", "HTTPS_PROXY cannot be used as a proxy"),
+        ("http_proxy", "http://secret:word@host:port", "http_proxy cannot be used as a proxy"),
         ("SSL_CERT_FILE", "/nothing/there.pem", "SSL_CERT_FILE names /nothing/there.pem, where no file is"),
         ("SSL_CERT_FILE", "/dev/zero", "SSL_CERT_FILE names /dev/zero, where no file is"),
         ("SSL_CERT_FILE", __file__, "which holds no certificates"),
         ("REQUESTS_CA_BUNDLE", "/nothing/there.pem", "REQUESTS_CA_BUNDLE names /nothing/there.pem"),
         ("CURL_CA_BUNDLE", __file__, "CURL_CA_BUNDLE names"),
-        ("SSL_CERT_DIR", "/nothing", "SSL_CERT_DIR names /nothing, which is no folder"),
+        ("SSL_CERT_DIR", "/nothing", "SSL_CERT_DIR names /nothing, which is not a folder"),
     ],
 )
 def test_what_cannot_be_used_is_named(

@@ -57,7 +57,7 @@ def test_a_model_without_a_template_and_one_that_cannot_be_opened(tmp_path: Path
     (folder / "tokenizer_config.json").unlink()
     assert "template" not in details(folder)
     (folder / "config.json").write_text("{")
-    assert "is no valid JSON" in refused(kvasir("details", folder))
+    assert "is not valid JSON" in refused(kvasir("details", folder))
 
 
 def test_tokens(tmp_path: Path) -> None:

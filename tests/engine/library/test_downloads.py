@@ -315,7 +315,7 @@ def test_one_process_fetches_and_the_other_says_so(hub: Hub) -> None:
     with one_process.lock(store.store_folder() / ".downloads" / job.id / "lock", AssertionError()):
         *_, last = run(("some/model-GGUF", "Q4_K_M"))
         assert last.state == "failed"
-        assert "Another Kvasir is fetching some/model-GGUF" in last.sentence
+        assert "Another Kvasir is downloading some/model-GGUF" in last.sentence
         with pytest.raises(FetchFailed, match="Another Kvasir"):
             downloads.cancel(job)
         assert downloads.standing(downloads.read(job.id)).state == "running"
@@ -394,5 +394,5 @@ def test_a_download_that_is_started_while_it_is_cancelled_is_kept(hub: Hub, monk
     working = downloads.Downloads(told.append)
     working.start(job)
     working.finish()
-    assert told[-1].sentence == "The download of some/model was cancelled meanwhile. Fetch it again."
+    assert told[-1].sentence == "The download of some/model was cancelled meanwhile. Download it again."
     assert downloads.queue() == []

@@ -91,7 +91,7 @@ def test_what_is_no_model_is_said(hub: Hub, guide: str, fault: str) -> None:
         hub.repositories.pop(guide)
     result = CliRunner().invoke(app, ["models", "fit", guide])
     assert result.exit_code == 1
-    words = {"no header": "is no file of safetensors", "cut": "is no file of safetensors", "gone": "has no model"}
+    words = {"no header": "is not a file of safetensors", "cut": "is not a file of safetensors", "gone": "has no model"}
     assert words[fault] in result.stderr
 
 

@@ -178,10 +178,10 @@ def test_names_that_are_no_utf8_cost_their_model(tmp_path: Path) -> None:
     for words in (("folders", "--add", str(root)), ("folders", "--downloads", str(root)), ("list",)):
         said = plainly(kvasir(*words))
     assert "a[b] \ufffd[31m.gguf" in said
-    assert f"{folder / 'kvasir.json'} is no text in UTF-8" in said
+    assert f"{folder / 'kvasir.json'} is not text in UTF-8" in said
     found = kvasir("list", "--watched", "--json")
     assert {"sound.gguf", "a[b] \x1b[31m.gguf"} <= {each.get("name") for each in told(found)}
-    assert "\ufffd.gguf is left out, because its name is no UTF-8" in found.stderr
+    assert "\ufffd.gguf is left out, because its name is not UTF-8" in found.stderr
 
 
 def test_a_full_disk_is_the_same_sentence_each_time(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_a_move_leaves_what_another_model_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a", "a/b/c", "../b", "a/..", "/a/b", "a\\b/c", "a/.b", "a/con", "a/b."])
 def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     file = gguf_model(tmp_path / "here" / "tiny.gguf")
-    assert "is no name for a model here" in refused(kvasir("import", "--copy", file, "--name", name))
+    assert "is not a valid name for a model here" in refused(kvasir("import", "--copy", file, "--name", name))
     if name != "a":
         assert "is no name for a model" in refused(kvasir("import", file, "--name", name))
     assert names() == set()

@@ -59,8 +59,8 @@ def test_what_goes_wrong_is_one_sentence(hub: Hub) -> None:
         (("show", "some/other"), "has no model some/other"),
         (("get", "some/model-GGUF", "Q2_K"), "'Q2_K' is not one of them"),
         (("get", "closed/model"), "Agree on"),
-        (("search", "--size", "big"), "is no range of sizes"),
-        (("rm", "kvasir-guide"), "was not fetched by Kvasir"),
+        (("search", "--size", "big"), "is not a range of sizes"),
+        (("rm", "kvasir-guide"), "was not downloaded by Kvasir"),
         (("downloads", "--cancel", "nothing"), "There is no download nothing"),
     ):
         failed = kvasir(*words)
@@ -80,7 +80,7 @@ def test_a_token_is_tried_before_it_is_kept(hub: Hub) -> None:
     assert "does not know your token" in refused.stderr
     assert "somebody" in kvasir("token", input="hf_good\n").stdout
     assert kvasir("get", "closed/model").exit_code == 0
-    assert "Every file is as it was fetched" in kvasir("verify", "closed/model").stdout
+    assert "Every file is as it was downloaded" in kvasir("verify", "closed/model").stdout
     weights = store.store_folder() / "closed" / "model" / "model.safetensors"
     weights.write_bytes(bytes(len(weights.read_bytes())))
     assert "model.safetensors of closed/model are missing or damaged" in kvasir("verify", "closed/model").stderr

@@ -54,7 +54,7 @@ def test_models_below_a_root_are_found(tmp_path: Path) -> None:
     assert kvasir("folders", "--remove", root).exit_code == 0
     assert names() == set()
     assert "are not looked for" in refused(kvasir("folders", "--remove", root))
-    assert "that models are fetched to" in refused(kvasir("folders", "--remove", store.store_folder()))
+    assert "that models are downloaded to" in refused(kvasir("folders", "--remove", store.store_folder()))
 
 
 def test_a_root_that_is_unplugged_is_passed_over_and_said(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_move_is_refused(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyP
     job = downloads.add(found := library.repository("some/model-GGUF"), found.variants[0])
     working = source / store.UNFINISHED / job.id
     with lock(working / "lock", AssertionError()):
-        assert "is being fetched or imported" in refused(kvasir("folders", "--move-to", tmp_path / "disk"))
+        assert "is being downloaded or imported" in refused(kvasir("folders", "--move-to", tmp_path / "disk"))
     downloads.cancel(job)
     with monkeypatch.context() as patch:
         patch.setattr(room, "free_bytes", lambda folder: 1000)
@@ -332,7 +332,7 @@ def test_the_store_stays_where_it_is_while_a_model_is_imported(tmp_path: Path) -
     working.mkdir()
     (tmp_path / "disk").mkdir()
     with lock(working / "lock", AssertionError()):
-        assert "is being fetched or imported" in refused(kvasir("folders", "--downloads", tmp_path / "disk"))
+        assert "is being downloaded or imported" in refused(kvasir("folders", "--downloads", tmp_path / "disk"))
     assert kvasir("folders", "--downloads", tmp_path / "disk").exit_code == 0
 
 

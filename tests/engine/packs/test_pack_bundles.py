@@ -79,7 +79,11 @@ def test_a_bundle_that_is_damaged_or_none(kvasir: Kvasir, server: Server, tmp_pa
         (tmp_path / "less.tar").replace(out)
     refused = kvasir.result("install", "--from", str(out))
     assert not refused.ok
-    words = {"a bit": "is not the file that this Kvasir knows", "cut": "bundle", "no bundle": "is no bundle of a GPU"}
+    words = {
+        "a bit": "is not the file that this Kvasir knows",
+        "cut": "bundle",
+        "no bundle": "is not a bundle of a GPU",
+    }
     assert words.get(damage, "is not there" if damage == "not there" else "is missing") in refused.sentence
     assert not outside.exists()
     assert not (kvasir.packs / "active.json").exists()

@@ -140,7 +140,7 @@ def test_ended_while_downloading_and_finished_later(kvasir: Kvasir, server: Serv
     else:
         last = decode_pack_report(out.splitlines()[-1])
         assert (process.returncode, last.ok) == (130, False)
-        assert "Stopped. What was fetched is kept" in last.sentence
+        assert "Stopped. What was downloaded is kept" in last.sentence
         assert complaint == ""
     assert kvasir.status().state == "partial"
     had = part.stat().st_size

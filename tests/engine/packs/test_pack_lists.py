@@ -167,7 +167,7 @@ def test_a_pack_for_another_python_is_refused(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(PackFailed, match="made for plan9 mips"):
         standing.select([gpu])
     (tmp_path / "cuda12.txt").write_text("nonsense")
-    assert "has a line that is no wheel" in standing.status([gpu]).refused
+    assert "has a line that is not a wheel" in standing.status([gpu]).refused
     (tmp_path / "cuda12.txt").unlink()
     with pytest.raises(PackFailed, match="without a list for rocm; it has cuda13"):
         standing.select([], "rocm", any_machine=True)

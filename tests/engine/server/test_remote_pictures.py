@@ -83,7 +83,7 @@ def test_it_is_refused_where_it_is_not_asked_for(address: str) -> None:
     ("path", "reason"), [("/none", "Not Found"), ("/round", "redirect"), ("/away", "not allowed"), ("/ftp", "")]
 )
 def test_what_cannot_be_fetched_is_said(address: str, path: str, reason: str) -> None:
-    with pytest.raises(BadField, match=f"(?s)The picture at {address}{path} cannot be fetched.*{reason}") as refused:
+    with pytest.raises(BadField, match=f"(?s)The picture at {address}{path} cannot be downloaded.*{reason}") as refused:
         fetched(f"{address}{path}")
     assert refused.value.param == "messages[0].content[1].image_url"
 
@@ -95,9 +95,9 @@ def test_other_addresses_are_not_followed(url: str) -> None:
 
 
 def test_nobody_answers() -> None:
-    with pytest.raises(BadField, match="cannot be fetched"):
+    with pytest.raises(BadField, match="cannot be downloaded"):
         fetched("http://127.0.0.1:1/picture")
-    with pytest.raises(BadField, match="cannot be fetched"):
+    with pytest.raises(BadField, match="cannot be downloaded"):
         fetched("http://[::1/picture")
 
 

@@ -171,8 +171,8 @@ def test_without_a_file_the_default_says_what_it_is(tmp_path: Path, layers: int)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "speculation.json is no valid JSON (line 1, column 2): early exit drafts"),
-        ("[]", "no JSON object"),
+        ("{", "speculation.json is not valid JSON (line 1, column 2): early exit drafts"),
+        ("[]", "not a JSON object"),
         ('{"exit_layer": 1, "skip": [], "layers": 9}', "a model of 9 layers"),
         ('{"exit_layer": 8, "skip": [], "layers": 8}', "no exit after layer 8"),
         ('{"exit_layer": true, "skip": [], "layers": 8}', "no exit after layer True"),

@@ -98,13 +98,13 @@ def test_damaged_exif_is_no_reason_to_refuse_a_picture() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "no picture"),
-        (b"%PDF-1.7 and so on", "no picture"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no picture"),
-        (written(chequered(), "TIFF"), "no picture"),
+        (b"", "not a picture"),
+        (b"%PDF-1.7 and so on", "not a picture"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a picture"),
+        (written(chequered(), "TIFF"), "not a picture"),
         (written(chequered(), "PNG")[:60], "damaged|not all"),
         (written(chequered(400, 400), "JPEG")[:900], "not all of it is there"),
-        (written(chequered(400, 400), "WEBP")[:300], "no picture|not all of it"),
+        (written(chequered(400, 400), "WEBP")[:300], "not a picture|not all of it"),
         (png_of(40, 24), "not all of it is there"),
         (png_of(40, 24, rows=23), "not all of it is there"),
         (png_of(41, 25, rows=1, interlaced=True), "not all of it is there"),

@@ -60,7 +60,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def at(content: Mapping[str, Any] | None, path: Iterable[str]) -> float | None:
-    """The figure at the end of a path; None where it ends before, or is no number."""
+    """The figure at the end of a path; None where it ends before, or is not a number."""
     value: Any = (content or {}).get("figures")
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None

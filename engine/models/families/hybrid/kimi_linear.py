@@ -54,7 +54,7 @@ def _states(raw: RawConfig, layers: int) -> RecurrentShape | None:
     """Raises :class:`CheckpointError` for layers that are not said to be of either kind."""
     stated = raw.values.get("linear_attn_config") or {}
     if not isinstance(stated, dict):
-        raise raw.wrong('"linear_attn_config" is no JSON object')
+        raise raw.wrong('"linear_attn_config" is not a JSON object')
     own = RawConfig(stated, raw.file)
     types = raw.layer_types(layers, (ATTENTION, STATE))
     if types is None:
@@ -62,7 +62,7 @@ def _states(raw: RawConfig, layers: int) -> RecurrentShape | None:
         attending, others = stated.get("full_attn_layers"), stated.get("kda_layers")
         if attending is not None and others is not None:
             if not isinstance(attending, list) or not isinstance(others, list):
-                raise raw.wrong('"full_attn_layers" and "kda_layers" are no lists of layers')
+                raise raw.wrong('"full_attn_layers" and "kda_layers" are not lists of layers')
             if sorted(map(repr, [*attending, *others])) != sorted(map(repr, range(1, layers + 1))):
                 raise raw.wrong(f'"full_attn_layers" and "kda_layers" do not name each of the {layers} layers once')
             types = [ATTENTION if index + 1 in attending else STATE for index in range(layers)]

@@ -63,7 +63,7 @@ def _states(raw: RawConfig) -> ConvolutionShape | None:
         attending = raw.values.get("full_attn_idxs")
         attending = list(range(layers)) if attending is None else attending
         if not isinstance(attending, list):
-            raise raw.wrong('"full_attn_idxs" is no list of layers')
+            raise raw.wrong('"full_attn_idxs" is not a list of layers')
         types = [ATTENTION if index in attending else STATE for index in range(layers)]
     shape = ConvolutionShape(
         layers=tuple(kind == STATE for kind in types),
