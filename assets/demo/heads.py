@@ -36,11 +36,13 @@ def lines(count: int, seed: int) -> list[str]:
     return [json.dumps({"messages": chat}) + "\n" for chat in chats]
 
 
-def train(kind: str, text: Path, out: Path, steps: int) -> int:
-    """The command, as a user would type it; an unfinished training is gone on with."""
+def train(kind: str, text: Path, out: Path, steps: int, start: Path | None = None) -> int:
+    """The command, as a user would type it; an unfinished training is gone on with. ``start``: heads to begin with."""
     texts = [text, *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
     command = [sys.executable, "-m", "engine.cli.main", "train-heads", str(TARGET_FOLDER), "--kind", kind]
     command += ["--out", str(out), "--steps", str(steps), "--rows", str(2 * DIALOGUES), "--dtype", "float32"]
+    if start is not None:
+        command += ["--start", str(start)]
     for path in texts:
         command += ["--text", str(path)]
     return subprocess.run([*command, "--device", "cpu"], check=False, cwd=ROOT).returncode
@@ -52,8 +54,8 @@ def measure(folder: Path, most: int | None = None) -> dict[str, dict[str, object
     from engine.recipes.features import FeatureCache
     from engine.recipes.rows import TrainingRow
     from engine.recipes.target import Opening, TargetModel
+    from engine.recipes.train_heads import load_heads
     from engine.text.prompt import prompt_ids
-    from tests.engine.recipes.trained_heads import load_heads
 
     target = TargetModel.open(str(TARGET_FOLDER), 256, Opening("cpu", "float32"))
     questions = [item.question for item in load_evaluation(QUESTIONS)[:most]]
@@ -86,6 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--build", type=Path, default=HERE / "build")
     parser.add_argument("--out", type=Path, default=TARGET_FOLDER / "heads")
     parser.add_argument("--measure-only", action="store_true", help="train nothing")
+    parser.add_argument("--warm-start", action="store_true", help="begin with the heads that are there")
+    parser.add_argument("--steps", type=int, help="instead of those of a training from nothing")
     parser.add_argument("--kind", choices=tuple(STEPS), help="train these only")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -94,7 +98,8 @@ def main(arguments: list[str] | None = None) -> int:
         text = options.build / "heads.jsonl"
         text.write_text("".join(lines(DIALOGUES, SEED)), "utf-8")
         for kind in (options.kind,) if options.kind else STEPS:
-            code = train(kind, text, options.out / kind, STEPS[kind])
+            start = TARGET_FOLDER / "heads" / kind if options.warm_start else None
+            code = train(kind, text, options.out / kind, options.steps or STEPS[kind], start)
             if code:
                 return code
         if options.kind:

@@ -218,6 +218,10 @@ def train_heads(
         bool | None,
         typer.Option("--resume/--fresh", help="Go on with an unfinished training, or begin again.", show_default=False),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Begin with these heads, such as those of the model's last version.", show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same heads on the same machine.")] = 0,
     device: DeviceOption = "auto",
     dtype: DtypeOption = "auto",
@@ -253,6 +257,7 @@ def train_heads(
             distil=distil,
             seed=seed,
             resume=resume,
+            start=start,
             opening=opening,
         )
         raise typer.Exit(run_train_heads(plan))

@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
+from engine.errors import CheckpointError
+from engine.files import read_json
 from engine.recipes.acceptance import AcceptanceFigures
 from engine.recipes.eagle import EagleHead
 from engine.recipes.errors import RecipeError
@@ -38,7 +42,8 @@ _SAVE_SECONDS = 60.0
 class TrainingPlan:
     """What one training does. ``steps`` or ``minutes`` end it; ``temperature`` None is the model's own.
 
-    ``resume``: True wants an unfinished training to go on with, False begins anew, None takes one if it exists.
+    ``resume``: True wants an unfinished training to go on with, False begins again, None takes one if it exists.
+    ``start`` is a folder of trained heads whose weights a new training begins with, None for untrained ones.
     """
 
     model: str
@@ -55,6 +60,7 @@ class TrainingPlan:
     distil: bool = True
     seed: int = 0
     resume: bool | None = None
+    start: Path | None = None
     opening: Opening = field(default_factory=Opening)
 
 
@@ -97,6 +103,23 @@ def train_heads(
         with contextlib.suppress(OSError):  # raised where there is something in them
             work.rmdir()
             folder.rmdir()
+
+
+def load_heads(folder: Path, target: TargetModel) -> Heads:
+    """The heads that a training wrote there, in float32. Raises :class:`RecipeError`."""
+    try:
+        values = read_json(folder / "config.json")
+        if values is None:
+            raise CheckpointError(f"{folder} has no config.json.")
+        heads: Heads
+        if "medusa_num_heads" in values:
+            heads = TrainableMedusaHeads(target.config.hidden_size, int(values["medusa_num_heads"]))
+        else:
+            heads = EagleHead(target.config, torch.Generator())
+        heads.load_state_dict({name: tensor.float() for name, tensor in load_file(folder / heads.file).items()})
+    except (CheckpointError, OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+        raise RecipeError(f"{folder} holds no heads that were trained for {target.name}. Train them again.") from error
+    return heads.to(target.device)
 
 
 class _TrainingRun:
@@ -171,7 +194,8 @@ class _TrainingRun:
     def _key(self, wanted: Sequence[Passage]) -> str:
         """What makes two runs the same but for how long they last."""
         plan, digest = self.plan, hashlib.sha256(self.target.fingerprint.encode())
-        about = (plan.kind, plan.heads, plan.batch_tokens, self.target.length, self.recipe, plan.opening)
+        start = None if plan.start is None else str(plan.start)
+        about = (plan.kind, plan.heads, plan.batch_tokens, self.target.length, self.recipe, plan.opening, start)
         digest.update(repr((about, str(self.target.model.dtype))).encode())
         for passage in wanted:
             digest.update(repr(passage).encode())
@@ -205,6 +229,11 @@ class _TrainingRun:
 
     def _heads(self) -> Heads:
         shape = self.target.config
+        if self.plan.start is not None:
+            heads = load_heads(self.plan.start, self.target)
+            if isinstance(heads, TrainableMedusaHeads) != (self.plan.kind == "medusa"):
+                raise RecipeError(f"{self.plan.start} holds heads of another kind than {self.plan.kind}.")
+            return heads
         if self.plan.kind == "medusa":
             return TrainableMedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
         return EagleHead(shape, torch.Generator().manual_seed(self.plan.seed)).to(self.target.device)

@@ -13,7 +13,6 @@ import torch
 from recipe_support import LENGTH, Plain, all_rows, held_out_rows, open_target, plan, write_sure_model, write_text
 from safetensors.torch import load_file
 from torch.nn import functional as F
-from trained_heads import load_heads
 
 from engine.recipes import features, places, training
 from engine.recipes.eagle import EagleHead
@@ -21,7 +20,7 @@ from engine.recipes.errors import RecipeError
 from engine.recipes.features import FeatureCache
 from engine.recipes.heads import Heads
 from engine.recipes.medusa import TrainableMedusaHeads
-from engine.recipes.train_heads import Kind, train_heads
+from engine.recipes.train_heads import Kind, load_heads, train_heads
 from engine.recipes.training import TrainingProgress
 
 KINDS: tuple[Kind, ...] = ("medusa", "eagle")
@@ -287,6 +286,10 @@ def test_trained_heads_are_read_back(model: Path, text: Path, tmp_path: Path) ->
     rows = held_out_rows(target, plan(model, text, tmp_path, "eagle"))
     cache.append(rows, target.features([row.tokens for row in rows]))
     assert heads.measure([cache.batch(range(len(rows)), target.device)], target) == outcome.after
+    later = train_heads(plan(model, text, tmp_path / "again", "eagle", start=tmp_path / "heads"))
+    assert later.before == outcome.after, "it begins with what was trained"
+    with pytest.raises(RecipeError, match="another kind"):
+        train_heads(plan(model, text, tmp_path / "other", "medusa", start=tmp_path / "heads"))
     (tmp_path / "heads" / "config.json").unlink()
     with pytest.raises(RecipeError, match="holds no heads"):
         load_heads(tmp_path / "heads", target)

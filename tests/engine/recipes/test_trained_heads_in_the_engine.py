@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from recipe_support import LENGTH, held_out_rows, open_target, plan, write_sure_model, write_text
-from trained_heads import load_heads
 
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
@@ -20,7 +19,7 @@ from engine.recipes.eagle import EagleHead
 from engine.recipes.layers import choose_layers
 from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.target import Opening
-from engine.recipes.train_heads import Kind, train_heads
+from engine.recipes.train_heads import Kind, load_heads, train_heads
 from engine.runner.runner import Runner
 from engine.speculation.proposers.layer_choice import read_choice
 
