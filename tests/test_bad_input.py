@@ -196,9 +196,9 @@ def test_a_model_that_was_deleted_goes_on_until_it_is_needed_again(tmp_path: Pat
 def test_a_prompt_longer_than_the_context(engine: EngineClient, answer: list[int]) -> None:
     with pytest.raises(EngineError) as refused:
         engine.answer(prompt(engine, "word " * 9000), GREEDY)
-    check_sentence(str(refused.value), "prompt", "8,192", "Shorten")
+    check_sentence(str(refused.value), "prompt", "8192", "Shorten")
     assert engine.answer(prompt(engine), GREEDY).ids == answer
-    check_sentence(refusal(kvasir("chat", "--prompt", "word " * 9000)), "prompt", "8,192", "Shorten")
+    check_sentence(refusal(kvasir("chat", "--prompt", "word " * 9000)), "prompt", "8192", "Shorten")
 
 
 def test_a_prompt_that_fills_the_context_ends_with_it(engine: EngineClient) -> None:
@@ -220,7 +220,7 @@ def test_a_prompt_that_fills_the_context_ends_with_it(engine: EngineClient) -> N
         ([5], Sampling(temperature=-1.0), "temperature"),
         ([5], Sampling(temperature=float("nan")), "temperature"),
         ([5], Sampling(top_p=2.0), "top_p"),
-        ([5], Sampling(max_tokens=0), "max_tokens"),
+        ([5], Sampling(max_tokens=-2), "max_tokens"),
         ([5], Sampling(seed=1 << 70), "seed"),
         ([5], Sampling(logit_bias={5: float("inf")}), "logit_bias"),
     ],
