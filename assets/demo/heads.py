@@ -36,11 +36,11 @@ def lines(count: int, seed: int) -> list[str]:
     return [json.dumps({"messages": chat}) + "\n" for chat in chats]
 
 
-def train(kind: str, text: Path, out: Path, steps: int, start: Path | None = None) -> int:
+def train(kind: str, text: Path, out: Path, steps: int, rows: int, start: Path | None = None) -> int:
     """The command, as a user would type it; an unfinished training is gone on with. ``start``: heads to begin with."""
     texts = [text, *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
     command = [sys.executable, "-m", "engine.cli.main", "train-heads", str(TARGET_FOLDER), "--kind", kind]
-    command += ["--out", str(out), "--steps", str(steps), "--rows", str(2 * DIALOGUES), "--dtype", "float32"]
+    command += ["--out", str(out), "--steps", str(steps), "--rows", str(rows), "--dtype", "float32"]
     if start is not None:
         command += ["--start", str(start)]
     for path in texts:
@@ -89,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=TARGET_FOLDER / "heads")
     parser.add_argument("--measure-only", action="store_true", help="train nothing")
     parser.add_argument("--warm-start", action="store_true", help="begin with the heads that are there")
+    parser.add_argument("--dialogues", type=int, default=DIALOGUES, help="of the text; half as many as the rows")
     parser.add_argument("--steps", type=int, help="instead of those of a training from nothing")
     parser.add_argument("--kind", choices=tuple(STEPS), help="train these only")
     options = parser.parse_args(arguments)
@@ -96,10 +97,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.measure_only:
         options.build.mkdir(parents=True, exist_ok=True)
         text = options.build / "heads.jsonl"
-        text.write_text("".join(lines(DIALOGUES, SEED)), "utf-8")
+        text.write_text("".join(lines(options.dialogues, SEED)), "utf-8")
         for kind in (options.kind,) if options.kind else STEPS:
             start = TARGET_FOLDER / "heads" / kind if options.warm_start else None
-            code = train(kind, text, options.out / kind, options.steps or STEPS[kind], start)
+            code = train(kind, text, options.out / kind, options.steps or STEPS[kind], 2 * options.dialogues, start)
             if code:
                 return code
         if options.kind:
