@@ -104,10 +104,9 @@ class _Runs:
         return infos
 
     def _append(self, text: str, infos: list[TokenInfo], channel: Channel) -> None:
-        last = self.events[-1] if self.events else None
-        if last is None or last.channel != channel:
-            self.events.append(
-                Delta(id=self._request.id, answer=self._request.answer, text=text, tokens=infos, channel=channel)
-            )
+        request = self._request
+        event = Delta(id=request.id, answer=request.answer, text=text, tokens=infos, channel=channel)
+        if self.events and self.events[-1].channel == channel:
+            self.events[-1] = Delta.joined([self.events[-1], event])
         else:
-            self.events[-1] = structs.replace(last, text=last.text + text, tokens=last.tokens + infos)
+            self.events.append(event)

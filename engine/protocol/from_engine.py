@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
+
+from msgspec import structs
 
 from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
@@ -85,6 +88,20 @@ class Delta(Message, tag="delta", frozen=True):
     answer: int = 0
     channel: Channel = "content"
     tokens: list[TokenInfo] = []
+
+    @staticmethod
+    def joined(deltas: Sequence[Delta]) -> Delta:
+        """Those of one answer and channel as one. Text that no token of its delta completed, the next one completes."""
+        tokens: list[TokenInfo] = []
+        loose = 0
+        for delta in deltas:
+            told = delta.tokens
+            if loose and told:
+                told = [structs.replace(told[0], chars=told[0].chars + loose), *told[1:]]
+                loose = 0
+            tokens += told
+            loose += len(delta.text) - sum(token.chars for token in delta.tokens)
+        return structs.replace(deltas[-1], text="".join(delta.text for delta in deltas), tokens=tokens)
 
 
 class Finished(Message, tag="finished", frozen=True):

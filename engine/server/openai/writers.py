@@ -51,6 +51,8 @@ class Writer:
         self._tokens: defaultdict[int, list[_Placed]] = defaultdict(list)
         self._length: defaultdict[int, int] = defaultdict(int)
         """Characters of each answer's content so far."""
+        self._end_of: defaultdict[int, int] = defaultdict(int)
+        """Where in it the last token ends."""
         self._begun: set[int] = set()
         self._prompts: Sequence[Sequence[TokenInfo]] | None = None
         self._alternatives = 0
@@ -92,13 +94,14 @@ class Writer:
 
     def _placed(self, delta: Delta) -> list[_Placed]:
         """The tokens of a delta of content whose log-probabilities are told."""
-        found, offset = [], self._length[delta.answer]
+        found, end = [], self._length[delta.answer]
         for token in delta.tokens:
-            piece = self._tokenizer.piece(token.id)
-            whole = not token.cut
-            if token.logprob is not None and (whole or token.chars):
-                found.append(_Placed(token, piece if whole else piece[: len(piece) - token.cut], offset))
-            offset += token.chars
+            # A token begins where the last one ended, which lies in an earlier delta where a part of it was told there.
+            begin, end = self._end_of[delta.answer], end + token.chars
+            self._end_of[delta.answer] = end
+            if token.logprob is not None and (not token.cut or end > begin):
+                piece = self._tokenizer.piece(token.id)
+                found.append(_Placed(token, piece[: len(piece) - token.cut], begin))
         self._length[delta.answer] += len(delta.text)
         return found
 

@@ -28,7 +28,6 @@ from engine.protocol import (
     Prefill,
     RadixTree,
     Telemetry,
-    TokenInfo,
 )
 
 MAX_WAITING = 256
@@ -56,9 +55,7 @@ class _QueuedMessage:
         last = self.messages[-1]
         if len(self.messages) == 1 or not isinstance(last, Delta):
             return last
-        deltas = [message for message in self.messages if isinstance(message, Delta)]
-        tokens: list[TokenInfo] = [token for delta in deltas for token in delta.tokens]
-        return msgspec.structs.replace(last, text="".join(delta.text for delta in deltas), tokens=tokens)
+        return Delta.joined([message for message in self.messages if isinstance(message, Delta)])
 
 
 class Outbox:

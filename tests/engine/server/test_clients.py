@@ -290,29 +290,36 @@ def test_one_refused_prompt_refuses_them_all(http: httpx.Client, running: Runnin
 END = Finished(id="", reason="stop", usage=Usage(1, 0, 3, 1), timings=Timings(0, 0, 0, 0, 0, 0))
 
 
-def test_tokens_that_a_stop_string_cut_off_are_not_told(running: Running) -> None:
-    """Joined they give the text: of one that was cut in its middle the part that is in it is told."""
+@pytest.mark.parametrize("early", [0, 3, 9, 11])
+def test_tokens_that_a_stop_string_cut_off_are_not_told(early: int, running: Running) -> None:
+    """Joined they give the text: of one that was cut in its middle the part that is in it is told. ``early``: so many
+    characters were told before it was known which token they belong to."""
     tokenizer = running.engine.loaded.tokenizer
     ids = tokenizer.encode("cache that holds", special=False)
     pieces = [tokenizer.piece(token) for token in ids]
     lengths = list(map(len, pieces))
     kept = sum(lengths) - len("holds")
-    tokens, start = [], 0
+    told: list[list[TokenInfo]] = [[], []]
+    start = 0
     for token, size in zip(ids, lengths, strict=True):
-        chars = max(0, min(size, kept - start))
-        tokens.append(TokenInfo(id=token, chars=chars, cut=size - chars, logprob=-1.0, top=[(5, -0.5)]))
-        start += size
-    delta = Part(id="", text="cache that ", tokens=tokens)
+        end = start + size
+        begin, cut = start if end <= early else max(start, early), max(0, min(size, end - kept))
+        info = TokenInfo(id=token, chars=max(0, min(end, kept) - begin), cut=cut, logprob=-1.0, top=[(5, -0.5)])
+        told[end > early].append(info)
+        start = end
+    said = "cache that "
+    deltas = [Part(id="", text=said[:early], tokens=told[0]), Part(id="", text=said[early:], tokens=told[1])]
     chat, text = ChatWriter("1", 2, "tiny", tokenizer), TextWriter("1", 2, "tiny", tokenizer, top=1)
-    for writer in (chat, text):
-        writer.add(delta)
-    told = chat._choice(END).logprobs
-    assert told is not None
-    assert "".join(each.token for each in told.content) == "cache that "
-    assert bytes(byte for each in told.content for byte in each.bytes) == b"cache that "
+    for delta in deltas:
+        chat.add(delta)
+        text.add(delta)
+    content = chat._choice(END).logprobs
+    assert content is not None
+    assert "".join(each.token for each in content.content) == said
+    assert bytes(byte for each in content.content for byte in each.bytes) == said.encode()
     choice = text._choice(END).logprobs
     assert choice is not None
-    assert "".join(choice.tokens) == "cache that "
+    assert "".join(choice.tokens) == said
     assert choice.text_offset == [sum(lengths[:place]) for place in range(len(choice.tokens))]
     assert choice.top_logprobs[0] == {tokenizer.piece(5): -0.5, pieces[0]: -1.0}, "the drawn one is among them"
 

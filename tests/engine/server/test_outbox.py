@@ -135,3 +135,16 @@ def test_take_waits_for_the_next_message() -> None:
         assert await asyncio.wait_for(taking, 1) == p.Counted(id="x", tokens=1)
 
     asyncio.run(run())
+
+
+def test_joined_text_belongs_to_the_token_that_completes_it() -> None:
+    """What was told while it could still begin a stop string, and its token was held back."""
+    outbox = Outbox()
+    first, second = p.TokenInfo(id=1, chars=1), p.TokenInfo(id=2, chars=3)
+    outbox.put(p.Delta(id="a", text=" lis"))
+    outbox.put(p.Delta(id="a", text=""))
+    outbox.put(p.Delta(id="a", text="t it o", tokens=[first, second]))
+    outbox.put(p.Delta(id="a", text="k", tokens=[p.TokenInfo(id=3, chars=1)]))
+    (joined,) = drained(outbox)
+    assert isinstance(joined, p.Delta)
+    assert [joined.text, *(token.chars for token in joined.tokens)] == [" list it ok", 5, 3, 3]
