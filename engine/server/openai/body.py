@@ -14,8 +14,8 @@ from engine.server.security import MAX_BODY
 BODY_SECONDS = 30.0
 """How long the next part of a request's body may take."""
 ENCODINGS = ("gzip", "x-gzip", "deflate")
-_EITHER = 32 + zlib.MAX_WBITS
-"""For zlib: what it is, its own or gzip's format, is found out."""
+_EITHER, _GZIP = 32 + zlib.MAX_WBITS, 16 + zlib.MAX_WBITS
+"""For zlib: what it is, its own or gzip's format, is found out; gzip's alone."""
 
 
 class _Decoder(Protocol):
@@ -29,13 +29,14 @@ async def read_body(request: Request) -> bytes:
     :class:`Refused`, and ClientDisconnect."""
     decoder = _decoder(request.headers.get("content-encoding", ""))
     parts: list[bytes] = []
-    size = 0
+    size = received = 0
     stream = request.stream()
     try:
         while (part := await asyncio.wait_for(anext(stream, None), BODY_SECONDS)) is not None:
+            received += len(part)
             parts.append(decoder.add(part, MAX_BODY + 1 - size))
             size += len(parts[-1])
-            if size > MAX_BODY:
+            if max(size, received) > MAX_BODY:
                 raise Refused("too_large", f"The request is larger than {MAX_BODY >> 20} MiB. Send less.")
     except TimeoutError as error:
         raise Refused("body_timeout", f"No more of the request came for {BODY_SECONDS:g} seconds.") from error
@@ -62,16 +63,24 @@ class _Plain:
 
 
 class _Compressed:
-    """No more is unpacked than may be read: a few bytes can stand for gigabytes."""
+    """No more is unpacked than may be read: a few bytes can stand for gigabytes. A file of gzip may have several members
+    (RFC 1952, section 2.2)."""
 
     def __init__(self) -> None:
         self._unpacker = zlib.decompressobj(_EITHER)
 
     def add(self, part: bytes, most: int) -> bytes:
+        found: list[bytes] = []
         try:
-            return self._unpacker.decompress(part, most)
+            while part and most > 0:
+                if self._unpacker.eof:
+                    self._unpacker = zlib.decompressobj(_GZIP)
+                found.append(self._unpacker.decompress(part, most))
+                most -= len(found[-1])
+                part = self._unpacker.unused_data
         except zlib.error as error:
             raise Refused("bad_encoding", f"The compressed body is damaged ({error}). Send it again.") from error
+        return b"".join(found)
 
     def end(self) -> None:
         if not self._unpacker.eof:

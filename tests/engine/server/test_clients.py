@@ -184,7 +184,11 @@ def test_compressed_bodies_are_read_within_bounds(http: httpx.Client) -> None:
 
     assert status(gzip.compress(body), "gzip") == status(zlib.compress(body), "deflate") == (200, "")
     assert status(body, "identity") == (200, "")
+    members = gzip.compress(body[:9]) + gzip.compress(b"") + gzip.compress(body[9:])
+    assert status(members, "gzip") == (200, "")
+    assert status(members + b"more", "gzip") == status(zlib.compress(body) * 2, "deflate") == (400, "bad_encoding")
     assert status(gzip.compress(b" " * (MAX_BODY + 1)), "gzip") == (413, "too_large")
+    assert status(gzip.compress(b" " * MAX_BODY) + gzip.compress(b"  "), "gzip") == (413, "too_large")
     assert status(gzip.compress(body)[:-9], "gzip") == status(body, "gzip") == (400, "bad_encoding")
     assert status(body, "br") == (415, "unsupported_encoding")
 
