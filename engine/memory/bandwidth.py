@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -19,22 +18,29 @@ from engine.memory.probe import free_bytes
 _CPU_BYTES = 192 << 20
 """Of a processor's memory, or twice its last-level caches where that is more and there is room."""
 _CORES = Path("/sys/devices/system/cpu")
+_BLOCK = 1 << 22
 _GPU_BYTES = 1 << 30
 _GPU_PASSES = 16
 _BUDGET_SECONDS = 0.15
 
 
-@functools.cache
-def read_bandwidth(kind: str, index: int, threads: int) -> float:
-    """Bytes a second; see :func:`measure_bandwidth`, which fills in the key under which it is kept."""
-    return fresh_bandwidth(torch.device(kind, index) if kind != "cpu" else torch.device(kind))
+known: dict[tuple[str, int, int], float] = {}
+"""What was measured, in bytes a second, by kind and number of the device and by torch's number of threads."""
 
 
-def fresh_bandwidth(device: torch.device, size: int = 0) -> float:
+class Stopped(Exception):  # noqa: N818 - an outcome, no failure
+    """Nobody waits for the measurement any more."""
+
+
+def _never() -> bool:
+    return False
+
+
+def fresh_bandwidth(device: torch.device, size: int = 0, stopped: Callable[[], bool] = _never) -> float:
     """As :func:`measure_bandwidth`, measured anew; ``size``: of a buffer of so many bytes, which caches may hold."""
     if device.type != "cpu":
-        return _measured(device, size)
-    return in_a_thread(lambda: _measured(device, size))
+        return _measured(device, size, stopped)
+    return in_a_thread(lambda: _measured(device, size, stopped))
 
 
 def in_a_thread(measure: Callable[[], float]) -> float:
@@ -45,7 +51,7 @@ def in_a_thread(measure: Callable[[], float]) -> float:
         return pool.submit(measure).result()
 
 
-def _measured(device: torch.device, size: int) -> float:
+def _measured(device: torch.device, size: int, stopped: Callable[[], bool]) -> float:
     gpu = devices.traits(device).gpu
     if gpu:
         size = size or min(_GPU_BYTES, free_bytes(device) // 16)
@@ -53,13 +59,19 @@ def _measured(device: torch.device, size: int) -> float:
     else:  # in pages like those of a model's weights
         beyond = 2 * last_level_bytes()
         size = size or (beyond if _CPU_BYTES < beyond < free_bytes(device) // 4 else _CPU_BYTES)
-        data = Slabs().empty((max(1, size // 4),), torch.float32).fill_(1)
+        data = Slabs().empty((max(1, size // 4),), torch.float32)
+        for block in data.split(_BLOCK):  # the system clears each page, which takes seconds on a busy machine
+            block.fill_(1)
+            if stopped():
+                raise Stopped
     data.sum()
     # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
     passes = _GPU_PASSES if gpu else 1
     best, spent = float("inf"), 0.0
     devices.synchronize(device)
     while spent < _BUDGET_SECONDS:
+        if stopped():
+            raise Stopped
         start = time.perf_counter()
         for _ in range(passes):
             data.sum()
@@ -79,9 +91,12 @@ def last_level_bytes(cores: Path = _CORES) -> int:
     return sum(sizes.values()) << 10
 
 
-def measure_bandwidth(device: torch.device) -> float:
+def measure_bandwidth(device: torch.device, stopped: Callable[[], bool] = _never) -> float:
     """Best of several passes over a buffer larger than the caches, some tenths of a second at first, then remembered.
 
-    Bytes a second with torch's present number of threads.
+    Bytes a second with torch's present number of threads. Raises :class:`Stopped` soon after ``stopped`` says so.
     """
-    return read_bandwidth(device.type, device.index or 0, torch.get_num_threads())
+    key = device.type, device.index or 0, torch.get_num_threads()
+    if key not in known:
+        known[key] = fresh_bandwidth(device, stopped=stopped)
+    return known[key]

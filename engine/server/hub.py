@@ -117,6 +117,7 @@ class EngineHub:
     async def stop(self) -> None:
         """End the engine's thread; a step in progress is finished first."""
         self._stopping = True
+        self.probes.stop()
         self.long_prompts.shutdown(wait=False, cancel_futures=True)
         self.engine.cancel_load()
         self.engine.submit(Shutdown())

@@ -20,7 +20,7 @@ from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.loading.speed import served
 from engine.memory import nvml
-from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
+from engine.memory.bandwidth import Stopped, last_level_bytes, measure_bandwidth
 from engine.memory.estimate import OutOfMemory, size
 from engine.memory.nvml import Meter
 from engine.memory.owners import memory_by_owner
@@ -49,10 +49,15 @@ class MachineProbes:
         self._kind = device
         self._device = choose_device(device)
         self._lock, self._measuring = threading.Lock(), threading.Lock()
+        self._stopped = threading.Event()
         self._measured_for: Callable[[], LoadedModel | None] = lambda: None
         self._most_used = 0
         self._meters: dict[torch.device, Meter] = {}
         self._programs = RecentPrograms()
+
+    def stop(self) -> None:
+        """Measure nothing more that takes long."""
+        self._stopped.set()
 
     def device(self) -> Device:
         return probe(self._device)
@@ -102,8 +107,9 @@ class MachineProbes:
         """Bytes a second that the device reads; None if it cannot be measured now."""
         try:
             with self._measuring:  # two at once would each find half of it, and what was found first is remembered
-                return measure_bandwidth(self._device if loaded is None else loaded.device)
-        except (RuntimeError, MemoryError):
+                device = self._device if loaded is None else loaded.device
+                return measure_bandwidth(device, self._stopped.is_set)
+        except (RuntimeError, MemoryError, Stopped):
             return None
 
     @staticmethod

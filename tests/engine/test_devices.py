@@ -253,9 +253,9 @@ def test_bandwidth_waits_for_the_device(mac: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(bandwidth, "free_bytes", lambda device: asked.append(device) or 16 << 20)
     real = torch.ones
     monkeypatch.setattr(torch, "ones", lambda count, dtype, device: real(count, dtype=dtype))
-    bandwidth.read_bandwidth.cache_clear()
+    bandwidth.known.clear()
     assert bandwidth.measure_bandwidth(MPS) > 0
-    bandwidth.read_bandwidth.cache_clear()
+    bandwidth.known.clear()
     assert {device.type for device in (*waited, *asked)} == {"mps"}
 
 

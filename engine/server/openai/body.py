@@ -63,7 +63,7 @@ class _Plain:
 
 
 class _Compressed:
-    """No more is unpacked than may be read: a few bytes can stand for gigabytes. A file of gzip may have several members
+    """No more is unpacked than may be read: a few bytes can stand for gigabytes. Gzip may have several members
     (RFC 1952, section 2.2)."""
 
     def __init__(self) -> None:

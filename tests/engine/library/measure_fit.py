@@ -26,7 +26,7 @@ from engine.bench.client import EngineClient, whole_steps  # noqa: E402
 from engine.bench.folders import _write_tokenizer  # noqa: E402
 from engine.bench.shapes import Shape  # noqa: E402
 from engine.loading.fit import Asked, fit_of  # noqa: E402
-from engine.memory.bandwidth import read_bandwidth  # noqa: E402
+from engine.memory.bandwidth import known  # noqa: E402
 from engine.protocol import LoadOptions, Sampling, keys  # noqa: E402
 from engine.telemetry import runs  # noqa: E402
 
@@ -92,7 +92,7 @@ def main() -> None:
         with loaded(path, OPTIONS) as (client, held):
             real, tried = [], []
             for number in range(rounds):
-                read_bandwidth.cache_clear()
+                known.clear()
                 runs.file().unlink(missing_ok=True)
                 report = fit_of(path, Asked(options=OPTIONS))
                 tried.append((report.decode, report.prefill))

@@ -11,6 +11,7 @@ import torch
 import transformers
 
 from engine.errors import CheckpointError
+from engine.memory import bandwidth
 from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.memory.estimate import (
     LEAST_STATES,
@@ -37,6 +38,7 @@ from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.model_config.states import state_bytes
 from engine.models.registry import family
+from engine.server.probes import MachineProbes
 
 CPU = torch.device("cpu")
 GB = 10**9
@@ -255,6 +257,18 @@ def test_bandwidth_is_measured_once() -> None:
     found = measure_bandwidth(CPU)
     assert found > 1e8
     assert measure_bandwidth(CPU) == found
+
+
+def test_a_measurement_ends_when_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the next block of its buffer, whose first use takes many seconds on a busy machine."""
+    monkeypatch.setattr(bandwidth, "known", {})
+    asked = iter([False, False, True])
+    with pytest.raises(bandwidth.Stopped):
+        measure_bandwidth(CPU, lambda: next(asked))
+    probes = MachineProbes("cpu")
+    probes.stop()
+    assert probes.bandwidth(None) is None
+    assert not bandwidth.known
 
 
 def test_memory_of_the_process_by_owner() -> None:

@@ -328,6 +328,9 @@ class FakeProbes:
 
     reading: GpuReading | None = None
 
+    def stop(self) -> None:
+        """Nothing that it does takes long."""
+
     def device(self) -> Device:
         return Device(kind="cpu", name="fake", total_bytes=100, free_bytes=50)
 
