@@ -203,9 +203,8 @@ class Header(QFrame):
         for name, path in self._models():
             there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
             said = f"\t{self.about(stored[path])}" if path in stored and not stored[path].missing else ""
-            action = self._checkable(
-                menu, as_menu_text(name) + said, card is not None and Path(path) == Path(card.path)
-            )
+            title = name.replace("\t", " ") + said  # a tab begins another column
+            action = self._checkable(menu, title, card is not None and Path(path) == Path(card.path))
             action.setEnabled(there)
             action.setToolTip(as_written(path if there else f"{path} is not there any more."))
             action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft(path)))
@@ -345,11 +344,6 @@ class Header(QFrame):
     def _on_failed(self, error: protocol.Error) -> None:
         if not error.id:
             self._on_settled()
-
-
-def as_menu_text(name: str) -> str:
-    """A name as an entry of a menu: no letter of it is a shortcut, and a tab would begin another column."""
-    return name.replace("&", "&&").replace("\t", " ")
 
 
 def _heads(card: protocol.ModelCard) -> str:

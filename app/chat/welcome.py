@@ -255,7 +255,7 @@ class WelcomeView(QWidget):
 
 
 def _link(text: str, name: str, pressed: SignalInstance) -> QPushButton:
-    button = QPushButton(text)
+    button = QPushButton(button_text(text))
     button.setObjectName(name)
     button.setAccessibleName(text)
     button.setProperty("kind", "quiet")

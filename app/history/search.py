@@ -118,9 +118,7 @@ def _fold(char: str) -> str:
     if char.isascii():
         return char.lower()
     parts = unicodedata.normalize("NFD", char)
-    if all(
-        map(unicodedata.combining, parts[1:])
-    ):  # a Korean syllable is taken apart into letters, which are no accents
+    if all(map(unicodedata.combining, parts[1:])):  # the parts of a Korean syllable are letters, not accents
         char = parts[0]
     return (char.lower() or char)[0]
 

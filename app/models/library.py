@@ -298,8 +298,7 @@ class Library(QObject):
                 self.fetching.add(download.id, download)
             self.downloads_changed.emit()
 
-        if helper:
-            self._helpers.add((repository, variant))
+        (self._helpers.add if helper else self._helpers.discard)((repository, variant))
         if self._command and (repository, variant) not in self._adding:
             self._adding.add((repository, variant))
             self.downloads_changed.emit()

@@ -12,7 +12,6 @@ from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnim
 from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QApplication,
     QButtonGroup,
     QFrame,
     QHBoxLayout,
@@ -294,7 +293,6 @@ def show_badge(label: QLabel, text: str, tone: str) -> None:
     if label.property("badge") != tone:
         label.setProperty("badge", tone)
         restyle(label)
-        QApplication.sendEvent(label, QEvent(QEvent.Type.StyleChange))  # else it keeps the width that it has unframed
     label.setVisible(bool(text))
 
 
