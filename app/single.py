@@ -19,6 +19,8 @@ import msgspec
 from PySide6.QtCore import QDir, QEventLoop, QLockFile, QObject, QTimer, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
+from app.files import read_small
+
 log = logging.getLogger(__name__)
 
 LOCK, ADDRESS = "window.lock", "window.address"
@@ -96,9 +98,8 @@ class SingleInstance(QObject):
 
     def _greet_first(self, path: str, until: float) -> bool:
         """Whether the first one answered."""
-        try:
-            address = (self._data / ADDRESS).read_text("utf-8")
-        except (OSError, UnicodeDecodeError):  # it does not listen yet
+        address = (read_small(self._data / ADDRESS, MOST_BYTES) or b"").decode(errors="replace")
+        if not address:  # it does not listen yet
             return False
         socket, loop = QLocalSocket(), QEventLoop()
         greeting = msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))) + b"\n"

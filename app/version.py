@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from app.files import decode_file
+
 log = logging.getLogger(__name__)
 
 FILE = "version.json"
@@ -30,13 +32,8 @@ def installed() -> str:
 
 def last_used(data: Path) -> str:
     """The version that last opened everything in the folder; "" where none is recorded."""
-    try:
-        if not (data / FILE).is_file():  # a pipe would wait for ever
-            return ""
-        with (data / FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(MOST_BYTES), type=_Record).kvasir
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
-        return ""
+    record = decode_file(data / FILE, _Record, MOST_BYTES)
+    return "" if record is None else record.kvasir
 
 
 def remember(data: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
+from app.files import decode_file
 from app.lab import words
 from engine.protocol import LoadOptions
 from engine.protocol.lab import LabIndex, LabLine, LabPage, LabPicture, LabProgress, LabResult, LabRoofline, Picture
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(LabLine).decode
 MOST_BYTES = 4 << 20
-"""Of a list of experiments; larger files are none."""
+"""Of a list of experiments."""
 
 
 class Subject(NamedTuple):
@@ -81,7 +82,7 @@ class LabRuns(QObject):
     ) -> None:
         super().__init__(parent)
         self._command, self.options, self._kept = list(command), list(options), kept
-        self.index: LabIndex | None = _read_index(kept) if kept is not None else None
+        self.index = decode_file(kept, LabIndex, MOST_BYTES) if kept is not None else None
         self._answered = False
         """Whether the index is this version's and this machine's own."""
         self.trouble = "" if command else words.NO_LAB
@@ -260,13 +261,3 @@ class LabRuns(QObject):
         self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], object]
     ) -> LineCommand:
         return LineCommand(self._command, arguments, _decode, "The Lab", self).heard(take, done)
-
-
-def _read_index(file: Path) -> LabIndex | None:
-    """The list of experiments of an earlier start; None where there is none, or none that can be read."""
-    try:
-        if not file.is_file() or file.stat().st_size > MOST_BYTES:
-            return None
-        return msgspec.json.decode(file.read_bytes(), type=LabIndex)
-    except (OSError, ValueError):  # msgspec's errors are ValueErrors
-        return None

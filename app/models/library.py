@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 
-import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app import paths
 from app.command import End, LineCommand
+from app.files import decode_file
 from app.models.getting import names
 from app.models.jobs import Jobs
 from app.models.making import Maker
 from app.words import size
 from engine.protocol import (
+    CuratedList,
     Download,
     DraftOffer,
     FitReport,
@@ -35,12 +36,13 @@ from engine.protocol import (
     StoredModel,
     StoreMove,
     Watched,
-    decode_curated,
     decode_library_record,
 )
 
 log = logging.getLogger(__name__)
 
+MOST_LISTED = 4 << 20
+"""Bytes of the list of recommended models."""
 AT_ONCE = 2
 """Downloads that run together; others wait their turn."""
 
@@ -421,9 +423,9 @@ class Library(QObject):
 
 def _unjudged() -> list[Recommendation]:
     """The list of recommended models as it is installed; none where it is missing or broken."""
-    try:
-        listed = decode_curated((paths.assets_dir() / "models.json").read_bytes())
-    except (OSError, msgspec.MsgspecError):
-        log.exception("the list of recommended models cannot be read")
+    file = paths.assets_dir() / "models.json"
+    listed = decode_file(file, CuratedList, MOST_LISTED)
+    if listed is None:
+        log.error("the list of recommended models cannot be read: %s", file)
         return []
     return [Recommendation(model=model, verdict="") for model in listed.models]

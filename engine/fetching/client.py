@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from engine.fetching import trust
-from engine.fetching.errors import FetchFailed
+from engine.fetching.errors import FetchFailed, causes
 from engine.installation import version
 
 if TYPE_CHECKING:
@@ -94,13 +94,8 @@ def way_to(url: str) -> str:
 
 def certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
     """The certificate that was not accepted, where that is what an error came of."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
+    found = causes(error) if error is not None else ()
+    return next((each for each in found if isinstance(each, ssl.SSLCertVerificationError)), None)
 
 
 def _client(timeout: float) -> httpx2.Client:

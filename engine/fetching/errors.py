@@ -34,14 +34,14 @@ def unreachable(way: str, error: BaseException, then: str) -> str:
     ``way``: :func:`engine.fetching.client.way_to`. Where no name is found or no network leads there, and no proxy is
     set, the machine is offline as far as a program can tell.
     """
-    if ", through the proxy" not in way and any(_says_offline(each) for each in _causes(error)):
+    if ", through the proxy" not in way and any(_says_offline(each) for each in causes(error)):
         return f"You are offline: {way} cannot be reached. {then}"
     return f"{way} cannot be reached ({cause(error)}). {then}"
 
 
 def cause(error: BaseException) -> str:
     """What broke a connection, in the system's words and without its number."""
-    said = (each.strerror for each in _causes(error) if isinstance(each, OSError) and isinstance(each.strerror, str))
+    said = (each.strerror for each in causes(error) if isinstance(each, OSError) and isinstance(each.strerror, str))
     return next(filter(None, said), "") or _NUMBER.sub("", str(error)) or type(error).__name__
 
 
@@ -49,7 +49,7 @@ def _says_offline(error: BaseException) -> bool:
     return isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in _NO_NETWORK)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """The error, and what it came of, as libraries wrap it (urllib keeps it as ``reason``)."""
     seen: set[int] = set()
     after: list[object] = [error]

@@ -48,6 +48,11 @@ SORTS = {"last_modified": "lastModified", "trending_score": "trendingScore"}
 _WORD = 100
 """Characters of what a repository's owner says: a licence, an architecture."""
 logging.set_verbosity_error()  # its notes are not for people: what comes of them is
+_NO_ANSWER = (
+    *(ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError),
+    *(msgspec.MsgspecError, httpx2.InvalidURL),
+)
+"""What comes of reading something else than the hub's answer."""
 OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and download."
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
@@ -380,7 +385,7 @@ def _failures(name: str) -> Iterator[None]:
         if (refused := certificate_error(error)) is not None:
             raise HubFailed(trust.refusal(where, refused)) from None
         raise HubFailed(unreachable(way_to(endpoint()), error, "Check the network and try again.")) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, msgspec.MsgspecError):
+    except _NO_ANSWER:
         # A page of a network that wants a login, or another program's, where the hub's answer should be.
         raise HubFailed(
             f"What answers at {where} is not the hub. Check that no login page of a network lies in between, and "

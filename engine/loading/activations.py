@@ -6,6 +6,7 @@ the predictions decides. It is kept by the model's fingerprint, so that a file i
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.catalogue import Found
 from engine.errors import LoadCancelled
 from engine.fetching.lock import lock
+from engine.files import UnreadableFileError, decode_file
 from engine.layers.numerics import LEAST_BITS
 from engine.loading.parts import ModelFiles, fingerprint_of, quantises_activations, readers_of
 from engine.loading.speed import flops_per_row
@@ -169,12 +171,9 @@ def file() -> Path:
 
 
 def _read() -> dict[str, ActivationCost]:
-    try:
-        if file().stat().st_size > LIMIT:
-            return {}
-        return msgspec.json.decode(file().read_bytes(), type=dict[str, ActivationCost])
-    except (OSError, msgspec.MsgspecError):
-        return {}
+    with contextlib.suppress(UnreadableFileError):
+        return decode_file(file(), dict[str, ActivationCost], LIMIT) or {}
+    return {}
 
 
 def _keep(name: str, cost: ActivationCost) -> None:

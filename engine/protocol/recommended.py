@@ -78,10 +78,6 @@ class CuratedList(msgspec.Struct, forbid_unknown_fields=True):
                 raise ValueError(f"the draft of {model.repository} needs a repository and a variant, unless it is mtp")
 
 
-decode_curated = msgspec.json.Decoder(CuratedList).decode
-"""The list of recommended models. Raises msgspec.MsgspecError."""
-
-
 class SizeFit(Part, frozen=True):
     """Whether a model runs here, as far as its size tells."""
 

@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from engine.errors import CheckpointError
-from engine.files import read_small
+from engine.files import UnreadableFileError, decode_file
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +71,9 @@ class TokenFiles(NamedTuple):
 def _read(path: Path) -> dict[str, Any] | None:
     """The file's values, none where there is no file; None for one that is there and cannot be read."""
     try:
-        raw = read_small(path, MAX_CONFIG)
-        return {} if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
-    except (CheckpointError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        log.warning("%s is not readable and counts as missing: %s", path, error)
+        return decode_file(path, dict[str, Any], MAX_CONFIG) or {}
+    except UnreadableFileError as error:
+        log.warning("it counts as missing: %s", error.reason)
         return None
 
 

@@ -15,11 +15,14 @@ import pytest
 from keyring.backends import fail
 
 from app import version
+from app.lab.runs import LabRuns
 from engine import folders, paths
 from engine.cli.errors import CommandFailed
+from engine.cli.installation.running import window_address
 from engine.cli.measure import _show_again
 from engine.lab.kept import kept
 from engine.library import curated, downloads, keys, local, others, roots, store
+from engine.loading import activations
 from engine.loading.draft_offers import Vocabularies
 from engine.packs import marker, start
 from engine.packs import store as packs
@@ -179,6 +182,9 @@ def small_files(home: Path) -> dict[str, Small]:
         "pack is starting": Small(data / "gpu" / "starting", lambda: marker.deaths(data / "gpu"), (0, 1, 3)),
         "list of a pack": Small(home / "lists" / "cuda13.txt", lambda: len(available()), (0, 1), (PackFailed,)),
         "figures": Small(home / "figures.json", lambda: _show_again(home / "figures.json"), (), (CommandFailed,)),
+        "activations": Small(activations.file(), activations._read, ({},)),
+        "window's address": Small(data / "window.address", window_address, (None,)),
+        "index of the Lab": Small(home / "index.kept", lambda: LabRuns([], kept=home / "index.kept").index, (None,)),
         "version": Small(data / version.FILE, lambda: version.last_used(data), ("",)),
         "manifest": Small(ollama / "manifests" / "registry.ollama.ai" / "library" / "m" / "latest", theirs, (beside,)),
         "pointer": Small(home / "home" / ".lmstudio-home-pointer", theirs, (beside,)),

@@ -11,9 +11,12 @@ from pathlib import Path
 import psutil
 
 from engine import paths as config
+from engine.files import UnreadableFileError, can_be_path, read_text
 from engine.installation import program_folder
 
 _WAIT_S = 0.5
+_MOST_ADDRESS = 1000
+"""Bytes of the file with the window's address."""
 
 
 def running() -> str:
@@ -34,8 +37,10 @@ def running() -> str:
 
 def window_address() -> Path | None:
     """Where the window listens for a second start (app/single.py), on Windows a named pipe; None where none does."""
-    with contextlib.suppress(OSError, ValueError):
-        return Path((config.places().data / "window.address").read_text("utf-8"))
+    with contextlib.suppress(UnreadableFileError):
+        address = read_text(config.places().data / "window.address", _MOST_ADDRESS) or ""
+        if can_be_path(address) and Path(address).name.startswith("kvasir-"):
+            return Path(address)
     return None
 
 

@@ -18,6 +18,7 @@ from engine import paths as config
 from engine.cli.installation import program_files
 from engine.cli.installation.desktop import ENTRY, install
 from engine.cli.installation.inventory import inventory, remove
+from engine.cli.installation.running import window_address
 from engine.cli.main import app
 from engine.library import roots
 from engine.library.store import Receipt, write_receipt
@@ -308,11 +309,13 @@ def test_it_waits_for_a_server_to_end(home: Path) -> None:
 def test_it_waits_for_the_window_to_be_closed(home: Path) -> None:
     fill(home, FILES["chats"])
     with socket.socket(socket.AF_UNIX) as server:
-        address = home.parent / "window"
+        address = home.parent / "kvasir-window"
         server.bind(str(address))
         server.listen()
         left = {"data/window.address", "data/window.lock"}
         fill(home, left)
+        (home / "data" / "window.address").write_text(str(address.with_name("other")))
+        assert window_address() is None, "what is not called so is another program's"
         (home / "data" / "window.address").write_text(str(address))
         done = uninstall("--purge-all", "--yes")
         assert done.exit_code == 1

@@ -132,6 +132,13 @@ def test_an_answer_has_an_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None
         library.repository("some/model")
 
 
+def test_a_next_page_that_is_no_address_is_a_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    links = {"next": {"url": "http://[::"}}
+    monkeypatch.setattr(library, "_asked", lambda page: ([{"id": "some/model"}], links))
+    with pytest.raises(HubFailed, match="is not the hub"):
+        library.search(Search("model"))
+
+
 def test_nothing_is_asked_that_the_user_did_not_ask_for(hub: Hub) -> None:
     agents, answer = set(), hub.answer
 
