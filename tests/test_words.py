@@ -10,8 +10,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from engine.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 BETTER = {
@@ -37,6 +41,7 @@ def texts() -> Iterator[tuple[str, str]]:
     """(where, text) of strings in the source, help of commands, documentation for users and what is bundled."""
     for path in sorted([*ROOT.glob("engine/**/*.py"), *ROOT.glob("app/**/*.py")]):
         yield from ((f"{path.relative_to(ROOT)}:{line}", text) for line, text in strings(path))
+    yield from helps(typer.main.get_command(app), "kvasir")
     for path in (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in FOR_USERS)):
         for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
             yield f"{path.relative_to(ROOT)}:{number}", line
@@ -45,13 +50,10 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, text) of the strings of a file that hold several words; of docstrings those that are a command's help."""
+    """(line, text) of the strings of a file that hold several words, without docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
-    documents = set()
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and not (isinstance(node, ast.FunctionDef) and is_command(node)):
-            documents |= {id(each.value) for each in body if isinstance(each, ast.Expr)}
+    bodies = (body for node in ast.walk(tree) if isinstance(body := getattr(node, "body", None), list))
+    documents = {id(each.value) for body in bodies for each in body if isinstance(each, ast.Expr)}
     for node in ast.walk(tree):
         if (
             id(node) not in documents
@@ -62,9 +64,12 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def is_command(function: ast.FunctionDef) -> bool:
-    """Whether Typer shows its docstring to people."""
-    return any("command" in ast.dump(each) or "callback" in ast.dump(each) for each in function.decorator_list)
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """(command, text) of what ``--help`` says of it, of its options and of its own commands."""
+    yield name, command.help or ""
+    yield from ((f"{name} {each.name}", getattr(each, "help", None) or "") for each in command.params)
+    for own, each in getattr(command, "commands", {}).items():
+        yield from helps(each, f"{name} {own}")
 
 
 def within(value: object) -> Iterator[str]:

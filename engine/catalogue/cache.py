@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import FIRST_TOKEN, KV_BYTES, MANY_CHATS, RESTART, SPEED, UNUSED_SLOTS
+from engine.catalogue.metrics import FIRST_TOKEN, KV_BYTES, MANY_CHATS, PAUSED, RESTART, SPEED, UNUSED_SLOTS
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
@@ -99,7 +99,7 @@ CACHE = (
         title="When memory is full",
         default="auto",
         scope="engine",
-        metric=MANY_CHATS,
+        metric=PAUSED,
         applies="live",
         explains="When the KV cache is full, the newest answer is paused (preempted) so that older ones can go on. "
         "This says what becomes of its keys and values until it continues.",

@@ -22,6 +22,7 @@ def elsewhere(command: str, what: str, experiment: str = "") -> Metric:
     return Metric(elsewhere=f"One answer alone cannot show this. {lab}{command} in a terminal measures it on {what}.")
 
 
+PAUSED = elsewhere("kvasir bench --cache", "many chats")
 MANY_CHATS = elsewhere("kvasir bench --cache", "many chats", "Prefix caching")
 RESTART = elsewhere("kvasir bench --cache", "a chat that goes on after a restart", "Prefix caching")
 OTHERS_WAIT = elsewhere("kvasir bench", "an answer that waits while another prompt is read", "Continuous batching")

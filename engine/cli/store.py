@@ -66,7 +66,7 @@ def folders(
     ] = None,
     json: Json = False,
 ) -> None:
-    """The folders in which models are looked for, and the one that they are fetched to."""
+    """The folders in which models are looked for, and the one that they are downloaded to."""
     with report_errors():
         from engine import paths
         from engine.library import local, moving, roots
@@ -229,7 +229,12 @@ def _deleted(left: Leftover, wanted: str) -> bool:
 def _held(model: StoredModel) -> str:
     if model.missing:
         return "missing"
-    words = {"fetched": "fetched", "copied": "copied", "referred": "linked, stays in its folder", "found": model.origin}
+    words = {
+        "fetched": "downloaded",
+        "copied": "copied",
+        "referred": "linked, stays in its folder",
+        "found": model.origin,
+    }
     return "comes with Kvasir" if model.bundled else words[model.held]
 
 
