@@ -380,7 +380,8 @@ class HistoryStore(QObject):
         elif writer.is_full(error):
             why = "the disk is full. Free some space, and it is saved by itself"
         else:
-            why = f"{error}. It is tried again; allow writing to {self._path.parent} and check the free space there"
+            cause, folder = writer.words_of(error).rstrip("."), self._path.parent
+            why = f"{cause}. It is tried again; allow writing to {folder} and check the free space there"
         self.failed.emit(f"The history could not be saved: {why}. Nothing that you see is lost while Kvasir runs.")
 
 

@@ -22,7 +22,10 @@ PATIENCE_S = 2.0
 """The most that the window waits for a slow disk."""
 CLOSE_S = 3.0
 """The same when the program ends."""
-_REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError, ValueError)
+_REFUSED = (
+    *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
+    *(ValueError, OverflowError),
+)
 """What is wrong with one write and says nothing of those behind it."""
 
 
@@ -131,7 +134,7 @@ class Writer:
                 self._write(job)
             except _REFUSED as refused:
                 error, at = refused, at + 1
-            except (sqlite3.Error, OSError) as failure:
+            except Exception as failure:  # no memory, say, or another version has taken the file: the thread goes on
                 self._fail(failure)
                 return
             else:
@@ -190,9 +193,9 @@ class Writer:
         self._announced = {id(job): job for job in waiting}
         if held and not self._said and now - self._held_since < HELD_PATIENCE_S:
             return
-        if str(error) != self._said:
-            self._said = str(error)
-            log.error("the history could not be written: %s", error)
+        if words_of(error) != self._said:
+            self._said = words_of(error)
+            log.error("the history could not be written: %s", self._said)
             self._failed(error)
 
     def _settle(self) -> None:
@@ -212,6 +215,11 @@ class Writer:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+
+
+def words_of(error: Exception) -> str:
+    """What the error says, or its name where it says nothing."""
+    return str(error) or type(error).__name__
 
 
 def is_held(error: Exception) -> bool:

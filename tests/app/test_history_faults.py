@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QFileDialog, QPushButton
 from app.chat.session.conversation import Conversation
 from app.history import writer
 from app.history.records import Chat, Draft, Message
+from app.history.schema import HistoryUnusableError
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import Sampling
@@ -30,6 +31,8 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "history.db"
         self.full = False
+        self.failure: Exception | None = None
+        """Of whatever writes."""
         self._other: sqlite3.Connection | None = None
 
     def lock(self) -> None:
@@ -83,6 +86,8 @@ class _Connection:
         self._connection, self._disk = connection, disk
 
     def execute(self, sql: str, values: tuple = ()) -> sqlite3.Cursor:
+        if self._disk.failure is not None and sql.startswith("BEGIN"):
+            raise self._disk.failure
         if self._disk.full and sql.startswith(("INSERT", "UPDATE", "DELETE", "COMMIT")):
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
@@ -255,6 +260,22 @@ def test_a_chat_begins_as_a_whole(disk: Disk) -> None:
         (job,) = jobs
         tables = [sql.split()[2 if sql.startswith("INSERT INTO") else 1] for sql, _ in job.statements]
         assert tables == ["chats", "messages", "OR", "OR", "chats"]
+
+
+@pytest.mark.parametrize("failure", [MemoryError(), HistoryUnusableError("A later version of Kvasir wrote it.")])
+def test_whatever_the_cause_it_is_told_and_tried_again(qtbot, disk: Disk, failure: Exception) -> None:
+    with disk.store() as store:
+        said: list[str] = []
+        store.failed.connect(said.append)
+        disk.failure = failure
+        talk = Conversation(store)
+        talk.ask("What is a page?")
+        qtbot.waitUntil(lambda: bool(said), timeout=5_000)
+        assert f"saved: {str(failure).rstrip('.') or 'MemoryError'}. It is tried again" in said[0]
+        disk.failure = None
+        written(store)
+        with disk.after_a_kill() as killed:
+            assert len(killed.messages(talk.chat.id)) == 1
 
 
 def test_what_is_refused_stops_nothing_else_and_is_written_when_it_can_be(qtbot, disk: Disk) -> None:
