@@ -75,6 +75,25 @@ class ModelsPage(FocusFirst):
         self.details = DetailsView(library, theme)
         self.note = caption(name="models.note")
         self.note.hide()
+        self._make_search(theme)
+        self.stored_rows: list[StoredRow] = []
+        self.hub_rows: list[HubRow] = []
+        self.form: MakeForm | None = None
+        """In the row of the model that it is about."""
+        self.report = ReportPage(theme)
+        self.report.load_asked.connect(self.load_asked)
+        self.report.closed.connect(self._close_report)
+        self._tray = Tray(library)
+        self.download_rows = self._tray.downloads
+        self._lay_out()
+        self._connect(library)
+        theme.changed.connect(self._fit)
+        self._theme = theme
+        self._fit()
+        self._show_recommended()
+
+    def _make_search(self, theme: Theme) -> None:
+        """The parts by which models are found."""
         self.field = QLineEdit()
         self.field.setObjectName("models.search")
         self.field.setPlaceholderText("Search models, e.g. qwen3")
@@ -90,22 +109,14 @@ class ModelsPage(FocusFirst):
         self.filters.changed.connect(self.search)
         self.filters.author.textChanged.connect(self._on_typed)
         self.recommended = RecommendedView(theme)
-        self.recommended.get_asked.connect(library.get)
+        self.recommended.get_asked.connect(self._library.get)
         self.recommended.load_asked.connect(self.load_asked)
         self.go = QPushButton("Search")
         self.go.setProperty("kind", "primary")
         self.go.clicked.connect(self.search)
         self.said = caption(name="models.said")
-        self.stored_rows: list[StoredRow] = []
-        self.hub_rows: list[HubRow] = []
-        self.form: MakeForm | None = None
-        """In the row of the model that it is about."""
-        self.report = ReportPage(theme)
-        self.report.load_asked.connect(self.load_asked)
-        self.report.closed.connect(self._close_report)
-        self._tray = Tray(library)
-        self.download_rows = self._tray.downloads
-        self._lay_out()
+
+    def _connect(self, library: Library) -> None:
         library.stored_changed.connect(self._show_stored)
         library.found_changed.connect(self._show_found)
         library.repository_changed.connect(self._show_repository)
@@ -122,10 +133,6 @@ class ModelsPage(FocusFirst):
         self.watcher.changed.connect(self._on_files)
         self.disk.delete_asked.connect(self._ask_removal)
         self.details.closed.connect(lambda: self.show_view(_HERE))
-        theme.changed.connect(self._fit)
-        self._theme = theme
-        self._fit()
-        self._show_recommended()
 
     def set_loaded(self, path: str, held: int = 0) -> None:
         """The path of the model that is loaded, "" for none, and the bytes that it holds."""

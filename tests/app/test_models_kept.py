@@ -44,7 +44,7 @@ class Run:
 
     def __init__(self, arguments: list[str], take: Callable[..., object], done: Callable[[End], object]) -> None:
         self.arguments, self.take, self.done = arguments, take, done
-        self.abandoned = False
+        self.abandoned, self.warning = False, ""
 
     def abandon(self) -> None:
         self.abandoned = True
