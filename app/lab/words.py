@@ -129,7 +129,7 @@ def _undecided(effect: Effect, others: float | None) -> str:
     low, high = compared.times(effect.low), compared.times(effect.high)
     if not compared.wide(effect):
         return f"; this computer measured no clear difference (from {low} to {high} times)."
-    if others is not None and others > compared.BUSY:
+    if others is not None and compared.is_busy(others):
         taken = f"other programs took {100 * others:.0f}\u00a0% of the processor"
         return f". This run cannot tell: {taken}. Run it again when this computer is quiet."
     if effect.verdict == "few":
@@ -140,13 +140,12 @@ def _undecided(effect: Effect, others: float | None) -> str:
 def quiet(result: LabResult) -> Line:
     """The mark for a quiet or a busy computer; empty where nothing was timed."""
     said = compared.busy_or_quiet(result.others)
-    busy = result.others is not None and result.others > compared.BUSY
-    return Line(f"● {said}" if said else "", "warn" if busy else "good")
+    return Line(f"● {said}" if said else "", "warn" if compared.is_busy(result.others) else "good")
 
 
 def below(result: LabResult) -> str:
     """On a card, below the headline: what has noise, and whether the computer was busy."""
-    busy = result.others is not None and result.others > compared.BUSY
+    busy = compared.is_busy(result.others)
     return f"{result.second} The computer was busy." if result.second and busy else result.second
 
 

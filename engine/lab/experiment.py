@@ -20,7 +20,7 @@ from engine.bench.client import Answer, EngineClient
 from engine.cache.policies import KEEP_ALL
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, KnownModel, LoadOptions, Metric, OptionSpec, Sampling, Value, keys
-from engine.protocol.compared import BUSY, FAULT, Gain, amount, gain_of, times, wide
+from engine.protocol.compared import FAULT, Gain, amount, gain_of, is_busy, times, wide
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.runner.perplexity import chunks
 from engine.server.continuing import common
@@ -226,17 +226,13 @@ class Pairs:
             told = now > measuring + self._lab.budget and not any(map(wide, effects))
             if told or all(map(settled, effects)):
                 return True
-        return now > began + (LONGER if self._busy else PATIENCE) * self._lab.budget
+        return now > began + (LONGER if is_busy(self.others) else PATIENCE) * self._lab.budget
 
     def _longer(self, rounds: int, measuring: float) -> str:
         """Why a further round begins although the budget is spent; else empty."""
         if time.monotonic() <= measuring + self._lab.budget:
             return ""
-        return LONGER_BUSY if self._busy else LONGER_WIDE if rounds >= LEAST else ""
-
-    @property
-    def _busy(self) -> bool:
-        return self.others is not None and self.others > BUSY
+        return LONGER_BUSY if is_busy(self.others) else LONGER_WIDE if rounds >= LEAST else ""
 
     def _shown(self, side: int, picture: Callable[[int], Picture] | None) -> Iterator[LabPicture]:
         if picture is not None:
@@ -304,8 +300,7 @@ def timed(effect: Effect, better: str, worse: str, pairs: int = 0) -> str:
 def steady(effect: Effect, others: float | None) -> bool:
     """Whether what steps took on average may be told, where their ratio has no verdict: few pairs of many steps each
     say it, unless other programs were in the way."""
-    quiet = others is None or others <= BUSY
-    return not wide(effect) or (effect.verdict == "few" and quiet)
+    return not wide(effect) or (effect.verdict == "few" and not is_busy(others))
 
 
 def _count(value: float, metric: Metric) -> str:

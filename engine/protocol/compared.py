@@ -50,9 +50,15 @@ def wide(effect: Effect) -> bool:
     return not decided(effect) and (effect.verdict == "few" or effect.high > WIDE * effect.low)
 
 
+def is_busy(others: float | None) -> bool:
+    """Whether other programs' share of the processor was too large for times to be believed; None: nothing was
+    timed."""
+    return others is not None and others > BUSY
+
+
 def busy(others: float, when: str = "during the runs") -> str:
     """What other programs' share of the processor casts doubt on; empty where they took little."""
-    if others <= BUSY:
+    if not is_busy(others):
         return ""
     return f"This computer was busy: other programs took {100 * others:.0f}\u00a0% of its processor {when}."
 

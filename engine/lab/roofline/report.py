@@ -17,7 +17,7 @@ from engine.lab.roofline.points import MANY, Measured, MeasuredPasses, compute, 
 from engine.lab.roofline.work import settings_of
 from engine.lab.run import device_of, machine
 from engine.paths import version
-from engine.protocol.compared import BUSY, busy
+from engine.protocol.compared import busy, is_busy
 from engine.protocol.lab import Ceiling, LabRoofline
 from engine.sizes import figure, human
 from engine.telemetry.processor import OtherPrograms
@@ -80,7 +80,7 @@ def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof, others: fl
     if passes.together is not None:
         many = measured[passes.together.name]
         alike = passes.together.context == passes.one.context
-        times = f", {many.tokens / one.tokens:.1f} times one" if alike and others <= BUSY else ""
+        times = f", {many.tokens / one.tokens:.1f} times one" if alike and not is_busy(others) else ""
         instead = f" instead of {one.intensity:.1f}" if alike else ""
         said.append(
             f"{MANY} answers, {passes.together.context} each, reach {figure(many.tokens)} tokens a second together"
