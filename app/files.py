@@ -1,34 +1,43 @@
-"""Small files of the window, read with care: whatever is wrong with one, it counts as missing.
+"""Small files of the window's own, opened with care: only regular ones, and read up to a size.
 
-The engine's reader (engine/files.py) says what is wrong; here nobody asks.
+A pipe would wait for ever, and a device need not end.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
+import stat
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+UNREADABLE = (OSError, ValueError, RecursionError)
+"""What a file may be refused for: msgspec's errors and UnicodeDecodeError are ValueErrors."""
 
 
-def read_small(file: Path, most: int) -> bytes | None:
-    """All of a regular file of at most ``most`` bytes; None for any other."""
-    try:
-        if not file.is_file():  # a pipe would wait for ever
-            return None
-        with file.open("rb") as opened:
-            raw = opened.read(most + 1)
-    except (OSError, ValueError):
-        return None
-    return raw if len(raw) <= most else None
+def read_small(file: Path, most: int) -> bytes:
+    """All of a regular file of at most ``most`` bytes. Raises OSError for anything else."""
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise OSError(errno.EINVAL, "it is no file", str(file))
+    with file.open("rb") as stream:
+        raw = stream.read(most + 1)  # what a file says of its size need not be so
+    if len(raw) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(file))
+    return raw
 
 
 def decode_file(file: Path, kind: type[T], most: int) -> T | None:
-    """What a JSON file holds, as a value of ``kind``; None where it holds none."""
-    raw = read_small(file, most)
+    """What a JSON file holds, as a value of ``kind``; None where there is none, or none that can be read."""
     try:
-        return None if raw is None else msgspec.json.decode(raw, type=kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.json.decode(read_small(file, most), type=kind)
+    except FileNotFoundError:
+        return None
+    except UNREADABLE as error:
+        log.warning("%s is not readable and counts as missing: %s", file, error)
         return None

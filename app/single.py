@@ -19,7 +19,7 @@ import msgspec
 from PySide6.QtCore import QDir, QEventLoop, QLockFile, QObject, QTimer, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
-from app.files import read_small
+from app.files import UNREADABLE, read_small
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +98,9 @@ class SingleInstance(QObject):
 
     def _greet_first(self, path: str, until: float) -> bool:
         """Whether the first one answered."""
-        address = (read_small(self._data / ADDRESS, MOST_BYTES) or b"").decode(errors="replace")
-        if not address:  # it does not listen yet
+        try:
+            address = read_small(self._data / ADDRESS, MOST_BYTES).decode()
+        except UNREADABLE:  # it does not listen yet
             return False
         socket, loop = QLocalSocket(), QEventLoop()
         greeting = msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))) + b"\n"
@@ -176,6 +177,6 @@ def _understand(words: bytes) -> Greeting:
         return Greeting()
     try:
         return msgspec.json.decode(words, type=Greeting)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         log.warning("a second start said something that was not understood")
         return Greeting()

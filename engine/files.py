@@ -65,10 +65,10 @@ def read_small(file: Path, most: int) -> bytes | None:
 
 
 def read_text(file: Path, most: int = MAX_JSON) -> str | None:
-    """The text of :func:`read_small`."""
+    """The text of :func:`read_small`, without the mark that some editors begin a file with."""
     raw = read_small(file, most)
     try:
-        return None if raw is None else raw.decode()
+        return None if raw is None else raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnreadableFileError(f"{file} is not text in UTF-8 (at byte {error.start:,}).") from error
 

@@ -13,11 +13,14 @@ import msgspec
 from msgspec import Meta
 from PySide6.QtCore import QObject, Signal
 
+from app.files import UNREADABLE, read_small
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
+MOST_BYTES = 16 << 20
+"""Of the file; a setting of each of a thousand models takes one."""
 PresetName = Annotated[str, Meta(min_length=1, max_length=80)]
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Version -> the function that turns a file of that version into one of the next. Never edit a released one."""
@@ -179,10 +182,10 @@ class SettingsStore(QObject):
         """What is in the file; None where there is nothing to read."""
         try:
             # The standard library's decoder takes NaN and Infinity, so that such a value costs only itself.
-            return msgspec.convert(json.loads(self._path.read_bytes()), dict[str, Any])
+            return msgspec.convert(json.loads(read_small(self._path, MOST_BYTES)), dict[str, Any])
         except FileNotFoundError:
             return None
-        except (ValueError, msgspec.MsgspecError, RecursionError, OSError) as error:
+        except UNREADABLE as error:
             self._set_aside(error)
             return None
 
@@ -232,7 +235,7 @@ class SettingsStore(QObject):
         aside = self._path.with_name(self._path.name + ".broken")
         try:
             try:
-                _replace(aside, self._path.read_bytes())  # it may be a link, which stays where it is
+                _replace(aside, read_small(self._path, MOST_BYTES))  # it may be a link, which stays where it is
             except OSError:
                 os.replace(self._path, aside)
             where = f"It was kept as {aside}; the defaults are in force."

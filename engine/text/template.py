@@ -12,7 +12,7 @@ import msgspec
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
 from engine.errors import CheckpointError
-from engine.files import read_text
+from engine.files import read_json, read_text
 from engine.protocol import ChatMessage
 from engine.text.filters import REMOVED
 from engine.text.sandbox import Sandbox, TemplateRefused
@@ -38,11 +38,15 @@ UNREADABLE_TEMPLATE = (
     "The file {file} cannot be read, so there is no chat template and the conversation is written as "
     "plain lines (User: …, Assistant: …). Download that file again."
 )
-Source = str | list[dict[str, Any]]
-"""A template, or several as {"name": …, "template": …}."""
+Source = str | dict[str, Any] | list[dict[str, Any]]
+"""A template, or several by their names or as {"name": …, "template": …}."""
+FOR_TOOLS = "tool_use"
+"""The name of a template that is taken where there are tools."""
 _MISSING = re.compile(r"has no (?:attribute|element) (.{1,100})$")
 """Jinja's words for a key or an item that a value lacks."""
 
+_NO_LOADER = "no loader for this environment"
+"""Jinja's words for a template that asks for another."""
 _FILTER = re.compile(r"No filter named '(\w{1,30})'")
 
 
@@ -57,10 +61,15 @@ class _Config(msgspec.Struct):
 
 
 class ChatTemplate:
-    """One chat template. ``notice`` is a sentence when it is not the model's own; safe to use from several threads."""
+    """One chat template. ``notice`` is a sentence when it is not the model's own; safe to use from several threads.
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None, notice: str = "") -> None:
-        self.source = source
+    ``for_tools`` is the template of conversations with tools, "" where that is the same.
+    """
+
+    def __init__(
+        self, source: str, special_tokens: Mapping[str, str] | None = None, notice: str = "", for_tools: str = ""
+    ) -> None:
+        self.source, self.for_tools = source, for_tools
         self.notice = notice
         self.special_tokens = dict(special_tokens or {})
         self._sandbox = Sandbox()
@@ -92,8 +101,11 @@ class ChatTemplate:
     ) -> ChatTemplate:
         """One of what a model brings: its template, or several with names, of which the one named "default" is taken,
         else the first. Without any, a plain one with the notice ``missing``."""
-        found = _chosen(source)
-        return cls(found, special_tokens) if found else cls(PLAIN_TEMPLATE, special_tokens, missing)
+        named = _named(source)
+        found, for_tools = named.get("default") or next(iter(named.values()), ""), named.get(FOR_TOOLS, "")
+        if not found:
+            return cls(PLAIN_TEMPLATE, special_tokens, missing)
+        return cls(found, special_tokens, for_tools=for_tools if for_tools != found else "")
 
     def render(
         self,
@@ -125,7 +137,7 @@ class ChatTemplate:
         if reasoning_effort:
             given["reasoning_effort"] = reasoning_effort
         try:
-            return self._sandbox.render_bounded(self.source, given)
+            return self._sandbox.render_bounded(self.for_tools if tools and self.for_tools else self.source, given)
         except TemplateRefused as error:
             raise PromptError(
                 f"The model's chat template refused the conversation: {_sentence(error)} Change the messages to fit it."
@@ -168,11 +180,13 @@ def _own_file(folder: Path) -> tuple[Source | None, str]:
     for name in ("chat_template.jinja", "chat_template.json"):
         path = folder / name
         try:
-            text = read_text(path, MAX_CONFIG)
-            if text is not None:
-                source = text if path.suffix == ".jinja" else msgspec.json.decode(text, type=_Config).chat_template
+            if path.suffix == ".jinja":
+                source: Source | None = read_text(path, MAX_CONFIG)
+            else:
+                source = msgspec.convert(read_json(path, MAX_CONFIG) or {}, _Config).chat_template
+            if source is not None:
                 return source, unreadable
-        except (CheckpointError, msgspec.DecodeError, RecursionError) as error:
+        except (CheckpointError, msgspec.ValidationError) as error:
             log.warning("%s is not readable and counts as missing: %s", path, error)
             unreadable = unreadable or name
     return None, unreadable
@@ -193,12 +207,12 @@ def _content(message: ChatMessage) -> str | list[dict[str, str]]:
     return [{"type": "image"}] * len(message.pictures) + [{"type": "text", "text": message.content}]
 
 
-def _chosen(template: Source | None) -> str:
-    """Of several named templates the default one, else the first."""
-    if not isinstance(template, list):
-        return template or ""
-    named = {str(entry["name"]): str(entry["template"]) for entry in template if {"name", "template"} <= entry.keys()}
-    return named.get("default") or next(iter(named.values()), "")
+def _named(template: Source | None) -> dict[str, str]:
+    """The templates that are text by their names; a single one is "default"."""
+    if isinstance(template, list):
+        template = {entry["name"]: entry["template"] for entry in template if {"name", "template"} <= entry.keys()}
+    named = template if isinstance(template, dict) else {"default": template}
+    return {name: text for name, text in named.items() if all(isinstance(each, str) for each in (name, text))}
 
 
 def _cause(error: Exception) -> str:
@@ -206,6 +220,8 @@ def _cause(error: Exception) -> str:
     missing = _MISSING.search(str(error))
     if missing is not None:
         return f"it reads {missing[1]}, which is not there."
+    if _NO_LOADER in str(error):
+        return "it includes another file, and a template is alone."
     return "it joins values that do not go together." if isinstance(error, TypeError) else _sentence(error)
 
 

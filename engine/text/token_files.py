@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from engine.errors import is_text
 from engine.files import UnreadableFileError, decode_file
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,8 @@ _TABLES = ("model_specific_special_tokens", "extra_special_tokens")
 """The latter is a list of tokens in some files and names them in others."""
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word")
 """Of the library's AddedToken."""
-_MAX_DIGITS = 9
-"""Of a token's number."""
+_MAX_NUMBER = 10**9
+"""Above each token's number."""
 
 
 class Mark(NamedTuple):
@@ -80,7 +81,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 def text_of(value: Any) -> str | None:
     """The text of a token, which files write as it is or as {"content": text, …}."""
     text = value.get("content") if isinstance(value, dict) else value
-    return text if isinstance(text, str) and text else None
+    return text if isinstance(text, str) and text and is_text(text) else None
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -111,7 +112,7 @@ def _numbered(config: Mapping[str, Any]) -> Iterator[Mark]:
     listed = config.get("added_tokens_decoder")
     for number, value in listed.items() if isinstance(listed, dict) else ():
         text = text_of(value)
-        if text is not None and number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS:
+        if text is not None and number.isascii() and number.isdigit() and len(number) < len(str(_MAX_NUMBER)):
             special = isinstance(value, dict) and value.get("special") is True
             yield Mark(text, special, CONFIG, int(number), _flags(value))
 
@@ -119,7 +120,7 @@ def _numbered(config: Mapping[str, Any]) -> Iterator[Mark]:
 def _added(values: Mapping[str, Any]) -> Iterator[Mark]:
     """added_tokens.json: numbers by tokens, special where another file says so."""
     for text, number in values.items():
-        if text and type(number) is int and number >= 0:
+        if text_of(text) is not None and type(number) is int and 0 <= number < _MAX_NUMBER:
             yield Mark(text, False, ADDED, number)
 
 

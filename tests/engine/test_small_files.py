@@ -16,6 +16,7 @@ from keyring.backends import fail
 
 from app import version
 from app.lab.runs import LabRuns
+from app.settings.store import SettingsStore
 from engine import folders, paths
 from engine.cli.errors import CommandFailed
 from engine.cli.installation.running import window_address
@@ -30,6 +31,8 @@ from engine.packs.lists import PackFailed, available
 from engine.protocol.library import HubFile, HubVariant
 from engine.recipes.quantise import plan
 from engine.telemetry import runs
+from engine.text.template import ChatTemplate
+from engine.text.token_files import MAP, TokenFiles
 
 HEX = "ab" * 32
 DIGEST = f"sha256:{HEX}"
@@ -185,6 +188,13 @@ def small_files(home: Path) -> dict[str, Small]:
         "activations": Small(activations.file(), activations._read, ({},)),
         "window's address": Small(data / "window.address", window_address, (None,)),
         "index of the Lab": Small(home / "index.kept", lambda: LabRuns([], kept=home / "index.kept").index, (None,)),
+        "settings": Small(
+            config / "settings.json", lambda: SettingsStore(config / "settings.json").settings.theme, ("system",)
+        ),
+        "tokens of a model": Small(stranger / MAP, lambda: TokenFiles.open(stranger).ends, ((),)),
+        "template of a model": Small(
+            stranger / "chat_template.json", lambda: ChatTemplate.open(stranger).own, (False,)
+        ),
         "version": Small(data / version.FILE, lambda: version.last_used(data), ("",)),
         "manifest": Small(ollama / "manifests" / "registry.ollama.ai" / "library" / "m" / "latest", theirs, (beside,)),
         "pointer": Small(home / "home" / ".lmstudio-home-pointer", theirs, (beside,)),

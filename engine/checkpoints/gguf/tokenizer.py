@@ -141,12 +141,12 @@ def _surround(made: tokenizers.Tokenizer, vocabulary: Vocabulary, special: Speci
     )
 
 
-def _templates(metadata: Metadata) -> str | list[dict[str, Any]]:
-    """tokenizer.chat_template and its named variants, in the form of tokenizer_config.json."""
+def _templates(metadata: Metadata) -> dict[str, str]:
+    """tokenizer.chat_template and its named variants, by their names."""
     default = text(metadata, "tokenizer.chat_template", "")
     names = metadata.get("tokenizer.chat_templates", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise broken("names its chat templates by something that is not text")
     keys = {name: f"tokenizer.chat_template.{name}" for name in names}
-    named = [{"name": name, "template": text(metadata, key)} for name, key in keys.items() if key in metadata]
-    return default or named
+    named = {name: text(metadata, key) for name, key in keys.items() if key in metadata}
+    return {"default": default} | named if default else named

@@ -20,7 +20,7 @@ from engine.checkpoints.gguf.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, U
 from engine.errors import CheckpointError
 from engine.recipes.errors import RecipeError
 from engine.text.ends import KNOWN
-from engine.text.template import ChatTemplate
+from engine.text.template import FOR_TOOLS, ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
 PROBE = (
@@ -50,6 +50,9 @@ def metadata(
     keys = _vocabulary(tokenizer, state, rows) | _special(tokenizer, template, generation, ends)
     if template.own:
         keys["tokenizer.chat_template"] = template.source
+        if template.for_tools:
+            keys["tokenizer.chat_templates"] = [FOR_TOOLS]
+            keys[f"tokenizer.chat_template.{FOR_TOOLS}"] = template.for_tools
     for keys_of_kind in _kinds(tokenizer, state, keys):
         whole = keys | keys_of_kind
         if _reads_alike(tokenizer, whole):

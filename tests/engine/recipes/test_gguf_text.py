@@ -17,12 +17,18 @@ from tests.engine.text.test_token_files import DECODER, TEXT, folder_of
 
 def test_marks_and_ends_are_kept(tmp_path: Path) -> None:
     """<|im_end|> and <|endoftext|> are known by their names, so that the keys are free for the two others."""
-    folder = folder_of(tmp_path, 402, tokenizer_config={"added_tokens_decoder": DECODER, "eos_token": "<|im_end|>"})
+    folder = folder_of(
+        tmp_path,
+        402,
+        tokenizer_config={"added_tokens_decoder": DECODER, "eos_token": "<|im_end|>"},
+        chat_template={"chat_template": {"default": "d", "tool_use": "t"}},
+    )
     tokenizer, template = Tokenizer.open(folder), ChatTemplate.open(folder)
     keys = metadata(tokenizer, template, GenerationConfig(), [2, 0, 400, 401], 402)
     text = FileText({"general.architecture": "llama", **keys})
     assert text.tokenizer().encode(TEXT) == tokenizer.encode(TEXT)
     assert set(text.special.eos_ids) == {0, 2, 400, 401}
     assert text.special.names["eos_token"] == "<|im_end|>"
+    assert (text.chat_template().source, text.chat_template().for_tools) == ("d", "t")
     with pytest.raises(RecipeError, match="end with any of 5 tokens, more than GGUF has words for"):
         metadata(tokenizer, template, GenerationConfig(), [2, 0, 399, 400, 401], 402)

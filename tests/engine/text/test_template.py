@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,24 @@ def test_sources_in_order(tmp_path: Path) -> None:
     older = ChatTemplate.open(tmp_path)
     assert older.own
     assert older.notice.startswith("The file chat_template.jinja cannot be read, so the chat template of another file")
+
+
+NAMED: list[Any] = [
+    [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}],
+    {"default": "d", "tool_use": "t"},
+    {"tool_use": "t", "default": "d", "rag": 5},
+]
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_tools_have_a_template_of_their_own(named: Any) -> None:
+    template = ChatTemplate.chosen(named, {})
+    assert [template.render([], tools=tools) for tools in (None, [], [{"name": "f"}])] == ["d", "d", "t"]
+
+
+@pytest.mark.parametrize("named", [[{"name": None, "template": None}], [{"name": "default", "template": 5}], {"a": 1}])
+def test_what_is_no_text_is_no_template(named: Any) -> None:
+    assert not ChatTemplate.chosen(named, {}).own
 
 
 def test_an_unreadable_config_counts_as_missing(tmp_path: Path) -> None:

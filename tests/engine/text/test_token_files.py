@@ -88,6 +88,18 @@ def test_contradictions_are_refused(files: dict[str, Any], says: str, tmp_path: 
     assert str(refused.value).startswith(f"The files of {tmp_path.name} contradict each other: ")
 
 
+def test_one_odd_value_costs_itself(tmp_path: Path) -> None:
+    """Python writes NaN and Infinity, editors a mark before a text, and numbers may be longer than the library's."""
+    folder = folder_of(tmp_path, added_tokens={**MARKS, "<|far|>": 10**30, "<|a|>": -1, "<|b|>": 1.5, "\ud800": 3})
+    odd = (
+        '{"model_max_length": Infinity, "x": NaN, "eos_token": "<|im_end|>", "additional_special_tokens": ["\\ud800"]}'
+    )
+    (folder / CONFIG).write_text("\ufeff" + odd, "utf-8")
+    found = Tokenizer.open(folder)
+    assert (found.end_ids, found.notices) == ((MARKS["<|im_end|>"],), ())
+    assert found.encode(TEXT)[0] == MARKS["<|im_start|>"]
+
+
 def test_a_letter_that_fills_up_stays_a_letter(tmp_path: Path) -> None:
     found = Tokenizer.open(folder_of(tmp_path, 3, tokenizer_config={"pad_token": "!"}))
     assert found.decode(found.encode("So!")) == "So!"
