@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from engine.errors import plain
 from engine.terminal import say
 
 
@@ -32,7 +33,7 @@ def report_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("KVASIR_DEBUG"):
             raise
-        say(f"kvasir: {sentence_of(error)}", error=True)
+        say(f"kvasir: {plain(sentence_of(error))}", error=True)  # a path may have lines
         sys.exit(1)
 
 
@@ -72,7 +73,8 @@ def sentence_of(error: Exception) -> str:
         )
     if isinstance(error, OSError) and error.strerror:
         return f"The system refused to go on: {error.strerror}. Remove the cause and try again."
-    return f"Something failed that should not ({type(error).__name__}: {error}). Set KVASIR_DEBUG=1 to see where."
+    said = " ".join(str(error).split())
+    return f"Something failed that should not ({type(error).__name__}: {said}). Set KVASIR_DEBUG=1 to see where."
 
 
 def _mend() -> str:

@@ -57,7 +57,10 @@ def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)]
             (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
             for each in found
         ]
-        unnamed = [f"{path} is left out, because its name is not UTF-8. Rename it." for path in paths.unnamed_models()]
+        unnamed = [
+            f"{plain(str(path))} is left out, because its name is not UTF-8. Rename it."
+            for path in paths.unnamed_models()
+        ]
         for sentence in (*unnamed, *store.unreadable()):
             say(f"kvasir: {sentence}", error=True)
         if watched:  # the window: where to look for changes

@@ -40,7 +40,7 @@ from engine.cli.library import models
 from engine.cli.measure import bench
 from engine.cli.quantise import quantise as make_smaller
 from engine.cli.recommended import recommended
-from engine.cli.streams import prepare_streams
+from engine.cli.streams import leave_deleted_folder, prepare_streams
 from engine.memory.environment import bound_spinning
 from engine.native.instructions import wanted
 from engine.packs import start as packs
@@ -295,6 +295,7 @@ def _open_model(arguments: list[str]) -> None:
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage, 130 after Ctrl-C."""
     prepare_streams()
+    leave_deleted_folder()
     packs.redirect(sys.argv)
     try:
         _open_model(sys.argv[1:])

@@ -1,10 +1,12 @@
-"""Standard input, output and error, made so that the commands need not ask what they are."""
+"""Standard input, output and error, and the folder, made so that the commands need not ask what they are."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+
+from engine.terminal import say
 
 
 def prepare_streams() -> None:
@@ -23,3 +25,18 @@ def prepare_streams() -> None:
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and out.errors in ("strict", "surrogateescape"):
         out.reconfigure(errors="backslashreplace")
+
+
+def leave_deleted_folder() -> None:
+    """Go home from a working folder that is gone, in which libraries of others end the process (MKL's: "FATAL ERROR").
+
+    Who looks on is told, since paths that do not begin at the top are now others.
+    """
+    try:
+        os.getcwd()
+    except OSError:
+        home = os.path.expanduser("~")
+        home = home if os.path.isdir(home) else os.path.abspath(os.sep)
+        os.chdir(home)
+        if sys.stderr.isatty():
+            say(f"kvasir: The folder that this was started in is gone. Paths count from {home}.", error=True)

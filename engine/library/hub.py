@@ -17,19 +17,20 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 import msgspec
-from huggingface_hub import constants
-from huggingface_hub import errors as hub_errors
-from huggingface_hub.utils import get_token, hf_raise_for_status, logging
 
 from engine.errors import plain
 from engine.fetching import trust
 from engine.fetching.client import certificate_error, opened, origin, way_to
 from engine.fetching.errors import FetchFailed, unreachable
 from engine.library import keys
+from engine.library.hugging_face import constants, get_token, hf_raise_for_status, logging
+from engine.library.hugging_face import errors as hub_errors
 from engine.library.variants import is_repository, variants_of
 from engine.protocol.library import HubFile, HubModel, HubRepository, ModelFormat
 
 T = TypeVar("T")
+ENDPOINT = "https://huggingface.co"
+"""Where ``HF_ENDPOINT`` says nothing."""
 FOUND = 30
 """Repositories that a search brings, unless more are asked for."""
 FIELDS = ("downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config")
@@ -166,7 +167,7 @@ def repository(name: str, revision: str | None = None) -> HubRepository:
 
 def endpoint() -> str:
     """The hub's address. Raises :class:`HubFailed` where ``HF_ENDPOINT`` is none."""
-    address = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or constants.ENDPOINT
+    address = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or ENDPOINT
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
-from engine.cli.streams import prepare_streams
+from engine.cli.errors import CommandFailed, report_errors
+from engine.cli.streams import leave_deleted_folder, prepare_streams
 from engine.server.serve import stop_signals
 
 TEXT = 'Ærlig talt → "日本語"'
@@ -70,3 +73,27 @@ def test_ctrl_break_stops_a_server_where_there_is_one(monkeypatch):
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
     monkeypatch.setattr(signal, "SIGBREAK", 21, raising=False)
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM, 21]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder that a process stands in cannot be deleted there")
+def test_a_working_folder_that_is_gone_is_left(tmp_path, monkeypatch, capsys):
+    """Intel's MKL ends a process in such a folder, that of the engine below the window too."""
+    gone, home = tmp_path / "gone", tmp_path / "home"
+    gone.mkdir()
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(gone)
+    leave_deleted_folder()
+    assert Path.cwd() == gone
+    gone.rmdir()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    leave_deleted_folder()
+    assert Path.cwd() == home
+    assert f"Paths count from {home}." in capsys.readouterr().err
+
+
+def test_a_failure_is_one_line_whatever_it_names(capsys):
+    with pytest.raises(SystemExit), report_errors():
+        raise CommandFailed("/m/new\nkvasir: all is well\x1b[31m was not there.")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "kvasir: /m/new\ufffdkvasir: all is well\ufffd[31m was not there."

@@ -6,6 +6,8 @@ import errno
 import os
 import socket
 import stat
+import subprocess
+import sys
 import urllib.error
 
 import pytest
@@ -74,7 +76,7 @@ def test_a_repository_without_a_model_says_why(hub: Hub, files: dict[str, bytes]
 
 @pytest.mark.parametrize("token", ["", "  ", "hf_gööd", "hf_good\n"])
 def test_what_is_no_token_is_not_sent(hub: Hub, token: str) -> None:
-    with pytest.raises(HubFailed, match="That is no token"):
+    with pytest.raises(HubFailed, match="That is not a valid token"):
         library.check_token(token)
     assert hub.asked == []
 
@@ -178,3 +180,13 @@ def test_the_token_is_told_and_kept_where_only_the_user_reads_it(hub: Hub) -> No
     assert not file.exists()
     library.repository("some/model")
     assert hub.authorised[-1] == ("/api/models/some/model", "")
+
+
+def test_variables_that_are_wrong_end_nothing_but_what_needs_them() -> None:
+    """huggingface_hub reads them when it is imported, by whatever part of the program."""
+    wrong = {"HF_ENDPOINT": "http://hub:x", "HF_HUB_DOWNLOAD_TIMEOUT": "soon", "HF_HUB_ETAG_TIMEOUT": ""}
+    code = (
+        "import os\nfrom engine.library import hub\nassert os.environ['HF_ENDPOINT'] == 'http://hub:x'\nhub.endpoint()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | wrong, capture_output=True, text=True)
+    assert "HubFailed: HF_ENDPOINT is 'http://hub:x', which is not the address of a hub" in done.stderr
