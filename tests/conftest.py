@@ -1,7 +1,11 @@
-"""For all tests: a real model; and Hypothesis judges no durations, which tell of a busy machine, not of the code."""
+"""For all tests: folders of their own, which nothing of the user's is read from or written to; a real model; and
+Hypothesis judges no durations, which tell of a busy machine, not of the code."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from importlib import metadata
 from pathlib import Path
 
@@ -10,6 +14,19 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+_MADE = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers get the folder of the process that starts them."""
+    if "KVASIR_HOME" not in os.environ:
+        os.environ["KVASIR_HOME"] = config.stash[_MADE] = tempfile.mkdtemp(prefix="kvasir-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if made := config.stash.get(_MADE, ""):
+        del os.environ["KVASIR_HOME"]
+        shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,10 @@ def _kinds(tokenizer: Tokenizer, state: dict[str, Any], keys: Mapping[str, Any])
             yield common | {"tokenizer.ggml.scores": scores, "tokenizer.ggml.add_space_prefix": prefix}
         return
     listed = [" ".join(merge) for merge in merges]
-    for name in _ways(tokenizer.inner, bool(state["model"].get("ignore_merges"))):
+    ways = (
+        _ways(tokenizer.inner, bool(state["model"].get("ignore_merges"))) if listed else []
+    )  # GGUF has no empty lists
+    for name in ways:
         yield {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": name, "tokenizer.ggml.merges": listed}
 
 

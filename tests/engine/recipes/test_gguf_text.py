@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,13 @@ def test_marks_and_ends_are_kept(tmp_path: Path) -> None:
     assert (text.chat_template().source, text.chat_template().for_tools) == ("d", "t")
     with pytest.raises(RecipeError, match="end with any of 5 tokens, more than GGUF has words for"):
         metadata(tokenizer, template, GenerationConfig(), [2, 0, 399, 400, 401], 402)
+
+
+def test_a_tokenizer_without_merges_is_refused(tmp_path: Path) -> None:
+    """An empty list cannot be written, and a file without it is not read."""
+    folder = folder_of(tmp_path, 402)
+    state = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    state["model"]["merges"] = []
+    (folder / "tokenizer.json").write_text(json.dumps(state), "utf-8")
+    with pytest.raises(RecipeError, match="that GGUF has no name for"):
+        metadata(Tokenizer.open(folder), ChatTemplate.open(folder), GenerationConfig(), [0], 402)
