@@ -17,7 +17,7 @@ from app.link.link import EngineLink, LinkState
 from app.proposers import proposer
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import as_written, button_text, tip
+from app.theme.widgets import as_written, button_text, menu_text, tip
 from engine import protocol
 
 GAP = 12
@@ -202,9 +202,8 @@ class Header(QFrame):
         stored = {model.path: model for model in self.stored()}
         for name, path in self._models():
             there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
-            said = f"\t{self.about(stored[path])}" if path in stored and not stored[path].missing else ""
-            title = name.replace("\t", " ") + said  # a tab begins another column
-            action = self._checkable(menu, title, card is not None and Path(path) == Path(card.path))
+            said = self.about(stored[path]) if path in stored and not stored[path].missing else ""
+            action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path), said)
             action.setEnabled(there)
             action.setToolTip(as_written(path if there else f"{path} is not there any more."))
             action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft(path)))
@@ -300,8 +299,9 @@ class Header(QFrame):
             self.folder_used.emit(str(Path(path).parent))
             self._help_with(path)
 
-    def _checkable(self, menu: QMenu, title: str, checked: bool) -> QAction:
-        action = menu.addAction(button_text(title))
+    def _checkable(self, menu: QMenu, title: str, checked: bool, said: str = "") -> QAction:
+        """``said`` stands in a column of its own."""
+        action = menu.addAction(menu_text(title, said))
         action.setToolTip(tip(title))  # Qt would show the title as it is in the menu, marked up
         action.setCheckable(True)
         action.setChecked(checked)

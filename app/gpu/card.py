@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.gpu.words import Button, CardContent
 from app.theme.sheet import restyle
-from app.theme.widgets import ARROW, button_text, caption, tip
+from app.theme.widgets import ARROW, button_text, caption, menu_text, tip
 
 _STEPS = 1000
 
@@ -69,7 +69,7 @@ class Buttons(QWidget):
         menu = QMenu(made)
         menu.setToolTipsVisible(True)
         for button in buttons:
-            action = menu.addAction(button_text(button.title))
+            action = menu.addAction(menu_text(button.title))
             action.setObjectName(f"{self._prefix}.{button.key}")
             action.setEnabled(not button.why_not)
             action.setToolTip(tip(button.why_not))

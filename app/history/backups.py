@@ -29,7 +29,10 @@ def make(connection: sqlite3.Connection, path: Path, found_schema: int, target: 
     meanwhile, which then made its own. Raises sqlite3.Error, OSError.
     """
     copy = path.with_name(f"{path.name}.before-{target}")
-    return copy if _copy(connection, path, copy, found_schema) else None
+    if not _copy(connection, path, copy, found_schema):
+        return None
+    _prune(path, BEFORE)
+    return copy
 
 
 def keep(connection: sqlite3.Connection, path: Path) -> Path:
@@ -40,7 +43,20 @@ def keep(connection: sqlite3.Connection, path: Path) -> Path:
     number = 1 + max((_number(copy) for copy in found(path, UNREAD)), default=0)
     copy = path.with_name(f"{path.name}.{UNREAD}-{number}")
     _copy(connection, path, copy, None)
+    _prune(path, UNREAD)
     return copy
+
+
+def restore(connection: sqlite3.Connection, path: Path) -> None:
+    """Write the history that ``connection`` has open to ``path``, from where its file was removed meanwhile.
+
+    Raises sqlite3.Error, OSError.
+    """
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("-wal", "-shm"):  # of the file that is gone
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    _copy(connection, path, path, None)
 
 
 def found(path: Path, why: str = BEFORE) -> list[Path]:
@@ -89,11 +105,13 @@ def _copy(connection: sqlite3.Connection, path: Path, copy: Path, schema: int | 
         raise
     if os.name == "posix":
         _sync(path.parent)
-    why = copy.suffix[1:].split("-")[0]
+    return True
+
+
+def _prune(path: Path, why: str) -> None:
     for old in found(path, why)[KEPT[why] :]:
         with contextlib.suppress(OSError):
             old.unlink()
-    return True
 
 
 def _number(copy: Path) -> int:
@@ -113,8 +131,8 @@ def _schema_of(file: Path) -> int:
 
 
 def _sweep(path: Path) -> None:
-    """Delete what an upgrade that ended early left behind, SQLite's own files next to it too."""
-    for file in path.parent.glob(f"{path.name}.*-*{UNFINISHED}*"):
+    """Delete what a copy that ended early left behind, SQLite's own files next to it too."""
+    for file in path.parent.glob(f"{path.name}*{UNFINISHED}*"):
         with contextlib.suppress(OSError):
             file.unlink()
 

@@ -57,7 +57,7 @@ class HistoryStore(QObject):
     failed = Signal(str)
     """Writes fail, until :attr:`recovered`; a sentence for people."""
     unreadable = Signal(str)
-    """A part could not be read; a sentence for people."""
+    """A part could not be read, or the file was removed and is written again; a sentence for people."""
     recovered = Signal()
     """Everything is written after some of it had failed."""
 
@@ -76,7 +76,11 @@ class HistoryStore(QObject):
         self._unsaved = UnsavedCopy(self._reader)
         self._together: list[Job] | None = None
         self._closed = False
-        self._writer = Writer(lambda: self._connect(0.0), self.changed.emit, self._on_failed, self.recovered.emit)
+        self._file = self._read_file = _identity(path)
+        """Which file holds the history, and which one the reader has open."""
+        self._writer = Writer(
+            lambda: self._connect(0.0), self._restored, self.changed.emit, self._on_failed, self.recovered.emit
+        )
 
     @property
     def path(self) -> Path:
@@ -326,7 +330,38 @@ class HistoryStore(QObject):
         if self._closed:  # a last refresh of the window while the program closes
             return []
         waiting = [] if self.flush() else self._writer.waiting()
+        if self._read_file != self._file:
+            self._read_anew()
         return self._unsaved.reader(waiting).execute(sql, values).fetchall()
+
+    def _restored(self) -> bool:
+        """On the writer's thread: whether the file had to be written anew, because it was removed, which ends nothing
+        on POSIX but the next start. Raises OSError where another one lies there now, or it cannot be written."""
+        try:
+            found = _identity(self._path)
+        except FileNotFoundError:
+            backups.restore(self._reader, self._path)
+            self._file = _identity(self._path)
+            log.error("the history was removed while it was open, and is written again")
+            self.unreadable.emit(
+                f"The history at {self._path} was removed while Kvasir ran. It is written there again."
+            )
+            return True
+        if found != self._file:
+            raise OSError(f"another file was put at {self._path}, and what is shown here is not in it")
+        return False
+
+    def _read_anew(self) -> None:
+        """From the file that was written in the place of the one that is gone."""
+        file = self._file
+        try:
+            reader = self._connect(writer.PATIENCE_S)
+        except sqlite3.Error:
+            log.exception("the history that was written again cannot be read yet")
+            return
+        self._unsaved.close()
+        self._reader.close()
+        self._reader, self._read_file, self._unsaved = reader, file, UnsavedCopy(reader)
 
     def _mend(self, bad: list[Bad], titles: dict[str, str]) -> None:
         """Say which cells could not be read, keep a copy of the file with them, and put what is shown in their place.
@@ -383,6 +418,12 @@ class HistoryStore(QObject):
             cause, folder = writer.words_of(error).rstrip("."), self._path.parent
             why = f"{cause}. It is tried again; allow writing to {folder} and check the free space there"
         self.failed.emit(f"The history could not be saved: {why}. Nothing that you see is lost while Kvasir runs.")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file lies at a path. Raises OSError."""
+    facts = path.stat()
+    return facts.st_dev, facts.st_ino
 
 
 def _storable(value: object) -> object:

@@ -46,19 +46,22 @@ class Job(NamedTuple):
 class Writer:
     """Writes jobs in the order in which they came, on a thread of its own.
 
-    ``connect`` opens the file, without SQLite's own patience. ``told`` is called with each chat to announce, ``failed``
-    with the cause when writing begins to fail or fails for another reason, ``recovered`` once everything is written;
-    all on the writer's thread.
+    ``connect`` opens the file, without SQLite's own patience. ``restored`` makes sure before each write that the file
+    is still there, and says whether it had to be written anew; it raises as writing does. ``told`` is called with each
+    chat to announce, ``failed`` with the cause when writing begins to fail or fails for another reason, ``recovered``
+    once everything is written; all on the writer's thread.
     """
 
     def __init__(
         self,
         connect: Callable[[], sqlite3.Connection],
+        restored: Callable[[], bool],
         told: Callable[[str], None],
         failed: Callable[[Exception], None],
         recovered: Callable[[], None],
     ) -> None:
-        self._connect, self._told, self._failed, self._recovered = connect, told, failed, recovered
+        self._connect, self._restored = connect, restored
+        self._told, self._failed, self._recovered = told, failed, recovered
         self._connection: sqlite3.Connection | None = None
         self._state = threading.Condition()
         self._jobs: list[Job] = []
@@ -164,6 +167,8 @@ class Writer:
                 self._told(chat)
 
     def _write(self, job: Job) -> None:
+        if self._restored():
+            self._disconnect()  # from the file that is gone
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection

@@ -9,7 +9,7 @@ from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle, button_text, tip
+from app.theme.widgets import Toggle, menu_text, tip
 
 SIZES = (
     ("any size", ""),
@@ -40,7 +40,7 @@ class Choice(QPushButton):
         menu = QMenu(self)
         group = QActionGroup(self)
         for title, value in options:
-            action = menu.addAction(button_text(title))
+            action = menu.addAction(menu_text(title))
             action.setCheckable(True)
             action.setData(value)
             group.addAction(action)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSizePolicy, QWidget
 
-from app.theme.widgets import button_text, tip
+from app.theme.widgets import button_text, menu_text, tip
 from engine.protocol import OptionSpec
 
 _ARROW = " ▾"
@@ -33,7 +33,7 @@ class MenuControl(QPushButton):
         self._group = QActionGroup(self)
         self._title = ""
         for choice, title in zip(spec.choices, spec.choice_titles or spec.choices, strict=True):
-            action = menu.addAction(button_text(title))
+            action = menu.addAction(menu_text(title))
             action.setObjectName(f"{spec.key}.{choice}")
             action.setProperty("title", title)
             action.setData(choice)

@@ -233,6 +233,7 @@ def _containers(theme: Theme) -> str:
     QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
     QSplitter::handle {{ background: {t.line}; }}
     QMenu {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px; }}
+    QMenu {{ menu-scrollable: 1; }}
     QMenu::item {{ padding: 5px 20px 5px 12px; border-radius: 4px; }}
     QMenu::item:selected {{ background: {t.accent}; color: {t.on_accent}; }}
     QMenu::item:disabled {{ color: {t.mute}; background: transparent; }}

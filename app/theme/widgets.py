@@ -43,8 +43,14 @@ def as_written(text: str) -> str:
 
 
 def button_text(text: str) -> str:
-    """Words for a button or a menu, in which & would underline the letter after it, and make it a shortcut."""
+    """Words for a button, in which & would underline the letter after it, and make it a shortcut."""
     return text.replace("&", "&&")
+
+
+def menu_text(text: str, column: str = "") -> str:
+    """Words for an entry of a menu, on one line; a tab of theirs would begin the ``column`` to the right."""
+    words = button_text(" ".join(text.split("\n")).replace("\t", " "))
+    return f"{words}\t{button_text(column)}" if column else words
 
 
 class FocusFirst(QWidget):
@@ -134,7 +140,7 @@ class MenuButton(QPushButton):
 
     def offer(self, title: str, name: str, act: Callable[[], object], checked: bool | None = None) -> QAction:
         """Add to the menu what calls ``act``; with a mark of choice where ``checked`` is not None."""
-        action = self._menu.addAction(button_text(title))
+        action = self._menu.addAction(menu_text(title))
         action.setToolTip(tip(title))
         action.setObjectName(name)
         action.setCheckable(checked is not None)

@@ -35,6 +35,7 @@ class Busy(QObject):
         self._chat, self._measuring = chat, measuring
         self.lab: Callable[[], Iterator[Lab]] = lambda: iter(())
         chat.sending.guard = self._before_answer
+        chat.session.opened.connect(lambda: chat.notice.clear(_SPOILS))  # what was asked about is in another chat
         measuring.changed.connect(self.settle)
 
     def ends(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import time
@@ -232,6 +233,38 @@ def test_a_full_disk_loses_nothing_and_the_sentence_goes_with_the_last_of_it(qtb
         qtbot.waitUntil(lambda: said[1:] == ["recovered"], timeout=5_000)
         with disk.after_a_kill() as killed:
             assert [message.parent for message in killed.messages(talk.chat.id)] == ["", first.id, second.id]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_a_history_that_is_removed_while_it_is_open_is_written_again(qtbot, tmp_path: Path, whole_folder: bool) -> None:
+    disk = Disk(tmp_path / "data")
+    disk.folder.mkdir()
+    with disk.store() as store:
+        said: list[str] = []
+        store.unreadable.connect(said.append)
+        store.failed.connect(said.append)
+        talk = Conversation(store)
+        talk.ask("before", pictures=(b"p",))
+        written(store)
+        shutil.rmtree(disk.folder) if whole_folder else disk.path.unlink()
+        talk.ask("after")
+        written(store)
+        talk.ask("and later")
+        compare(store, [talk], {})
+        with disk.after_a_kill() as killed:
+            compare(killed, [talk], {})
+        qtbot.waitUntil(lambda: len(said) == 1)
+        assert "removed while Kvasir ran" in said[0]
+        other = disk.folder / "other"
+        other.write_bytes(disk.path.read_bytes())
+        other.replace(disk.path)
+        talk.ask("into which file?")
+        assert not store.flush()
+        qtbot.waitUntil(lambda: len(said) == 2)
+        assert "another file was put at" in said[1]
+        assert store.unsaved() == [talk.chat.id]
+        compare(store, [talk], {})
 
 
 def test_another_program_that_holds_the_file_is_named_and_stops_no_window(qtbot, disk: Disk) -> None:

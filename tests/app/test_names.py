@@ -14,7 +14,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QApplication, QLabel, QMenu, QMessageBox, QWidget
 
 import app
-from app.theme.widgets import Segments, button_text, tip
+from app.theme.widgets import Segments, button_text, menu_text, tip
 from app.window.window import MainWindow
 from engine import protocol
 from tests.app.conftest import answer, unfold
@@ -72,6 +72,7 @@ def test_a_name_with_markup_is_shown_as_it_is_written_everywhere(qtbot, start):
     assert list(wrongs(window, NAME)) == []
     assert NAME in chat.header.model.text().replace("&&", "&")
     assert NAME.replace("&", "&&") in [action.text() for action in chat.header._menu.actions()]
+    assert [text for text in (action.text() for action in chat.header._menu.actions()) if "&&&" in text] == []
     assert NAME in unescape(chat.header.model.toolTip())
     assert {NAME, HTML} <= {label.text() for label in window.findChildren(QLabel)}
     assert escape(HTML) in str(program.sidebar.findChild(QAbstractItemView).model().index(1, 0).data(Qt.ToolTipRole))
@@ -102,7 +103,7 @@ def test_a_tooltip_is_not_marked_up(text):
     assert not marked_up(tip(text))
 
 
-SINKS = {"setToolTip": ("tip", "as_written"), "addAction": ("button_text",), "addMenu": ("button_text",)}
+SINKS = {"setToolTip": ("tip", "as_written"), "addAction": ("menu_text",), "addMenu": ("menu_text",)}
 SINKS |= dict.fromkeys(("QPushButton", "QRadioButton", "QCheckBox"), ("button_text",))
 
 
@@ -139,3 +140,8 @@ def test_every_place_that_shows_words_goes_through_its_helper():
     assert {name: calls for name, calls in found.items() if calls} == {}
     assert unguarded("x.setToolTip(name); QPushButton(title); menu.addAction(f'Open {name}')")
     assert button_text("A&B") == "A&&B"
+
+
+def test_an_entry_of_a_menu_has_the_columns_that_it_is_given():
+    assert menu_text("A&B\tC\nD") == "A&&B C D"
+    assert menu_text("A\tB", "2 & 3") == "A B\t2 && 3"

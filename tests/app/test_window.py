@@ -162,6 +162,11 @@ def test_an_answer_waits_for_a_switch_that_is_measured(qtbot, program):
     chat.regenerate_last()
     assert chat.notice.text == "A switch is being measured; an answer now spoils it."
     assert window.findChild(QPushButton, "notice.other").isHidden(), "a regeneration cannot wait"
+    here = chat.chat_id
+    chat.send("hello")
+    chat.new_chat()
+    assert not chat.notice.text, "what was asked about is in another chat"
+    chat.open_chat(here)
     chat.send("hello")
     window.findChild(QPushButton, "notice.other").click()
     assert not chat.streaming

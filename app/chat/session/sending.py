@@ -90,7 +90,7 @@ class Sending(QObject):
         if self.reason:
             self._send(text, False)
         else:
-            self.guard(lambda: self._send(self._typed(text), True), lambda: self._hold(self._typed(text)))
+            self.guard(lambda: self._send(self._typed(text), not self.reason), lambda: self._hold(self._typed(text)))
 
     def say_reason(self) -> None:
         """Say why nothing can be asked now, until something can."""

@@ -30,7 +30,7 @@ from app.panel.titles import in_two
 from app.settings.page import QUANTISE
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import ARROW, Choice, ElidedLabel, button_text, tip
+from app.theme.widgets import ARROW, Choice, ElidedLabel, button_text, menu_text, tip
 from engine.protocol import KnownModel, OptionSpec, Value
 from engine.protocol.lab import Column
 
@@ -235,9 +235,9 @@ class ColumnCard(QFrame):
         self._groups, self._actions = {}, {}
         for key, spec in self._specs.items():
             if spec.group not in self._groups:
-                self._groups[spec.group] = self._menu.addMenu(button_text(spec.group))
+                self._groups[spec.group] = self._menu.addMenu(menu_text(spec.group))
                 self._groups[spec.group].setToolTipsVisible(True)
-            self._actions[key] = action = self._groups[spec.group].addAction(button_text(spec.title))
+            self._actions[key] = action = self._groups[spec.group].addAction(menu_text(spec.title))
             action.setObjectName(f"compare.add.{key}")
             action.setToolTip(tip(spec.explains))
             action.triggered.connect(lambda _=False, spec=spec: self._add(spec))
