@@ -22,6 +22,9 @@ class Leaving(QObject):
         self.box: QMessageBox | None = None
         """The question on show."""
         self._asks = True
+        self._given_up = ""
+        """What was not saved when the person chose to close all the same, which something else may have kept from
+        happening."""
         window.installEventFilter(self)
 
     def stop(self) -> None:
@@ -30,6 +33,8 @@ class Leaving(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() != QEvent.Type.Close or not self._asks or self._history.flush() or not self._history.unsaved():
+            return False
+        if unsaved_to_markdown(self._history) == self._given_up:
             return False
         event.ignore()
         if self.box is None:
@@ -79,5 +84,5 @@ class Leaving(QObject):
             self._close()
 
     def _close(self) -> None:
-        self._asks = False
-        self._asks = not self._window.close()  # something else may keep it open
+        self._given_up = unsaved_to_markdown(self._history)
+        self._window.close()

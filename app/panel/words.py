@@ -58,14 +58,17 @@ def explanation(spec: OptionSpec) -> str:
     return "\n\n".join(parts)
 
 
-_SPELLED = {"kv": "KV", "ngram": "n-gram", "quest": "QUEST"}
-"""Words of keys that are spelled differently on screen."""
+_MOST_NAME = 18
+"""Characters of a switch's name at a mark of the plots."""
 
 
 def event_label(spec: OptionSpec, value: object) -> str:
-    """The label of the plots' dashed line: the words of the option's key, which no other has, and one of its value."""
-    words = [_SPELLED.get(word, word) for word in spec.key.split("_")]
-    return " ".join([*words, _one_word(spec, value_title(spec, value))])  # type: ignore[arg-type]
+    """The label of the plots' dashed line: the switch by its name, without what is in brackets, and one word of its
+    value."""
+    name = in_two(spec.title)[0]
+    if len(name) > _MOST_NAME:
+        name = f"{name[: _MOST_NAME - 1].rstrip()}…"
+    return f"{name} {_one_word(spec, value_title(spec, value))}"  # type: ignore[arg-type]
 
 
 def _one_word(spec: OptionSpec, title: str) -> str:

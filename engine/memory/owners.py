@@ -19,7 +19,8 @@ def memory_by_owner(
 
     ``weights`` counts the draft model's; ``kv_used`` are pages in use, ``kv_reserved`` the rest of the arenas;
     ``pictures`` are those kept on the host;
-    ``kv_touched`` is the most that was ever in use (a CPU gives an arena its memory page by page, at the first write).
+    ``kv_touched`` is the most that was ever in use: a CPU gives an arena its memory page by page, at the first write,
+    and what was never written takes none.
     On a GPU "other programs" are those the driver names, or all that this process did not take.
     """
     if devices.traits(device).gpu:
@@ -33,7 +34,8 @@ def memory_by_owner(
         resident = psutil.Process().memory_info().rss
         total, scope = memory.total, "process"
         other_programs = max(0, memory.total - memory.available - resident)
-        other_kvasir = max(0, resident - weights - max(kv_used, min(kv_touched, kv_used + kv_reserved)))
+        kv_reserved = max(0, min(kv_touched - kv_used, kv_reserved))
+        other_kvasir = max(0, resident - weights - kv_used - kv_reserved)
     return MemoryByOwner(
         scope="device" if scope == "device" else "process",
         weights=weights,

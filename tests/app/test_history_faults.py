@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PySide6.QtWidgets import QFileDialog, QPushButton
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.chat.session.conversation import Conversation
 from app.history import writer
@@ -410,6 +410,20 @@ def test_the_window_asks_before_it_closes_over_what_is_not_saved(start, qtbot, t
         assert "A chat is not saved" in box.text()
         assert {button.text() for button in box.buttons()} == {"Save elsewhere…", "Close anyway", "Keep open"}
         file = tmp_path / "elsewhere.md"
+        program.window.unfinished = lambda: ["An answer is being written."]
+        leave = next(button for button in box.findChildren(QPushButton) if "anyway" in button.text())
+        leave.click()
+        assert program.window.isVisible()
+        quit_box = program.window.findChild(QMessageBox, "window.leave")
+        assert quit_box is not None
+        program.window.close()
+        assert program.leaving.box is None, "that was answered"
+        quit_box.reject()
+        program.window.unfinished = list
+        answer(program, qtbot, "more while it is held")
+        program.window.close()
+        box = program.leaving.box
+        assert box is not None, "more would be lost now"
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(file), ""))
         save = next(button for button in box.findChildren(QPushButton) if "Save" in button.text())
         save.click()

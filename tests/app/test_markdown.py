@@ -138,6 +138,15 @@ def test_task_lists_have_boxes() -> None:
     html = to_html("- [ ] one\n- [x] two\n- [y] three\n\n[x] no item")
     assert "<li>☐ one</li>\n<li>☑ two</li>\n<li>[y] three</li>" in html
     assert "<p>[x] no item</p>" in html
+    assert "<ul>" in html
+
+
+def test_a_box_takes_the_place_of_the_bullet_where_all_items_have_one() -> None:
+    html = to_html("* [ ] one\n  - [x] inner\n  - plain\n* [x] two\n\n1. [x] counted")
+    none = '<ul style="list-style-type: none">'
+    assert html.startswith(f"{none}\n<li>☐ one\n<ul>\n<li>☑ inner")
+    assert html.count(none) == 1
+    assert "<ol>\n<li>☑ counted" in html
 
 
 def test_footnotes_are_raised_and_stay_whole() -> None:

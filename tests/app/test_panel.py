@@ -297,7 +297,7 @@ def test_words():
     assert value_title(switch(), True) == "on"
     assert value_title(number(), 0) == "auto"
     assert value_title(choice(), "draft") == "draft model"
-    assert event_label(choice(), "draft") == "speculation draft"
+    assert event_label(choice(), "draft") == "Speculation draft"
     assert event_label(switch(), False) == "KV cache off"
     assert "Takes effect with the next message." in explanation(switch())
 
@@ -308,6 +308,7 @@ def test_marks_in_the_plots_are_short_and_none_is_like_another():
         values = {"bool": [False, True], "choice": spec.choices}.get(spec.kind, [spec.default, spec.maximum])
         for value in values:
             labels[spec.key, value] = event_label(spec, value)
+            assert labels[spec.key, value].startswith(spec.title[:15].split(" (")[0])
     assert len(set(labels.values())) == len(labels)
     for label in labels.values():
         assert len(label) <= 28, label

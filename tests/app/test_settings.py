@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -57,6 +58,16 @@ def test_a_corrupt_file_is_set_aside(path, content):
     assert store.settings == Settings()
     assert "could not be read" in store.notice
     assert (path.parent / "settings.json.broken").read_text() == content
+    store.update(theme="dark")
+    assert SettingsStore(path).settings.theme == "dark"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
+def test_a_pipe_without_end_is_set_aside(path):
+    path.parent.mkdir()
+    os.mkfifo(path)
+    store = SettingsStore(path)
+    assert "could not be read" in store.notice
     store.update(theme="dark")
     assert SettingsStore(path).settings.theme == "dark"
 

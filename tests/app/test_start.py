@@ -53,6 +53,11 @@ def test_a_missing_library_is_named_with_its_package():
     assert preflight.sentence([]) == ""
 
 
+@pytest.mark.parametrize("words", [b"", b"no JSON", b'{"path": "\xff"}', b'{"path": ' + b"[" * 60_000])
+def test_a_greeting_that_cannot_be_understood_only_wants_the_window(words):
+    assert single._understand(words) == single.Greeting()
+
+
 def test_one_complete_platform_is_enough():
     without_xcb = lambda name: "xcb" not in name and "X11" not in name  # noqa: E731
     assert preflight.missing(["wayland", "xcb"], lambda name: "xcb" not in name) == []

@@ -187,6 +187,10 @@ class TextBlock(TextView):
         """LOOK's line height, and no margin at the outer edges: the message decides the gaps."""
         cursor = QTextCursor(self.document())
         block, last = self.document().begin(), self.document().lastBlock()
+        if (table := QTextCursor(block.next()).currentTable()) is not None and not block.text():
+            shape = table.format()  # the first of all: Qt puts an empty line before it
+            shape.setTopMargin(0)
+            table.setFormat(shape)
         while block.isValid():
             look = block.blockFormat()
             if look.headingLevel():
@@ -214,7 +218,8 @@ def _document_style(theme: Theme) -> str:
     t = theme.tokens
     mono = theme.mono_font().family()
     return (
-        f"p, ul, ol, table, blockquote {{ margin-top: 0; margin-bottom: 8px; }} li {{ margin-bottom: 2px; }}"
+        f"p, ul, ol, blockquote {{ margin-top: 0; margin-bottom: 8px; }} li {{ margin-bottom: 2px; }}"
+        "table { margin-top: 8px; margin-bottom: 8px; }"  # Qt takes no margin of what is above a table
         f"code {{ font-family: '{mono}'; font-size: {theme.px(13)}px; background-color: {t.raised}; }}"
         f"a {{ color: {t.accent}; text-decoration: none; }}"
         f"blockquote {{ color: {t.mute}; margin-left: {QUOTE_PX}px; margin-right: 0; }}"

@@ -49,14 +49,28 @@ def extend(parser: MarkdownIt) -> MarkdownIt:
 
 
 def _task_list(state: StateCore) -> None:
-    """A box for the brackets that begin an item."""
+    """A box for the brackets that begin an item, which takes the place of its bullet where all of a list have one."""
     tokens = state.tokens
+    lists: list[tuple[Token, list[bool]]] = []
+    """Those that are open here, with whether each item has a box."""
     for index, token in enumerate(tokens):
-        if token.type != "inline" or index < 2 or tokens[index - 2].type != "list_item_open" or not token.children:
-            continue
-        first = token.children[0]
-        if first.type == "text" and (box := _DONE.get(first.content[:4])):
-            first.content = box + first.content[4:]
+        if token.type in ("bullet_list_open", "ordered_list_open"):
+            lists.append((token, []))
+        elif token.type == "list_item_open":
+            lists[-1][1].append(_boxed(tokens[index + 2 : index + 3]))
+        elif token.type in ("bullet_list_close", "ordered_list_close"):
+            opened, boxes = lists.pop()
+            if token.type == "bullet_list_close" and all(boxes):
+                opened.attrSet("style", "list-style-type: none")
+
+
+def _boxed(words: Sequence[Token]) -> bool:
+    """Turn the brackets at the beginning into a box; whether there were any."""
+    first = words[0].children[0] if words and words[0].type == "inline" and words[0].children else None
+    if first is None or first.type != "text" or not (box := _DONE.get(first.content[:4])):
+        return False
+    first.content = box + first.content[4:]
+    return True
 
 
 def _whole_rows(state: StateCore) -> None:
