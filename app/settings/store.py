@@ -250,7 +250,7 @@ class SettingsStore(QObject):
             if self._earlier is not None:
                 _replace(*self._earlier)
                 self._earlier = None
-            _replace(self._path, msgspec.json.format(msgspec.json.encode(body)))
+            _replace(self._path, msgspec.json.format(_encoded(body)))
         except OSError as error:
             log.warning("cannot write %s: %s", self._path, error)
             self._unwritten = True
@@ -278,6 +278,13 @@ def _replace(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold, costs itself alone
+        return json.dumps(body, ensure_ascii=False).encode(errors="replace")
 
 
 def _writable(value: Any) -> bool:

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPushButton, QSpinBox
 
 from app.settings import store as store_module
 from app.settings.page import SettingsPage
-from app.settings.store import VERSION, Settings, SettingsStore
+from app.settings.store import VERSION, Preset, Settings, SettingsStore
 from engine.protocol import Device, LoadOptions
 
 
@@ -70,6 +70,15 @@ def test_a_pipe_without_end_is_set_aside(path):
     assert "could not be read" in store.notice
     store.update(theme="dark")
     assert SettingsStore(path).settings.theme == "dark"
+
+
+def test_half_a_character_costs_itself_alone(path):
+    store = SettingsStore(path)
+    store.update(folder="/models/caf\udce9", presets={"half \ud83d": Preset(system="whole 🐦")})
+    store.update(theme="dark")
+    again = SettingsStore(path)
+    assert (again.notice, again.settings.theme, again.settings.folder) == ("", "dark", "/models/caf?")
+    assert again.settings.presets == {"half ?": Preset(system="whole 🐦")}
 
 
 def test_one_bad_value_costs_only_itself(path):
