@@ -18,6 +18,7 @@ from app.chat.context.overflow import MEANINGS, TITLES
 from app.chat.preset_choice import PresetChoice
 from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
+from app.theme.numbers import with_point, without_groups
 from app.theme.room import Scrolled
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -208,6 +209,8 @@ class ChatSettings(QFrame):
             edit.setText(
                 ""
                 if value == getattr(_NEUTRAL, field.name)
+                else f"{value:,}"
+                if field.kind is int
                 else f"{value:g}"
                 if isinstance(value, float)
                 else str(value)
@@ -284,7 +287,10 @@ class ChatSettings(QFrame):
             return getattr(_NEUTRAL, field.name)
         if len(text) > 40:
             raise ValueError(field.name)
-        value = field.kind(text.replace(",", "."))
+        if field.kind is int:
+            value: float | int = int(without_groups(text) or "")
+        else:
+            value = float(with_point(text, "."))
         if not field.low <= value <= field.high:
             raise ValueError(field.name)
         return value
@@ -310,14 +316,20 @@ class ChatSettings(QFrame):
                 self._parse(field)
             except ValueError:
                 number = "whole number" if field.kind is int else "number"
-                found.append((field, f"{field.title} takes a {number} from {field.low:,.10g} to {field.high:,.10g}."))
+                found.append((field, f"{field.title} takes a {number} from {field.low:,} to {field.high:,}."))
         return found
 
     def _stays(self, field: _Field) -> str:
         """What holds in place of what was typed."""
         value = getattr(self._shown[1], field.name)
         typed = self.inputs[field.name].text().strip()
-        stays = "its default" if value == getattr(_NEUTRAL, field.name) else f"{value:g}"
+        stays = (
+            "its default"
+            if value == getattr(_NEUTRAL, field.name)
+            else f"{value:,}"
+            if field.kind is int
+            else f"{value:g}"
+        )
         return f"“{typed}” is not in force; it stays at {stays}."
 
     def _check(self) -> None:

@@ -13,7 +13,7 @@ from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import Draft
-from app.texts.exact import ExactTextEdit
+from app.texts.exact import ExactTextEdit, text_of
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import tip
@@ -75,7 +75,7 @@ class MessageEdit(ExactTextEdit):
         if found := pictures.in_mime(source):
             self.pictured.emit(found)
             return
-        text = source.text()
+        text = text_of(source)
         kept = self.document().characterCount() - 1 - len(self.textCursor().selectedText())
         if kept + len(text) > MOST_CHARS:
             self.refused.emit(

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from app.history.records import Chat, Message, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
+from engine.lines import split_lines
 
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
 
 
@@ -19,7 +21,7 @@ def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(chat.created))
     lines = [f"# {chat.title}", "", f"*{day}*", ""]
     if chat.system_prompt:
-        lines += ["## System", "", chat.system_prompt, ""]
+        lines += ["## System", "", _closed(chat.system_prompt), ""]
     for message in path:
         lines += ["## You" if message.role == "user" else _answer_heading(message), ""]
         if message.thinking:
@@ -27,7 +29,7 @@ def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
             lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
         for data in message.pictures:
             lines += [_picture(data), ""]
-        lines += [message.content.rstrip(), ""]
+        lines += [_closed(message.content.rstrip()), ""]
         if message.state == "interrupted":
             lines += ["*(interrupted)*", ""]
     return "\n".join(lines)
@@ -65,6 +67,20 @@ def _picture(data: bytes) -> str:
 def _quoted(text: str) -> str:
     """The text as a block quote, with which a code fence that the thinking left open ends."""
     return "\n".join(f"> {line}".rstrip() for line in text.rstrip().split("\n"))
+
+
+def _closed(text: str) -> str:
+    """The text with the end of a code fence that it left open, which would else take the rest of the chat."""
+    fence = ""
+    for line in split_lines(text):
+        if (found := _FENCE.match(line)) is None:
+            continue
+        marks, rest = found.groups()
+        if fence:
+            fence = "" if marks.startswith(fence) and not rest.strip() else fence
+        elif marks[0] == "~" or "`" not in rest:
+            fence = marks
+    return f"{text}\n{fence}" if fence else text
 
 
 def _answer_heading(message: Message) -> str:

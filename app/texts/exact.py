@@ -6,7 +6,7 @@ Qt takes U+2029, U+FDD0 and U+FDD1 for ends of lines, and gives a no-break space
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData
-from PySide6.QtGui import QKeyEvent, QKeySequence, QTextCursor
+from PySide6.QtGui import QKeyEvent, QKeySequence, QTextCursor, QTextDocumentFragment
 from PySide6.QtWidgets import QPlainTextEdit
 
 _ENDS = "\u2029\ufdd0\ufdd1"
@@ -29,7 +29,7 @@ class ExactTextEdit(QPlainTextEdit):
         super().insertPlainText(text.translate(_INTO))
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        if text := source.text():
+        if text := text_of(source):
             self.insertPlainText(text)
             self.ensureCursorVisible()
 
@@ -44,6 +44,11 @@ class ExactTextEdit(QPlainTextEdit):
         copied = QMimeData()
         copied.setText(selected(self.textCursor()))
         return copied
+
+
+def text_of(source: QMimeData) -> str:
+    """What is pasted, also where it was copied as nothing but HTML."""
+    return source.text() or (QTextDocumentFragment.fromHtml(source.html()).toPlainText() if source.hasHtml() else "")
 
 
 def selected(cursor: QTextCursor) -> str:

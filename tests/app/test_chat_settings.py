@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QLabel
 
-from app.chat.chat_settings import ChatSettings
+from app.chat.chat_settings import FIELDS, ChatSettings
 from engine.protocol import Sampling
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
@@ -42,8 +42,11 @@ def test_nonsense_is_red_with_its_sentence_below_it(settings, theme) -> None:
         assert red == (name in wrong), name
     field, label = settings.inputs["top_p"], settings._problems["top_p"]
     assert 0 < label.y() - field.geometry().bottom() < 20
-    type_into(settings, temperature="0,5", top_p="", top_k="3", seed="")
+    type_into(settings, temperature="0,5", top_p="", top_k="1,024", max_tokens="1.024", seed="")
     assert shown(settings) == []
+    settings.hide()
+    assert settings._value(FIELDS[0]) == 0.5
+    assert [settings._value(field) for field in FIELDS if field.name in ("top_k", "max_tokens")] == [1024, 1024]
 
 
 def test_what_was_not_taken_is_said_and_stands_there_again(settings, qtbot) -> None:

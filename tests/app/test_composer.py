@@ -58,6 +58,13 @@ def test_any_text_comes_out_as_it_went_in(qapp, text: str) -> None:
     assert field.toPlainText() == text
 
 
+def test_what_was_copied_as_nothing_but_html_is_pasted_as_text(composer: Composer) -> None:
+    copied = QMimeData()
+    copied.setHtml("<p>one <b>bold</b></p><p>a &lt; b</p>")
+    composer.edit.insertFromMimeData(copied)
+    assert composer.edit.toPlainText() == "one bold\na < b"
+
+
 def test_ends_of_lines_are_one(composer: Composer) -> None:
     paste(composer, "a\r\nb\rc\nd")
     assert composer.text == "a\nb\nc\nd"

@@ -319,3 +319,7 @@ def test_export() -> None:
     folded = "<details>\n<summary>Thought for 1 min 15 s</summary>\n\n> Hm.\n>\n> ```\n> open\n\n</details>\n\nBecause"
     assert f"## tiny\n\n{folded}" in to_markdown(one, [asked, thought])
     assert file_name(one) == "What is a page.md"
+    cut = answer._replace(content="Look:\n\n```py\nprint(1)\n``` not the end")
+    assert "``` not the end\n```\n\n*(interrupted)*" in to_markdown(one, [asked, cut])
+    whole = answer._replace(content="~~~\n```\n~~~~\n\n``` one `line` ```\nend")
+    assert "end\n\n*(interrupted)*" in to_markdown(one, [asked, whole])
