@@ -72,18 +72,20 @@ class Application(QApplication):
 
 
 class Opener(QObject):
-    """``load`` loads a model once the engine is there, in place of the one of last time; ``ends`` says what that would
-    end, as the beginning of a sentence, "" for nothing."""
+    """``load`` loads a model once the engine is there, in place of the one of last time; ``ends`` says what is under
+    way and what that would do to it, for example "ends it"; None where nothing is."""
 
     opened = Signal()
     """A load begins, which is shown where one chats."""
 
-    def __init__(self, notice: NoticeBar, load: Callable[[str], None], ends: Callable[[], str]) -> None:
+    def __init__(
+        self, notice: NoticeBar, load: Callable[[str], None], ends: Callable[[], tuple[str, str] | None]
+    ) -> None:
         super().__init__(notice)
         self._notice, self._load, self._ends = notice, load, ends
 
     def open(self, path: str) -> None:
-        """Load the model at ``path``, or say why not; ask before that ends an answer."""
+        """Load the model at ``path``, or say why not; ask before that ends or spoils something."""
         notice = self._notice
         if sentence := trouble(path):
             notice.say(sentence, "bad", topic=_WRONG)
@@ -91,10 +93,11 @@ class Opener(QObject):
             self.guard(f"Opening {Path(path).name}", "Open it now", lambda: self._begin(path))
 
     def guard(self, what: str, title: str, act: Callable[[], object]) -> None:
-        """Do ``act``; where that would end an answer or a measurement, ask first."""
+        """Do ``act``; where that would end an answer or spoil a measurement, ask first."""
         notice = self._notice
-        if busy := self._ends():
-            notice.say(f"{busy}. {what} ends it.", topic=OPENING, action=title, act=act)
+        if (found := self._ends()) is not None:
+            busy, does = found
+            notice.say(f"{busy}. {what} {does}.", topic=OPENING, action=title, act=act)
         else:
             notice.clear(_WRONG)
             notice.clear(OPENING)
@@ -102,7 +105,7 @@ class Opener(QObject):
 
     def settle(self) -> None:
         """What was under way may be over: then there is nothing to ask any more."""
-        if not self._ends():
+        if self._ends() is None:
             self._notice.clear(OPENING)
 
     def _begin(self, path: str) -> None:

@@ -183,6 +183,7 @@ class Program:
         LabWiring(self.link, runs, view, window.panel, self.chat, self.measuring, self.library, window)
         for changed in (runs.changed, compare.changed):
             changed.connect(self.busy.settle)
+            changed.connect(self.opener.settle)
         return view
 
     def _lab_runs(self) -> LabRuns:

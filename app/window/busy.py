@@ -38,11 +38,13 @@ class Busy(QObject):
         chat.session.opened.connect(lambda: chat.notice.clear(_SPOILS))  # what was asked about is in another chat
         measuring.changed.connect(self.settle)
 
-    def ends(self) -> str:
-        """What a load of a model would end, as the beginning of a sentence; "" for nothing."""
+    def ends(self) -> tuple[str, str] | None:
+        """What a load of a model would end or spoil, as a sentence without its end, and which of both."""
         if self._chat.answers.busy:
-            return ANSWER
-        return SWITCH if self._measuring.measuring else ""
+            return ANSWER, "ends it"
+        if self._measuring.measuring:
+            return SWITCH, "ends it"
+        return (LAB, "spoils it") if self._lab_runs else None
 
     def lost(self) -> list[str]:
         """What the program's end would end, each as a sentence."""

@@ -207,11 +207,14 @@ def test_what_can_wait_is_asked_when_the_lab_is_finished(qtbot, program, lab, st
     press(program.chat, "notice.other")
     assert [message.content for message in program.chat.session.talk.path] == ["hello there"]
     assert program.chat.waits.accessibleName() == WAITS_FOR_LAB
-    assert of(sent, protocol.Generate) == []
+    program.chat.header.load("/models/odd", None)
+    assert program.window.notice.text == "The Lab is measuring. Opening odd spoils it."
+    assert of(sent, protocol.Generate, protocol.Load) == []
     lab._runs.cancel()
     with qtbot.waitSignal(program.link.finished):
         pass
     assert program.chat.waits.isHidden()
+    assert program.window.notice.text == ""
 
 
 def test_quitting_asks_while_an_experiment_runs(qtbot, program, lab, state):

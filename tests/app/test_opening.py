@@ -55,7 +55,7 @@ def test_wrong_paths_are_sentences(tmp_path, file):
     (tmp_path / "empty" / "config.json").write_text("{}")
     assert trouble(str(tmp_path / "empty")) == ""
     (tmp_path / "notes.txt").write_text("words")
-    assert "no GGUF file" in trouble(str(tmp_path / "notes.txt"))
+    assert "is not a GGUF file" in trouble(str(tmp_path / "notes.txt"))
     (tmp_path / "blob").write_bytes(b"GGUF\x03")  # as in a hub's cache
     assert trouble(str(tmp_path / "blob")) == ""
     (tmp_path / "shouted").mkdir()
