@@ -35,6 +35,7 @@ ASK, CHOOSE = "Ask something to begin", "Choose a model to begin"
 LOCAL = "What you write stays on this computer."
 TINY = "The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model."
 GUIDE = "Or ask the model that comes with Kvasir. It is tiny and knows only this manual:"
+FIND = "Get a model…"
 OPEN = "Open a file…"
 SWITCHES = "Show switches and plots"
 WHY = "Every optimisation is a switch. Flip one and watch what it does; measure what it buys on this computer."
@@ -111,6 +112,7 @@ class WelcomeView(QWidget):
         self.why.about.setText(WHY)
         self.get = GetCard(theme)
         self.get.all_asked.connect(self.models_asked)
+        self.find = _link(FIND, "welcome.find", self.models_asked)
         self.open = _link(OPEN, "welcome.open", self.open_asked)
         self.switches = _link(SWITCHES, "welcome.switches", self.why_asked)
         for card, signal in (
@@ -138,6 +140,7 @@ class WelcomeView(QWidget):
         links = QHBoxLayout()
         links.setSpacing(16)
         links.addStretch(1)
+        links.addWidget(self.find)
         links.addWidget(self.open)
         links.addWidget(self.switches)
         links.addStretch(1)
@@ -211,12 +214,18 @@ class WelcomeView(QWidget):
         return box
 
     def _fit(self) -> None:
-        wanted = ((True, True, True), (True, True, False), (True, False, False), (False, False, False))
+        wanted = (
+            (True, True, True, True),
+            (True, True, False, True),
+            (True, False, False, True),
+            (False, False, False, True),
+            (False, False, False, False),
+        )
         rows = [row for row in wanted if self._guide or not row[2]]
         self.setVisible(self._empty and any(self._fits(*row) for row in rows))
 
-    def _fits(self, cards: bool, sentences: bool, questions: bool) -> bool:
-        """Whether there is room for these parts."""
+    def _fits(self, cards: bool, sentences: bool, questions: bool, links: bool) -> bool:
+        """Whether there is room for these parts; without cards a link stands for the one that leads to models."""
         self._cards.setVisible(cards and not self._first)
         self.get.setVisible(cards and self._first)
         for card in self._all:
@@ -224,7 +233,8 @@ class WelcomeView(QWidget):
         self.get.show_sentences(sentences)
         self._questions.setVisible(questions)
         self._lead.setVisible(self._first)  # else the first card says it
-        self.open.setVisible(cards)
+        self.find.setVisible(links and not cards)
+        self.open.setVisible(links)
         self.switches.setVisible(cards and self._first)
         parent = self.parentWidget()
         assert parent is not None, "it stands in the transcript"

@@ -209,6 +209,9 @@ def test_what_is_offered_fits_a_small_page(qtbot, page: ChatPage) -> None:
             assert all(line.isVisible() and line.height() >= line.minimumSizeHint().height() for line in lines)
     assert {(True, 0, True), (True, 0, False)} <= seen
     assert not page.welcome.get.isVisible()
+    assert page.welcome.find.isVisible(), "a way to a model stays"
+    with qtbot.waitSignal(page.models_asked):
+        page.welcome.find.click()
 
 
 def test_before_a_model_there_is_nothing_to_write_to(page: ChatPage) -> None:
