@@ -236,7 +236,7 @@ def _shoot_models(app: QApplication, folder: Path, home: Path) -> None:
         program.window.show_page(program.window.MODELS)
         wait("the list of models", lambda: page.stored_rows or failures)
         page.show_view("hub")
-        wait("what is recommended", lambda: page.recommended.rows or failures)
+        wait("what suits this computer", lambda: any(each.verdict for each in library.recommended) or failures)
         take("recommended")
 
         page.field.setText("example")

@@ -17,7 +17,8 @@ from app.theme.widgets import ElidedLabel, FillBar, caption, show_badge, tip
 TITLE = "Get a model for this computer"
 LOOKING = "Checking which models suit this computer…"
 _LINES = 3
-_BUTTON_PX = 68
+_BUTTON_PX = 112
+"""Room for "Chat with it": what stands before the buttons is in one column, and stays there when a model has come."""
 NONE = "No model of the list fits into the memory that is free. Close other programs, or search for a smaller model."
 
 
@@ -46,7 +47,7 @@ class ModelLine(QWidget):
 
     def __init__(self, theme: Theme, key: str) -> None:
         super().__init__()
-        self.key = key
+        self.key, self._theme = key, theme
         self.setObjectName(f"get.{key}")
         self.name = ElidedLabel("", "figure")
         self.bytes = QLabel()
@@ -89,7 +90,7 @@ class ModelLine(QWidget):
         self.buttons.show_buttons(line.buttons)
         for button in self.buttons.findChildren(QPushButton):
             button.setAccessibleName(f"{button.text()}: {line.name}")
-            button.setMinimumWidth(_BUTTON_PX)  # so that the sizes of all models stand below each other
+            button.setMinimumWidth(self._theme.px(_BUTTON_PX) if len(line.buttons) == 1 else 0)
             button.show()  # what is added to a layout is else shown, and counted, in the next turn of the event loop
         self.setAccessibleName(f"{line.name}, {line.size}. {line.about}")
 
@@ -107,8 +108,7 @@ class GetCard(QFrame):
         self.setObjectName("welcome.get")
         title = QLabel(TITLE)
         title.setProperty("role", "figure")
-        self.machine = QLabel()
-        self.machine.setProperty("role", "caption")
+        self.machine = ElidedLabel("", "caption")
         self.machine.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.said = caption(LOOKING, "welcome.get.said")
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)

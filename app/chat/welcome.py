@@ -63,7 +63,7 @@ class WelcomeCard(QFrame):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(16, 12, 16, 12)
         self._grid.setHorizontalSpacing(16)
-        self._grid.setVerticalSpacing(6)
+        self._grid.setVerticalSpacing(8)
         self._grid.setColumnStretch(0, 1)
         self.stack(False)
         self.show_sentence(True)

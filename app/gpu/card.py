@@ -45,7 +45,7 @@ class Buttons(QWidget):
             return
         self._shown = (buttons, more)
         focus = QApplication.focusWidget()
-        focused = focus is not None and self.isAncestorOf(focus)
+        focused = focus is not None and (focus is self or self.isAncestorOf(focus))
         while (item := self._row.takeAt(0)) is not None:
             old = item.widget()
             assert old is not None, "the row holds buttons alone"
@@ -59,7 +59,8 @@ class Buttons(QWidget):
         if focused and made:
             last = made[-1]
             last.show()  # nothing that is hidden takes the focus
-            last.setFocus()
+            # One that cannot be pressed now does not either: another row's would be pressed instead.
+            (last if last.isEnabled() else self).setFocus()
 
     def _menu(self, buttons: tuple[Button, ...]) -> QPushButton:
         made = QPushButton(f"More{ARROW}", self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.models.words import licence
 from app.words import size
 from engine.protocol import CuratedModel, DraftKind, DraftOffer, Recommendation
 from engine.sizes import billions
@@ -34,7 +35,7 @@ def about(model: CuratedModel) -> str:
         "" if model.format == "safetensors" else model.variant,
         size(model.bytes) if model.bytes else "",
         f"context {model.context >> 10}k" if model.context else "",
-        model.licence and f"licence {model.licence}",
+        licence(model.licence),
         "built-in speculative decoding" if model.draft is not None and model.draft.kind == "mtp" else "",
     )
     return f"{model.about}\n{' · '.join(filter(None, facts))}"

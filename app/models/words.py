@@ -83,13 +83,23 @@ def folder(each: ModelFolder) -> str:
     return f"{models} · {size(each.free)} of {size(each.total)} free"
 
 
+def licence(name: str) -> str:
+    """Of a repository; "" where it names none. The hub says "other" of one that it has no name for."""
+    return "licence of its own" if name == "other" else name and f"licence {name}"
+
+
 def found(model: HubModel) -> str:
     """What a search knows of a repository."""
     use = f"{count(model.downloads)} downloads" if model.downloads else ""
-    licence = model.licence and f"licence {model.licence}"
     formats = ", ".join(packing(each, "" if each == "gguf" else model.quantisation) for each in model.formats)
     number = billions(model.parameters)
-    parts = (number and f"{number} parameters", formats, licence, use, model.modified and f"changed {model.modified}")
+    parts = (
+        number and f"{number} parameters",
+        formats,
+        licence(model.licence),
+        use,
+        model.modified and f"changed {model.modified}",
+    )
     return " · ".join(filter(None, parts))
 
 

@@ -21,6 +21,9 @@ CONTROL_PX = 104
 ROW_PX = 36
 """Least height of a row, which holds two lines: none grows when its second line comes."""
 
+GAP_PX = 8
+"""Between what was measured and the explanation, and below that."""
+
 
 class NameLabel(QLabel):
     """The row's name, which unfolds the explanation on a click, Enter or Space. Arrow keys lead to it, Tab does not."""
@@ -175,7 +178,7 @@ class OptionRow(QWidget):
         self._columns.setMinimumHeight(max(self._theme.px(ROW_PX), needed))
 
     def _lay_out(self) -> None:
-        column = QVBoxLayout(self)
+        column = self._column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
         self._columns = QWidget()
@@ -248,4 +251,7 @@ class OptionRow(QWidget):
         self._caption.setVisible(bool(lines))
         self._paper.setText(paper(self._spec))
         self._paper.setVisible(self._expanded and bool(self._spec.reference))
-        self.result.detail.setVisible(self._expanded and self.result.measured)
+        said = self._expanded and self.result.measured
+        self.result.detail.setVisible(said)
+        self._caption.setContentsMargins(0, GAP_PX if said else 0, 0, 0)
+        self._column.setContentsMargins(0, 0, 0, GAP_PX if self._expanded else 0)

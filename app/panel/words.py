@@ -40,14 +40,17 @@ APPLIES: dict[str, str] = {
 }
 
 
-_ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")
+_SOURCE = re.compile(r"arXiv (?P<paper>\d{4}\.\d{4,5})|https://[^\s)]+")
 
 
 def paper(spec: OptionSpec) -> str:
-    """Where the technique comes from, marked up, with a link to the paper; "" for one of nobody's."""
-    found = _ARXIV.search(spec.reference)
-    words = escape(spec.reference)
-    return f'<a href="https://arxiv.org/abs/{found[1]}">{words}</a>' if found is not None else words
+    """Where the technique comes from, marked up, with a link to each source; "" for one of nobody's."""
+
+    def link(found: re.Match[str]) -> str:
+        address = f"https://arxiv.org/abs/{found['paper']}" if found["paper"] else found[0]
+        return f'<a href="{address}">{found[0]}</a>'
+
+    return _SOURCE.sub(link, escape(spec.reference))
 
 
 def explanation(spec: OptionSpec) -> str:

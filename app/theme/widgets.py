@@ -331,4 +331,4 @@ class ElidedLabel(QLabel):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setPen(self.palette().windowText().color())
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, self.elided)
+        painter.drawText(self.rect(), self.alignment() | Qt.AlignmentFlag.AlignVCenter, self.elided)

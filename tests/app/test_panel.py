@@ -231,12 +231,17 @@ def test_a_badge_is_as_wide_as_its_frame_from_the_first(panel, qapp):
     assert badge.width() >= badge.fontMetrics().horizontalAdvance("lossy") + 12
 
 
-def test_an_explanation_links_to_its_paper(panel):
-    panel.set_catalogue([switch(reference="Kwon et al. 2023, <PagedAttention> (arXiv 2309.06180)"), choice()])
+def test_an_explanation_links_to_each_of_its_sources(panel):
+    sources = "Kwon et al. 2023, <PagedAttention> (arXiv 2309.06180, arXiv 2312.07104); lookup (https://a.org/b?c=1&d)"
+    panel.set_catalogue([switch(reference=sources), choice()])
     panel.row("kv_cache").toggle_explanation()
     shown = panel.findChild(QLabel, "kv_cache.paper")
-    assert 'href="https://arxiv.org/abs/2309.06180"' in shown.text()
-    assert "&lt;PagedAttention&gt;" in shown.text()
+    assert shown.text() == (
+        "Kwon et al. 2023, &lt;PagedAttention&gt; "
+        '(<a href="https://arxiv.org/abs/2309.06180">arXiv 2309.06180</a>, '
+        '<a href="https://arxiv.org/abs/2312.07104">arXiv 2312.07104</a>); '
+        'lookup (<a href="https://a.org/b?c=1&amp;d">https://a.org/b?c=1&amp;d</a>)'
+    )
     panel.row("speculation").toggle_explanation()
     assert panel.findChild(QLabel, "speculation.paper").isHidden()
 

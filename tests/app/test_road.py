@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.chat.get_card import LOOKING, GetCard
@@ -40,6 +41,7 @@ def show(program: Program, step: str, folder: Path) -> None:
     """Leave pictures to be looked at."""
     for mode in ("dark", "light"):
         program.theme.set_mode(mode)
+        QTest.qWait(300)  # as a person sees it
         program.window.grab().save(str(folder / f"{step}-{mode}.png"))
 
 
@@ -69,6 +71,7 @@ def test_a_first_start_leads_to_a_model_that_answers(
     click(qtbot, line, f"get.{line.key}.get")
     qtbot.waitUntil(lambda: line.bar.isVisible() and line.bar.fraction > 0, timeout=PATIENCE_MS)
     show(program, "3-download", tmp_path)
+    assert line.buttons.isAncestorOf(qapp.focusWidget()), "another Return does not get another model"
     hub.pause = 0.0
     qtbot.waitUntil(lambda: window.notice.text == f"{file.name} is here.", timeout=PATIENCE_MS)
     assert line.findChild(QPushButton, f"get.{line.key}.load").text() == "Chat with it"

@@ -186,6 +186,15 @@ def test_where_no_model_is_some_are_offered(qtbot, page: ChatPage) -> None:
     assert welcome.get.lines == lines, "a row stays while its model does"
     assert [line.geometry() for line in lines] == at, "nor does a download move it"
     assert (lines[1].bar.isVisible(), lines[0].bar.isVisible()) == (True, False)
+    lines[1].buttons.findChildren(QPushButton)[-1].setFocus()
+    for buttons in ((Button("get", "Get", why_not="Being asked for."),), CANCEL):
+        welcome.show_models([offer("a"), offer("b", share=0.0, buttons=buttons), offer("c")], True)
+        place = QApplication.focusWidget()
+        assert place in (lines[1].buttons, *lines[1].buttons.findChildren(QPushButton)), "not at another model's button"
+    come = (Button("load", "Chat with it", True),)
+    welcome.show_models([offer("a"), offer("b", about="It is here.", buttons=come), offer("c")], True)
+    QApplication.processEvents()
+    assert len({line.badge.geometry().right() for line in lines}) == 1, "verdicts stand below each other"
     with qtbot.waitSignal(page.models_asked):
         welcome.get.all.click()
     welcome.show_models([], True)
@@ -212,6 +221,20 @@ def test_what_is_offered_fits_a_small_page(qtbot, page: ChatPage) -> None:
     assert page.welcome.find.isVisible(), "a way to a model stays"
     with qtbot.waitSignal(page.models_asked):
         page.welcome.find.click()
+
+
+def test_what_is_offered_is_seen_with_larger_text(qtbot, page: ChatPage, theme) -> None:
+    page.resize(1000, 560)
+    load(qtbot, page, BUNDLED)
+    page.welcome.show_first(True)
+    page.welcome.get.show_machine("A processor with a long name (2 cores) · 25.3 GB RAM")
+    page.welcome.show_models([offer(key) for key in "abc"], True)
+    try:
+        theme.set_scale(1.5)
+        qtbot.waitUntil(page.welcome.get.isVisible)
+        assert page.transcript.viewport().rect().contains(page.welcome.geometry())
+    finally:
+        theme.set_scale(1.0)
 
 
 def test_before_a_model_there_is_nothing_to_write_to(page: ChatPage) -> None:
