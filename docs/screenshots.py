@@ -244,7 +244,7 @@ def _shoot_models(app: QApplication, folder: Path, home: Path) -> None:
         wait("the search", lambda: page.hub_rows or failures)
         press(page, f"models.hub.{EXAMPLE}.open")
         wait("whether its files fit", lambda: (EXAMPLE in library.fits and not library.fitting) or failures)
-        hub.pause = 0.05
+        hub.pause = 0.2
         library.get(GUIDE, "safetensors")
         wait(
             "a download", lambda: any(8 * each.done > each.total > 0 for each in library.downloads.values()) or failures

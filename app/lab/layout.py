@@ -52,6 +52,8 @@ class Columns(QWidget):
         for column in range(max(columns, self._grid.columnCount())):
             self._grid.setColumnStretch(column, int(column < columns))
         self.columns = columns
+        # Columns that hold nothing have no gap before them: the others would be wider than in the grids around.
+        self._grid.setContentsMargins(0, 0, max(0, columns - len(self._widgets)) * gap, 0)
         for at, widget in enumerate(self._widgets):
             self._grid.addWidget(widget, at // columns, at % columns)
 

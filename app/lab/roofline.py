@@ -11,6 +11,7 @@ from app.lab import words
 from app.lab.layout import Part, label, take_out
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
+from app.settings.page import device_title
 from app.theme.theme import Theme
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 from engine.sizes import figure
@@ -136,4 +137,4 @@ def taken(found: LabRoofline) -> list[str]:
         + (f" But {each.raised}" if each.raised else "")
         for each in found.ceilings
     ]
-    return [f"{found.model} on {found.device}, {found.machine}, {found.date}", *ceilings]
+    return [f"{found.model} on {device_title(found.device)}, {found.machine}, {found.date}", *ceilings]

@@ -7,6 +7,7 @@ import datetime
 
 from app.lab.pictures.words import LETTERS
 from app.panel.effects import TONES, Line, amount
+from app.settings.page import device_title
 from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
 
@@ -59,7 +60,7 @@ def lettered(at: int, side: str) -> str:
 
 
 def where(index: LabIndex) -> str:
-    return f"With {index.model} on {index.device}."
+    return f"With {index.model} on {device_title(index.device)}."
 
 
 def memory(name: str) -> str:
@@ -215,7 +216,7 @@ def taken(result: LabResult) -> str:
     """How the numbers were taken: with what, where and when."""
     settings = ", ".join(f"{key} {told}" for key, told in result.settings.items())
     return (
-        f"{result.taken}\n{result.model} on {result.device} ({result.machine}), Kvasir {result.version}, "
+        f"{result.taken}\n{result.model} on {device_title(result.device)} ({result.machine}), Kvasir {result.version}, "
         f"{when(result)}, seed {result.seed}" + (f"; {settings}" if settings else "") + "."
     )
 

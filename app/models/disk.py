@@ -137,6 +137,7 @@ class DiskView(QWidget):
     def _section(self, title: str) -> None:
         label = QLabel(title)
         label.setProperty("role", "section")
+        label.setContentsMargins(0, 8 if self._list.count() else 0, 0, 0)
         self._list.addWidget(label)
 
     def _canceller(self, id: str) -> Callable[[str], object]:

@@ -287,6 +287,7 @@ class ModelsPage(FocusFirst):
         below = self._views.currentIndex() == _VIEWS.index(_HERE) and library.listed and library.bundled_alone
         column = self._here if below else self._home
         if column.indexOf(self.recommended) < 0:
+            self.recommended.setContentsMargins(0, 16 if below else 0, 0, 0)
             column.insertWidget(column.count() - 1, self.recommended)
             self.recommended.show()  # a layout would else do it in the next turn of the event loop
 

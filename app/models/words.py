@@ -32,7 +32,7 @@ def stored(model: StoredModel) -> str:
     if model.held == "referred":
         whose = "linked, stays in its folder"
     made = f"made of {model.made_of}" if model.made_of else model.repository
-    about = model.about.removesuffix(".")
+    about = f"{model.about[:1].upper()}{model.about[1:]}".removesuffix(".")
     return " · ".join(filter(None, (about, size(model.bytes), can(model), whose, made)))
 
 

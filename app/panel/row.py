@@ -152,6 +152,8 @@ class OptionRow(QWidget):
     def recolour(self) -> None:
         """Colours or text size changed."""
         self.result.recolour()
+        self._paper.clear()  # links keep the colour that they were set with
+        self._paper.setText(paper(self._spec))
         self._fit_cell()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

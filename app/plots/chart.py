@@ -88,8 +88,11 @@ class Chart(QWidget):
             set_role(self.figure, "small-figure" if narrow else "figure")
 
     def set_figure(self, text: str, short: str = "") -> None:
-        """``short`` is shown on a narrow chart."""
-        text = short if short and self.narrow else text
+        """``short`` is shown where the whole figure leaves the title no room."""
+        name = self.title.fontMetrics().horizontalAdvance(self.title.short or self.title.text())
+        figure, margins = self.figure.fontMetrics().horizontalAdvance(text), self.column.contentsMargins()
+        room = self.width() - margins.left() - margins.right() - self.head.spacing()
+        text = short if short and name + figure > room else text
         if text != self.figure.text():
             self.figure.setText(text)
 

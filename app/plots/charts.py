@@ -63,6 +63,7 @@ class MemoryChart(TimeChart):
         self._legend = self.small_label()
         self.column.addWidget(self._legend)
         self._scope = ""
+        self.title.short = "Memory"
         self.recolour()
 
     def values(self, frame: Telemetry) -> tuple[float, ...]:
@@ -82,7 +83,7 @@ class MemoryChart(TimeChart):
             self._scope = memory.scope
             self.title.setText(words.memory_title(memory))
             self.recolour()
-        self.set_figure(words.memory(memory))
+        self.set_figure(words.memory(memory), words.memory_used(memory))
         self.setToolTip(tip(self._details(frame)))
 
     def colors(self) -> list[str]:

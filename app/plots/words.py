@@ -27,9 +27,18 @@ def memory_title(memory: MemoryByOwner) -> str:
 
 def memory(memory: MemoryByOwner) -> str:
     """Of a device: all that is in use; of a process: Kvasir's own share, of the machine's memory."""
-    used = kvasir_bytes(memory) + (memory.other_programs if memory.scope == "device" else 0)
+    used = _used(memory)
     total = f"{memory.total / GB:.{0 if memory.total >= 20 * GB else 1}f} GB"
     return f"{size(used)} of {total}" if used < GB else f"{used / GB:.1f} of {total}"
+
+
+def memory_used(memory: MemoryByOwner) -> str:
+    """The same without what there is."""
+    return size(_used(memory))
+
+
+def _used(memory: MemoryByOwner) -> int:
+    return kvasir_bytes(memory) + (memory.other_programs if memory.scope == "device" else 0)
 
 
 def pages(pages: PageCounts) -> str:

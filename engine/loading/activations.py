@@ -74,7 +74,7 @@ class ActivationCost(msgspec.Struct, frozen=True):
         sentence = (
             f"Measured with this model: 8-bit activations change its predictions by {self.divergence:.4f} nats per "
             f"token (KL divergence; at most {BEARABLE:g} for auto to take 8 bits), and the likeliest token is the same "
-            f"in {100 * self.same_top:.1f}\u00a0% of {self.predictions}. Auto is {self.bits}-bit here."
+            f"in {100 * self.same_top:.1f}\u00a0% of {self.predictions} places. Auto is {self.bits}-bit here."
         )
         return {keys.ACTIVATIONS: Found(f"auto {self.bits}-bit, KL {self.divergence:.4f}", sentence)}
 

@@ -238,7 +238,7 @@ def test_predict_run_and_see(qtbot, lab, state):
     assert said(lab, "lab.here") == "14,844 tokens against 1,413."
     assert said(lab, "lab.text") == "The same text: identical, 96 tokens."
     assert said(lab, "lab.fails") == PREFIXES.fails
-    assert "kvasir-guide on cpu (a machine), Kvasir 0.1.0, 26 November 2026, 02:50, seed 1" in said(lab, "lab.taken")
+    assert "kvasir-guide on CPU (a machine), Kvasir 0.1.0, 26 November 2026, 02:50, seed 1" in said(lab, "lab.taken")
     assert button_of(lab, "lab.run").text() == "Run again, about 30 s"
     qtbot.waitUntil(lambda: not lab.view.found.lesson.visibleRegion().isEmpty())
     first, computed = lab.view.found.figures
@@ -549,7 +549,7 @@ def test_what_the_model_cannot_show_says_what_can(qtbot, lab, state):
     assert lab.view.run.text() == "Run with needle-tiny, about 30 s"
     run(qtbot, lab, "needle")
     assert asked(state) == [["needle", "--json", "--model", "needle-tiny"]]
-    assert "needle-tiny on cpu" in said(lab, "lab.taken")
+    assert "needle-tiny on CPU" in said(lab, "lab.taken")
     lab.show_experiment("")
     assert said(lab, "lab.card.needle.found").endswith("(needle-tiny)")
 

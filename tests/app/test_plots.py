@@ -90,6 +90,9 @@ def test_charts_show_the_newest_frame(strip):
     assert isinstance(memory, MemoryChart)
     assert memory.title.text() == "GPU memory"
     assert memory.figure.text() == "9.0 of 24 GB"
+    memory.resize(150, 200)
+    memory.set_figure("9.0 of 24 GB", "9.0 GB")
+    assert memory.figure.text() == "9.0 GB", "the title keeps its room"
     assert [area.y[-1] / 1e9 for area in reversed(memory._curves)] == pytest.approx([3, 7, 7.75, 8, 8.5, 9])
     assert isinstance(pages, PagesChart)
     assert pages.figure.text() == "459 in use · 153 cached"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING, doing
 from app.panel.controls import value_title
 from app.panel.titles import in_two
+from app.settings.page import device_title
 from engine.protocol import OptionSpec, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
@@ -79,4 +80,4 @@ def about_column(told: LabCompared, place: int, specs: Mapping[str, OptionSpec])
 
 def about(told: LabCompared) -> str:
     day, _, time = told.date.partition("T")
-    return f"{day} {time[:5]} · {told.device} · {told.machine} · Kvasir {told.version} · seed {told.seed}"
+    return f"{day} {time[:5]} · {device_title(told.device)} · {told.machine} · Kvasir {told.version} · seed {told.seed}"
