@@ -39,7 +39,7 @@ FIND = "Get a model…"
 OPEN = "Open a file…"
 SWITCHES = "Show switches and plots"
 WHY = "Every optimisation is a switch. Flip one and watch what it does; measure what it buys on this computer."
-_WIDTH = 760
+_WIDTH = 800
 _STACKED = 620
 """Below this width, pixels, the cards stand one above the other."""
 _GAP = 24

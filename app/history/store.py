@@ -413,7 +413,7 @@ class HistoryStore(QObject):
         if writer.is_held(error):
             why = "another program holds the file. It is saved as soon as that program lets go of it"
         elif writer.is_full(error):
-            why = "the disk is full. Free some space, and it is saved by itself"
+            why = "the disk is full. Free some space: it is then saved automatically"
         else:
             cause, folder = writer.words_of(error).rstrip("."), self._path.parent
             why = f"{cause}. It is tried again; allow writing to {folder} and check the free space there"

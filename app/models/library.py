@@ -168,7 +168,7 @@ class Library(QObject):
                 for model in models:
                     if model.path in self._arriving:
                         self._arriving.discard(model.path)
-                        self.arrived.emit(model.name, model.path)
+                        self.arrived.emit(model.name.removeprefix("made/"), model.path)
             else:
                 self.failed.emit(end.sentence)
             if self._again:
