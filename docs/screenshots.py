@@ -87,7 +87,7 @@ def wait(what: str, done: Callable[[], object], seconds: float = PATIENCE_S) -> 
 
 
 def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PLACE
+    folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else PLACE
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     sys.path.insert(0, str(ROOT))

@@ -179,7 +179,7 @@ def _inputs(theme: Theme) -> str:
     QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox {{ background: {t.raised}; border: 1px solid {t.raised};
         border-radius: 6px; padding: 5px 9px; selection-background-color: {t.accent};
         selection-color: {t.on_accent}; }}
-    QSpinBox, QDoubleSpinBox {{ padding: 3px 9px 3px 2px; }}
+    QSpinBox, QDoubleSpinBox {{ padding: 3px 2px; }}
     QAbstractSpinBox[kind="choice"] {{ padding: 2px; font-size: {theme.px(CAPTION_PX)}px; }}
     QAbstractSpinBox > QLineEdit {{ background: transparent; border: none; padding: 0 6px; }}
     QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {{
