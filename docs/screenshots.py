@@ -215,7 +215,7 @@ def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
         wait("the long answer's first pages", lambda: any(row.node.locks for row in panes.tree.rows.rows))
         talk.open_chat(chats[1])
         QTest.qWait(1500)
-        QTest.mouseMove(panes.map.body, QPoint(40, 8))
+        QTest.mouseMove(panes.map.body, QPoint(40, 2))
         wait("what the page holds", lambda: panes.card.words)
         _grab(program, folder, "cache-", failures)
 
