@@ -105,6 +105,18 @@ def test_charts_show_the_newest_frame(strip):
     assert acceptance._plot.bars[0].heights == [0.9, 0.7, 0.5]
 
 
+def test_the_memory_of_kept_pictures_is_told(strip):
+    """In the process of a CPU engine it is a part of the program's; next to a GPU it is elsewhere."""
+    for second, (scope, program) in enumerate((("process", "400 MB"), ("device", "500 MB"))):
+        given = frame(float(second), scope=scope)
+        with_pictures = msgspec.structs.replace(given.memory, pictures=100_000_000, other_kvasir=500_000_000)
+        strip.add(msgspec.structs.replace(given, memory=with_pictures))
+        strip.tick()
+        told = dict(line.split(": ") for line in strip.charts[1].toolTip().split("\n")[1:])
+        assert told["The program itself"] == program
+        assert "100 MB" in {value for name, value in told.items() if name.startswith("Pictures kept")}
+
+
 def test_process_memory_leaves_other_programs_out_of_the_stack(strip):
     strip.add(frame(0, scope="process"))
     strip.tick()

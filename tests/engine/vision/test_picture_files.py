@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from engine.vision import pictures
-from engine.vision.interface import PictureError
+from engine.vision.album import Album
+from engine.vision.interface import Picture, PictureError, Tower
 from engine.vision.pictures import MOST_BYTES, open_picture
 
 
@@ -177,3 +180,14 @@ def test_damaged_files_end_in_a_picture_or_a_sentence(kind: str, data: st.DataOb
     except PictureError:
         return
     assert image.mode == "RGB"
+
+
+def test_an_album_tells_what_its_pictures_take() -> None:
+    """Prepared pictures are kept for the next messages, up to a number of bytes."""
+    pixels = torch.zeros(30_000)  # 120,000 bytes
+    tower = SimpleNamespace(most_ratio=200.0, prepare=lambda image, most: Picture(pixels, (1, 1), 1, b""))
+    album = Album(cast("Tower", tower), 0, budget=300_000)
+    assert album.kept_bytes() == 0
+    for colour, bytes_kept in (("red", 120_000), ("red", 120_000), ("blue", 240_000), ("green", 240_000)):
+        album.prepared([written(Image.new("RGB", (4, 4), colour), "PNG")])
+        assert album.kept_bytes() == bytes_kept
