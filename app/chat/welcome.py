@@ -112,7 +112,7 @@ class WelcomeView(QWidget):
         self.why.about.setText(WHY)
         self.get = GetCard(theme)
         self.get.all_asked.connect(self.models_asked)
-        self.find = _link(FIND, "welcome.find", self.models_asked)
+        self.seek = _link(FIND, "welcome.find", self.models_asked)
         self.open = _link(OPEN, "welcome.open", self.open_asked)
         self.switches = _link(SWITCHES, "welcome.switches", self.why_asked)
         for card, signal in (
@@ -140,7 +140,7 @@ class WelcomeView(QWidget):
         links = QHBoxLayout()
         links.setSpacing(16)
         links.addStretch(1)
-        links.addWidget(self.find)
+        links.addWidget(self.seek)
         links.addWidget(self.open)
         links.addWidget(self.switches)
         links.addStretch(1)
@@ -233,7 +233,7 @@ class WelcomeView(QWidget):
         self.get.show_sentences(sentences)
         self._questions.setVisible(questions)
         self._lead.setVisible(self._first)  # else the first card says it
-        self.find.setVisible(links and not cards)
+        self.seek.setVisible(links and not cards)
         self.open.setVisible(links)
         self.switches.setVisible(cards and self._first)
         parent = self.parentWidget()

@@ -218,9 +218,9 @@ def test_what_is_offered_fits_a_small_page(qtbot, page: ChatPage) -> None:
             assert all(line.isVisible() and line.height() >= line.minimumSizeHint().height() for line in lines)
     assert {(True, 0, True), (True, 0, False)} <= seen
     assert not page.welcome.get.isVisible()
-    assert page.welcome.find.isVisible(), "a way to a model stays"
+    assert page.welcome.seek.isVisible(), "a way to a model stays"
     with qtbot.waitSignal(page.models_asked):
-        page.welcome.find.click()
+        page.welcome.seek.click()
 
 
 def test_what_is_offered_is_seen_with_larger_text(qtbot, page: ChatPage, theme) -> None:
