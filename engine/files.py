@@ -19,6 +19,9 @@ from engine.errors import CheckpointError
 T = TypeVar("T")
 MAX_JSON = 4 << 20
 """Bytes of a configuration; the longest known lists of modules take a tenth."""
+SAFETENSORS_HEADER = 10_000_000
+"""Bytes. Some 80,000 tensors a file: 128 packed experts in each of 48 layers have 75,000. (The format allows 100 MB,
+which no model has, and whose parsing takes 700 MB.)"""
 REPAIR = "Download the model again, or repair the file."
 _KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
 

@@ -20,11 +20,8 @@ import torch
 from torch import Tensor
 
 from engine.errors import CheckpointError
-from engine.files import read_json, regular_size, unreadable
+from engine.files import SAFETENSORS_HEADER, read_json, regular_size, unreadable
 
-MAX_HEADER = 10_000_000
-"""Some 80,000 tensors a file: 128 packed experts in each of 48 layers have 75,000. (The format allows 100 MB,
-which no model has, and whose parsing takes 700 MB.)"""
 MAX_NAME = 1000
 MAX_INDEX = 32 << 20
 """Most bytes of the file that says which tensor is in which file, with a line for each."""
@@ -80,7 +77,7 @@ def read_header(file: Path) -> list[TensorInfo]:
                     "Fetch the file with `git lfs pull`."
                 )
             length = int.from_bytes(first, "little")
-            if len(first) < 8 or not 2 <= length <= MAX_HEADER:
+            if len(first) < 8 or not 2 <= length <= SAFETENSORS_HEADER:
                 raise CheckpointError(f"{file.name} is not a safetensors file (its header length is absurd). {AGAIN}")
             if 8 + length > total:
                 raise _truncated(file, 8 + length, total)

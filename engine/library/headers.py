@@ -13,11 +13,10 @@ from pathlib import Path
 
 from engine.fetching.download import RemoteFile, beginning, fetch
 from engine.fetching.errors import FetchFailed, Refused
+from engine.files import SAFETENSORS_HEADER
 from engine.library import hub, store
 from engine.protocol.library import HubFile, HubRepository, HubVariant
 
-SAFETENSORS_HEADER = 10_000_000
-"""Bytes; a longer one is refused when the model is loaded, too."""
 GGUF_HEADER = 24 << 20
 """Bytes that hold any header: the largest vocabularies, of 262,144 tokens, take half."""
 LATER_HEADER = 2 << 20

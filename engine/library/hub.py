@@ -49,13 +49,12 @@ SORTS = {"last_modified": "lastModified", "trending_score": "trendingScore"}
 _WORD = 100
 """Characters of what a repository's owner says: a licence, an architecture."""
 logging.set_verbosity_error()  # its notes are not for people: what comes of them is
-_NO_ANSWER = (
-    *(ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError),
-    *(msgspec.MsgspecError, httpx2.InvalidURL),
-)
-"""What comes of reading something else than the hub's answer."""
 OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and download."
 
+_ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
+"""What comes of values that are not what they should be."""
+_NO_ANSWER = (*_ODD, msgspec.MsgspecError, httpx2.InvalidURL)
+"""What comes of reading something else than the hub's answer."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from engine.checkpoints.gguf.find import PART, is_gguf, projectors_beside
 from engine.errors import CheckpointError, is_text, plain
 from engine.fetching import room
-from engine.files import MAX_JSON, decode_file, read_json, regular_size
+from engine.files import SAFETENSORS_HEADER, decode_file, read_json, regular_size
 from engine.library import bundled as brought
 from engine.library import others, roots, store
 from engine.library.variants import QUANTISATION
@@ -136,6 +136,13 @@ def _packing(path: Path) -> dict[str, Any]:
     return {}
 
 
+class _Tensor(msgspec.Struct):
+    """What the header of a file of safetensors says of one."""
+
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
 def _packable_bytes(folder: Path) -> int:
     """Of the matrices in the layers of the language model, by the headers of its files; what stands beside these, such
     as a vision tower, stays as it is. 0 where a file cannot be read so."""
@@ -145,10 +152,13 @@ def _packable_bytes(folder: Path) -> int:
             regular_size(file)
             with file.open("rb") as opened:
                 length = int.from_bytes(opened.read(8), "little")
-                header = msgspec.json.decode(opened.read(length), type=dict[str, Any]) if length <= MAX_JSON else {}
-            packed = (t for name, t in header.items() if IN_LAYER.search(name) and not TOWER.search(name))
-            found += sum(t["data_offsets"][1] - t["data_offsets"][0] for t in packed if len(t["shape"]) > 1)
-    except (CheckpointError, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError):
+                if length > SAFETENSORS_HEADER:
+                    return 0
+                header = msgspec.json.decode(opened.read(length), type=dict[str, msgspec.Raw])
+            packed = (raw for name, raw in header.items() if IN_LAYER.search(name) and not TOWER.search(name))
+            tensors = (msgspec.json.decode(raw, type=_Tensor) for raw in packed)
+            found += sum(max(0, end - start) for start, end in (t.data_offsets for t in tensors if len(t.shape) > 1))
+    except (CheckpointError, OSError, msgspec.MsgspecError, ValueError, RecursionError):
         # The loader says what is wrong.
         return 0
     return found

@@ -96,6 +96,13 @@ def test_what_an_owner_says_may_be_anything(hub: Hub, name: str) -> None:
         assert variant.name == "m-Q4_0.gguf"
 
 
+@pytest.mark.parametrize("link", ["http://[::1", "http://127.0.0.1:x/", "ftp://evil", "//elsewhere/api", "\ud800", ""])
+def test_a_further_page_that_is_no_address(hub: Hub, monkeypatch: pytest.MonkeyPatch, link: str) -> None:
+    monkeypatch.setattr(library, "_asked", lambda url: ([{"id": "some/model"}], {"next": {"url": link}}))
+    with contextlib.suppress(HubFailed):
+        assert {each.repository for each in library.search(Search())} == {"some/model"}
+
+
 def test_one_repository_that_makes_no_sense_leaves_the_others(hub: Hub) -> None:
     hub.repositories["some/odd"] = Repository({}, likes="many")
     assert "some/odd" not in (said := plainly(kvasir("search", "some")))

@@ -67,6 +67,10 @@ def test_what_quantising_packs_is_the_layers_of_the_language_model(tmp_path):
     broken = folder(tmp_path / "broken", PLAIN)
     (broken / "model.safetensors").write_bytes(b"\xff" * 100)
     assert (listed(broken).quantisation, listed(broken).packable_bytes) == ("bfloat16", 0)
+    for offsets, shape in (([0, 1e300], [2, 2]), ([0.5, 9], [2, 2]), ([16, 0], [2, 2]), ([0, 4], "ab"), (None, [2, 2])):
+        header = json.dumps({"model.layers.0.mlp.weight": {"shape": shape, "data_offsets": offsets}}).encode()
+        (broken / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+        assert listed(broken).packable_bytes == 0
 
 
 def test_a_gguf_file_says_it_in_its_name(tmp_path):
