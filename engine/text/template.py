@@ -212,7 +212,7 @@ def _named(template: Source | None) -> dict[str, str]:
     if isinstance(template, list):
         template = {entry["name"]: entry["template"] for entry in template if {"name", "template"} <= entry.keys()}
     named = template if isinstance(template, dict) else {"default": template}
-    return {name: text for name, text in named.items() if all(isinstance(each, str) for each in (name, text))}
+    return {name: text for name, text in named.items() if isinstance(name, str) and isinstance(text, str)}
 
 
 def _cause(error: Exception) -> str:
