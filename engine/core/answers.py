@@ -99,6 +99,9 @@ class _Runs:
             cut = min(chars, end - now) if stream.stopped and end > now else 0
             infos.append(structs.replace(info, chars=told, cut=cut))
             start = end
+        # What has not completed a character yet belongs to the next token: a stop string may cut the character off.
+        while infos and not (all or stream.stopped or request.held[len(infos) - 1].chars):
+            infos.pop()
         del request.held[: len(infos)]
         request.content_chars = now
         return infos

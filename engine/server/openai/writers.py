@@ -99,7 +99,10 @@ class Writer:
             # A token begins where the last one ended, which lies in an earlier delta where a part of it was told there.
             begin, end = self._end_of[delta.answer], end + token.chars
             self._end_of[delta.answer] = end
-            if token.logprob is not None and (not token.cut or end > begin):
+            if token.cut and end == begin:
+                while found and found[-1].info.chars == 0 and self._tokenizer.id_to_bytes(found[-1].info.id):
+                    found.pop()  # the first bytes of a character that was cut off
+            elif token.logprob is not None:
                 piece = self._tokenizer.piece(token.id)
                 found.append(_Placed(token, piece[: len(piece) - token.cut], begin))
         self._length[delta.answer] += len(delta.text)

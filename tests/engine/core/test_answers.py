@@ -57,3 +57,16 @@ def test_thinking_that_is_cut_off_comes_out_at_the_end() -> None:
     extend(request, [TokenInfo(id=token) for token in tagged(False).encode("<think>a </thi")], {EOS})
     rest = flushed(request)
     assert [(event.channel, event.text, event.tokens) for event in rest] == [("thinking", " </thi", [])]
+
+
+def test_the_bytes_of_a_character_are_told_together() -> None:
+    """With the token that completes it, which a stop string may still cut off."""
+    ids = tagged(False).encode("<think>a</think>\n\n日")
+    request = asked(["日"])
+    outcomes = [extend(request, [TokenInfo(id=token)], {EOS}) for token in ids]
+    assert outcomes[-1].reason == "stop"
+    told = [info for event in outcomes[-1].events for info in event.tokens]
+    unfinished = len(tagged(False).encode("日"))
+    assert [info.id for info in told][-unfinished:] == ids[-unfinished:]
+    assert unfinished > 1
+    assert told[-1].cut == 1

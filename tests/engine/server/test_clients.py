@@ -328,6 +328,19 @@ def test_tokens_that_a_stop_string_cut_off_are_not_told(early: int, running: Run
     assert choice.top_logprobs[0] == {tokenizer.piece(5): -0.5, pieces[0]: -1.0}, "the drawn one is among them"
 
 
+def test_the_bytes_of_a_character_that_was_cut_off_are_not_told(running: Running) -> None:
+    tokenizer = running.engine.loaded.tokenizer
+    first, *ids = [7, *tokenizer.encode("日", special=False)]
+    assert len(ids) > 1
+    told = [TokenInfo(id=token, cut=token == ids[-1], logprob=-1.0) for token in ids]
+    told.insert(0, TokenInfo(id=first, chars=1, logprob=-1.0))
+    writer = TextWriter("1", 2, "tiny", tokenizer)
+    writer.add(Part(id="", text=tokenizer.piece(first), tokens=told))
+    logprobs = writer._choice(END).logprobs
+    assert logprobs is not None
+    assert (logprobs.tokens, logprobs.text_offset) == ([tokenizer.piece(first)], [0])
+
+
 def test_a_completion_may_have_no_limit() -> None:
     assert decoded(b'{"prompt": "a", "max_tokens": -1}', CompletionIn).sampling().max_tokens is None
     assert decoded(b'{"prompt": "a", "n_predict": 5, "max_tokens": 6}', CompletionIn).sampling().max_tokens == 6
