@@ -24,6 +24,7 @@ IGNORED = frozenset(
         "store",
         "user",
         # vLLM's and OpenRouter's
+        "cache_salt",
         "priority",
         "request_id",
         "usage",

@@ -94,7 +94,8 @@ class Writer:
 
     def _placed(self, delta: Delta) -> list[_Placed]:
         """The tokens of a delta of content whose log-probabilities are told."""
-        found, end = [], self._length[delta.answer]
+        found: list[_Placed] = []
+        end = self._length[delta.answer]
         for token in delta.tokens:
             # A token begins where the last one ended, which lies in an earlier delta where a part of it was told there.
             begin, end = self._end_of[delta.answer], end + token.chars

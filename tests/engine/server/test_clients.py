@@ -60,8 +60,8 @@ CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {
         {
             "messages": MESSAGES, "add_generation_prompt": True, "continue_final_message": False, "min_tokens": 3,
             "skip_special_tokens": True, "spaces_between_special_tokens": True, "include_reasoning": True,
-            "include_stop_str_in_output": False, "add_special_tokens": False, "stop_token_ids": [], "bad_words": [],
-            "length_penalty": 1.0, "use_beam_search": False, "priority": 0, "max_tokens": 16.0, "top_k": -1,
+            "include_stop_str_in_output": False, "add_special_tokens": False, "stop_token_ids": [],
+            "bad_words": [], "cache_salt": "x", "length_penalty": 1.0, "use_beam_search": False, "priority": 0, "max_tokens": 16.0, "top_k": -1,
             "chat_template_kwargs": {"enable_thinking": False, "custom": 1}, "guided_json": None, "documents": None,
             "dry_multiplier": 0.5, "dry_sequence_breakers": [], "typical_p": 0.9, "tool_choice": "none",
             "tools": [{"type": "function", "function": {"name": "f"}}],
