@@ -166,7 +166,7 @@ class SettingsStore(QObject):
         if version > VERSION:
             return self._sibling(version)
         if version < VERSION:
-            self._earlier = (versioned(self._path, version), read_small(self._path))
+            self._earlier = (versioned(self._path, version), read_small(self._path, MOST_BYTES))
             try:
                 raw = _migrated(raw, version)
             except Exception as error:
@@ -225,7 +225,7 @@ class SettingsStore(QObject):
         """Copy the file that has values which do not fit, before it is written anew."""
         aside = self._path.with_name(self._path.name + ".broken")
         try:
-            _replace(aside, read_small(self._path))
+            _replace(aside, read_small(self._path, MOST_BYTES))
         except OSError as error:
             return f"The file could not be copied ({error.strerror})."
         return f"The file as it was is kept as {aside}."

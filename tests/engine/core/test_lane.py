@@ -185,7 +185,7 @@ def test_a_lost_gpu_in_the_lane_ends_the_answers_with_a_sentence() -> None:
         engine.step()
     finished = engine.heard.answers["a", 0].finished
     assert finished is not None
-    assert "start anew" in finished.detail
+    assert "start again" in finished.detail
 
 
 def test_out_of_memory_in_the_lane_ends_a_lone_answer_and_makes_the_newest_wait() -> None:

@@ -376,7 +376,7 @@ def test_a_lost_gpu_ends_the_answers_with_a_sentence_and_then_the_engine(
         assert finished is not None
         assert finished.reason == "error"
         assert "illegal memory access" in finished.detail
-        assert "start anew" in finished.detail
+        assert "start again" in finished.detail
 
 
 def test_what_is_a_lost_device() -> None:
