@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.errors import is_text
-from engine.files import UnreadableFileError, decode_file
+from engine.files import UnreadableFileError, read_json
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class TokenFiles(NamedTuple):
 def _read(path: Path) -> dict[str, Any] | None:
     """The file's values, none where there is no file; None for one that is there and cannot be read."""
     try:
-        return decode_file(path, dict[str, Any], MAX_CONFIG) or {}
+        return read_json(path, MAX_CONFIG) or {}
     except UnreadableFileError as error:
         log.warning("it counts as missing: %s", error.reason)
         return None

@@ -100,7 +100,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     file = gguf_model(tmp_path / "here" / "tiny.gguf")
     assert "is not a valid name for a model here" in refused(kvasir("import", "--copy", file, "--name", name))
     if name != "a":
-        assert "is no name for a model" in refused(kvasir("import", file, "--name", name))
+        assert "is not a valid name for a model" in refused(kvasir("import", file, "--name", name))
     assert names() == set()
     assert not (store.store_folder() / "a").exists()
 
