@@ -8,6 +8,7 @@ import random
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
+from app.chat.welcome import QUESTIONS
 from engine.catalogue import BY_KEY, CATALOGUE
 from engine.checkpoints.heads.files import open_heads
 from engine.checkpoints.open import open_checkpoint
@@ -334,6 +336,15 @@ def test_bundled_model_answers(demo: SimpleNamespace) -> None:
     assert len(wrong) <= 3, wrong
     accepted, drafted, _ = demo.evaluate.acceptance(draft, answers)
     assert accepted > 0.5 * drafted
+
+
+def test_the_guide_itself_leads_to_the_page_models(demo: SimpleNamespace) -> None:
+    """What the first screen proposes to ask; other questions about models are answered so by its texts."""
+    tokenizer = Tokenizer.from_file(str(demo.export.TARGET_FOLDER / "tokenizer.json"))
+    target = demo.export.read(demo.export.TARGET_FOLDER)
+    item = next(iter(demo.knowledge.load_evaluation()))
+    (question,) = (question for question in QUESTIONS if "model" in question)
+    assert "page Models" in demo.evaluate.ask(target, tokenizer, replace(item, question=question)).text
 
 
 def test_head_text_is_chats_without_held_out_questions(demo: SimpleNamespace) -> None:
