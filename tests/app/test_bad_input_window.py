@@ -107,7 +107,7 @@ def test_a_refused_model_is_not_asked_for_again_at_the_next_start(start, qtbot, 
 def test_a_prompt_longer_than_the_context_stays_and_can_be_shortened(start, qtbot) -> None:
     program = start()
     program.chat.send("word " * 9000)
-    check_sentence(says(program, qtbot, "8,192"), "prompt", "8,192", "Shorten")
+    check_sentence(says(program, qtbot, "8192"), "prompt", "8192", "Shorten")
     ready(program, qtbot)
     messages = program.history.messages(program.chat.chat_id)
     assert [(message.role, message.content) for message in messages] == [("user", "word " * 9000)]

@@ -281,10 +281,10 @@ def test_the_command_writes_what_bench_shows_again(tmp_path: Path) -> None:
     assert again.output.strip() == done.output.strip()
     made.write_text('{"machine": "m", "threads": 1, "torch": "2"}')
     assert "1 threads" in kvasir("bench", "--load", str(made)).output
-    for content, word in (("[]", "holds no figures"), ("no", "holds no figures")):
+    for content in ("[]", "no"):
         made.write_text(content)
         failed = kvasir("bench", "--load", str(made))
         assert failed.exit_code == 1
-        assert word in failed.output
-    assert "cannot be read" in kvasir("bench", "--load", str(tmp_path / "none")).output
+        assert "does not hold what it should" in failed.output
+    assert "There is no file" in kvasir("bench", "--load", str(tmp_path / "none")).output
     assert kvasir("compare", "--column", "a: kv_kind=nothing").exit_code == 1
