@@ -520,7 +520,7 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "transposed matrix": (
         tensors(lambda found: found.update({Q_B: found[Q_B].t().contiguous()})), f"{Q_B} has the shape [4, 48]",
     ),
-    "whole numbers": (tensors(lambda found: found.update({Q_A: found[Q_A].to(torch.int8)})), "no matrix of 16- or 32"),
+    "whole numbers": (tensors(lambda found: found.update({Q_A: found[Q_A].to(torch.int8)})), "a matrix of 16- or 32"),
     "no numbers": (tensors(lambda found: found[Q_B].fill_(float("nan"))), f"{Q_B} holds values that are not numbers"),
     "truncated": (lambda folder: _cut(folder / WEIGHTS), "truncated"),
     "nothing in it": (tensors(lambda found: found.clear()), "holds no tensor"),

@@ -379,9 +379,9 @@ def test_what_is_packed_already(tmp_path: Path) -> None:
     made = make(tmp_path / "source", "nf4", tmp_path / "made")
     file = make(tmp_path / "source", "gguf-q4_0", tmp_path / "file")
     for to in FORMATS:
-        refused(made, to, r"no model in plain 16 or 32 bits \(bitsandbytes NF4\)")
-        refused(file, to, r"no model in plain 16 or 32 bits \(GGUF Q4_0")
-    refused(tmp_path / "source", "gguf-q4_k_m", "no format that needs no calibration")
+        refused(made, to, r"not a model in plain 16 or 32 bits \(bitsandbytes NF4\)")
+        refused(file, to, r"not a model in plain 16 or 32 bits \(GGUF Q4_0")
+    refused(tmp_path / "source", "gguf-q4_k_m", "needs calibration text, or is not a format")
 
 
 def test_families_and_tokenizers_without_words(tmp_path: Path) -> None:

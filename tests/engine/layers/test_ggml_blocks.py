@@ -65,9 +65,9 @@ def test_rows_that_are_not_contiguous_and_a_given_result(type: int) -> None:
 
 
 def test_part_of_a_block_is_refused() -> None:
-    with pytest.raises(ValueError, match="no whole number of Q4_K blocks"):
+    with pytest.raises(ValueError, match="not a whole number of Q4_K blocks"):
         dequantise(Q4_K, torch.zeros(1, 143, dtype=torch.uint8))
-    with pytest.raises(ValueError, match="no whole number of Q8_0 blocks"):
+    with pytest.raises(ValueError, match="not a whole number of Q8_0 blocks"):
         BLOCKS[Q8_0].row_bytes(33)
     with pytest.raises(KeyError):
         dequantise(0, torch.zeros(1, 4, dtype=torch.uint8))

@@ -459,7 +459,7 @@ def test_what_kimi_linear_is() -> None:
     ("values", "named"),
     [
         ({"linear_attn_config": [1]}, "linear_attn_config"),
-        ({"linear_attn_config": {"full_attn_layers": 3, "kda_layers": [1]}}, "no lists of layers"),
+        ({"linear_attn_config": {"full_attn_layers": 3, "kda_layers": [1]}}, "not lists of layers"),
         ({"linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2, 3, 4]}}, "each of the 4 layers once"),
         ({"linear_attn_config": {"num_heads": "many"}}, "num_heads"),
         ({"linear_attn_config": None, "layer_types": ["linear_attention"] * 4}, "none of its layers has attention"),

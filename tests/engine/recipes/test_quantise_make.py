@@ -606,7 +606,7 @@ def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Pat
     assert report is not None
     assert (report.path, report.to, report.worst) == (str(path), to, [])
     assert bool(torch.isfinite(ours(path)).all())
-    with pytest.raises(RecipeError, match="no model in plain 16 or 32 bits"):
+    with pytest.raises(RecipeError, match="not a model in plain 16 or 32 bits"):
         made(planned(path, text))
     with pytest.raises(RecipeError, match="exists already"):
         made(planned(model, text, to))
@@ -659,10 +659,10 @@ def test_what_cannot_be_made_is_refused_in_a_sentence(model: Path, text: Path, t
         (planned(model, text, out=there), "exists already"),
         (planned(model, text, bits=3), "has 4 or 8 bits here, not 3"),
         (planned(model, text, "awq", bits=8), "has 4 bits here, not 8"),
-        (planned(model, text, "fp2"), "is no format"),
+        (planned(model, text, "fp2"), "is not a format"),
         (planned(model, text, group_size=64), "Groups of 64 do not suit"),
         (planned(model, text, memory=1000), "of memory while it is quantised"),
-        (planned(paths.bundled_folder() / "kvasir-guide", text), "no model in plain 16 or 32 bits"),
+        (planned(paths.bundled_folder() / "kvasir-guide", text), "not a model in plain 16 or 32 bits"),
         (planned(tmp_path / "nothing", text), "There is no model at"),
     ]
     for plan, sentence in refused:
@@ -773,7 +773,7 @@ def test_a_name_that_the_store_does_not_keep_is_refused_at_once(
     model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = shutil.copytree(model, tmp_path / ".hidden")
-    with pytest.raises(RecipeError, match="no name for a model here"):
+    with pytest.raises(RecipeError, match="not a valid name for a model here"):
         made(planned(odd, text))
     assert made(planned(odd, text, out=tmp_path / "shown")) == tmp_path / "shown"
 

@@ -172,14 +172,14 @@ def test_without_a_file_the_default_says_what_it_is(tmp_path: Path, layers: int)
     ("content", "reason"),
     [
         ("{", "speculation.json is not valid JSON (line 1, column 2): early exit drafts"),
-        ("[]", "not a JSON object"),
+        ("[]", "holds no JSON object"),
         ('{"exit_layer": 1, "skip": [], "layers": 9}', "a model of 9 layers"),
         ('{"exit_layer": 8, "skip": [], "layers": 8}', "no exit after layer 8"),
         ('{"exit_layer": true, "skip": [], "layers": 8}', "no exit after layer True"),
-        ('{"exit_layer": 1, "skip": [8], "layers": 8}', "no layers: [8]"),
-        ('{"exit_layer": 1, "skip": 3, "layers": 8}', "no layers: 3"),
+        ('{"exit_layer": 1, "skip": [8], "layers": 8}', "not layers: [8]"),
+        ('{"exit_layer": 1, "skip": 3, "layers": 8}', "not layers: 3"),
         ('{"exit_layer": 1, "skip": [0,1,2,3,4,5,6,7], "layers": 8}', "skips all"),
-        ('{"exit_layer": 1, "skip": [[]], "layers": 8}', "no layers: [[]]"),
+        ('{"exit_layer": 1, "skip": [[]], "layers": 8}', "not layers: [[]]"),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_not_used_and_says_why(tmp_path: Path, content: str, reason: str) -> None:

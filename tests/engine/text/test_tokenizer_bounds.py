@@ -85,7 +85,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "unknown type": (part("normalizer", {"type": "Eval"}), "'Eval'"),
     "unknown decoder": (part("decoder", {"type": "Eval"}), "'Eval'"),
     "both patterns": (
-        part("normalizer", replace("e", "x") | {"pattern": {"String": "e", "Regex": "e"}}), "no text"
+        part("normalizer", replace("e", "x") | {"pattern": {"String": "e", "Regex": "e"}}), "not text"
     ),
     "a decoder's expression": (part("decoder", expression("e")), "expressions in what a model answers"),
     "exponential": (part("pre_tokenizer", split("(a+)+$")), "repeats repetitions"),
