@@ -17,8 +17,8 @@ import msgspec
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-UNREADABLE = (OSError, ValueError, RecursionError)
-"""What a file may be refused for: msgspec's errors and UnicodeDecodeError are ValueErrors."""
+UNREADABLE = (OSError, ValueError, RecursionError, msgspec.MsgspecError)
+"""What a file may be refused for. Only newer versions of msgspec make their errors ValueErrors."""
 
 
 def read_small(file: Path, most: int) -> bytes:

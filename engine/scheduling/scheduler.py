@@ -144,7 +144,7 @@ class Scheduler(Generic[S]):
         left = self._decode(plan, decodes, limits.token_budget if decodes else limits.most)
         draft_tokens = self._wish(plan, left if not (reading or self.waiting) else left * 3 // 4, wanted)
         left -= sum(draft_tokens.values())
-        queue = self._queue()
+        queue = self._queue() if left > 0 else ()
         parts = _parts([sequence.cache.pending for sequence in reading], self._unread(queue))
         for sequence, part in zip(reading, parts, strict=False):
             if left <= 0:
