@@ -20,6 +20,7 @@ OTHER_WORDS = {
     "app/lab/pictures/examples.py": {"kv_cache", "weights", "speculation"},  # experiments
     "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model
     "app/plots/charts.py": {"weights"},  # an owner of memory
+    "app/plots/strip.py": {"weights"},  # an owner of memory
     "engine/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
     "engine/bench/folders.py": {"weights"},  # a field of other programs' files
     "engine/bench/run.py": {"speculation"},  # a part of the report

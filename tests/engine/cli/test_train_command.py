@@ -44,7 +44,7 @@ def test_a_training_is_stopped_and_gone_on_with(environment: dict[str, str], tex
         rest = started.stdout.read()
         assert started.wait(300) == 130
     assert "Stopped after" in rest
-    assert "goes on from there" in rest
+    assert "continues from there" in rest
     assert {file.name for file in (tmp_path / "heads" / "training").iterdir()} >= {
         "rows.safetensors",
         "state.safetensors",
