@@ -15,18 +15,24 @@ run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
 
 # Each core runs the tests of other files, with one thread. Where a test takes two, they sleep while they wait: two that
-# spin on a busy machine took 9 seconds for what then took a tenth of one.
+# spin on a busy machine took 9 seconds for what then took a tenth of one. The files that take longest come first, by
+# tests/durations.json, which `python -m tests.kit.durations build/durations.json` brings up to date.
 WORKERS ?= auto
-PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+MEASURED := --record-durations build/durations.json
 
 # The libraries of all instruction sets, of which tests force those that this processor has.
 test test-all: NATIVE := --all
 
-test: $(STAMP) $(MODEL_STAMP) native lint qt-libraries
-	$(PYTEST) -m "not long"
+# Linters use what the tests leave of the cores; both are told of, whichever fails.
+test test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint cases-$@
 
-test-all: $(STAMP) $(MODEL_STAMP) native lint qt-libraries
-	$(PYTEST)
+.PHONY: cases-test cases-test-all
+cases-test:
+	$(PYTEST) $(MEASURED) -m "not long"
+cases-test-all:
+	$(PYTEST) $(MEASURED)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.kit.durations", "tests.kit.rerun"]
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 _MADE = pytest.StashKey[str]()
