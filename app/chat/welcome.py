@@ -27,7 +27,7 @@ BUNDLED = "kvasir-guide"
 QUESTIONS = (
     "What is Kvasir good for?",
     "What can I do with the panel beside the chat?",
-    "How do I find other models?",
+    "How do I get a better model?",
 )
 """Questions for that model: all are in the texts that it learned from (assets/demo/knowledge)."""
 LENT = "The Lab has the model for now"

@@ -76,7 +76,7 @@ output layer) and `heads/eagle` an EAGLE-1 head (one layer, {eagle:.2f} MB; it u
 layer). Both are fp16, in the layouts of these heads' hub repositories. `assets/demo/heads.py` makes them with
 `kvasir train-heads` from {dialogues:,} fresh dialogues of the kind above, `docs/` and the README of that day, in
 {medusa_steps:,} and {eagle_steps:,} steps on one core; the model itself writes half of the answers. The products of the
-training are in bfloat16 where the processor has it (here it had not), so another machine gives other bits.
+training are in bfloat16 where the processor has it, so another machine gives other bits.
 
 On this model's greedy answers to the questions of `questions.jsonl`, none of which is asked in that text, counted at
 {positions:,} places (`assets/demo/evaluation/heads.json`). "Right so far" is the share of places where all first

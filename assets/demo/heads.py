@@ -28,6 +28,11 @@ SEED = 41
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
 
 
+def _place(text: str) -> Path:
+    """Of an argument; the command that trains runs in the repository's root, wherever this does."""
+    return Path(text).resolve()
+
+
 def lines(count: int, seed: int) -> list[str]:
     """JSON lines of chats. No code and no echoes: the model goes on with these for ever, in circles."""
     writer = Writer(load(), seed)
@@ -85,8 +90,8 @@ def measure(folder: Path, most: int | None = None) -> dict[str, dict[str, object
 def main(arguments: list[str] | None = None) -> int:
     """Train both kinds of heads into kvasir-guide/heads and write evaluation/heads.json."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--build", type=Path, default=HERE / "build")
-    parser.add_argument("--out", type=Path, default=TARGET_FOLDER / "heads")
+    parser.add_argument("--build", type=_place, default=HERE / "build")
+    parser.add_argument("--out", type=_place, default=TARGET_FOLDER / "heads")
     parser.add_argument("--measure-only", action="store_true", help="train nothing")
     parser.add_argument("--warm-start", action="store_true", help="begin with the heads that are there")
     parser.add_argument("--dialogues", type=int, default=DIALOGUES, help="of the text; half as many as the rows")

@@ -60,9 +60,10 @@ def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
     before = [workload.asking(lab, TEXT, USERS, turn=0)[0], *[prompts[0]] * (USERS - 1)]
     found = sum(common_of(pair) for pair in zip(prompts, before, strict=True))
     assert computed.runs == [[sum(lengths)], [sum(lengths) - found]]
-    alike = [common_of([prompts[0], prompt]) // PAGE for prompt in prompts[1:]]  # whole pages with the first one's
-    own = sum(each - some for each, some in zip(whole, alike, strict=True))
-    assert pages.runs == [[sum(whole)], [max(alike) + own]]
+    # A full page with the same text from the start is held once, whoever read it; an unfinished one by its user alone.
+    full = {tuple(prompt[:end]) for prompt in prompts[1:] for end in range(PAGE, len(prompt) + 1, PAGE)}
+    own = sum(each - len(prompt) // PAGE for each, prompt in zip(whole, prompts[1:], strict=True))
+    assert pages.runs == [[sum(whole)], [len(full) + own]]
     assert result.headline.endswith(f": {computed.runs[1][0]:,.0f} instead of {computed.runs[0][0]:,.0f}.")
     assert result.figures[result.asked] == first
     assert result.text is not None
