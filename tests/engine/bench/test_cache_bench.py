@@ -194,6 +194,7 @@ def test_unlike_answers_are_marked() -> None:
     assert msgspec.structs.replace(exact, equal=3).answers_word == "3/4 same"
 
 
+@pytest.mark.long
 def test_the_report_of_a_tiny_model(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -186,6 +186,7 @@ def test_transformers_has_the_weights_of_the_packed_file() -> None:
         assert torch.allclose(theirs(torch.tensor([ids])).logits[0], logits, atol=2e-3)
 
 
+@pytest.mark.long
 def test_the_report_of_the_bundled_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

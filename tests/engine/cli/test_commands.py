@@ -74,17 +74,28 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in done.stderr
 
 
-def test_failures_are_one_sentence(environment: dict[str, str], tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "There is no model 'none-such'" in one_sentence(kvasir(environment, "chat", "none-such", "--prompt", "x"))
-    assert "config.json" in one_sentence(kvasir(environment, "chat", str(empty), "--prompt", "x"))
-    too_long = kvasir(environment, "chat", "--prompt", "word " * 9000)
-    assert "context length is 8192 tokens" in one_sentence(too_long)
-    assert "no optimisation called" in one_sentence(kvasir(environment, "chat", "--prompt", "x", "--set", "a=b"))
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("none-such", "--prompt", "x"), "There is no model 'none-such'"),
+        (("empty", "--prompt", "x"), "config.json"),
+        (("--prompt", "word " * 9000), "context length is 8192 tokens"),
+        (("--prompt", "x", "--set", "a=b"), "no optimisation called"),
+    ],
+    ids=["name", "folder", "length", "option"],
+)
+def test_failures_are_one_sentence(
+    arguments: tuple[str, ...], says: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    place = [str(tmp_path / "empty") if each == "empty" else each for each in arguments]
+    assert says in one_sentence(kvasir(environment, "chat", *place))
+
+
+@pytest.mark.parametrize("arguments", [(), ("chat", "--prompt", "x"), ("serve", "--port", "0"), ("doctor",)])
+def test_instructions_that_are_none_are_one_sentence(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
     strange = {**environment, "KVASIR_NATIVE": "sse9"}
-    for arguments in ((), ("chat", "--prompt", "x"), ("serve", "--port", "0"), ("doctor",)):
-        assert "KVASIR_NATIVE is 'sse9', which is none of auto" in one_sentence(kvasir(strange, *arguments))
+    assert "KVASIR_NATIVE is 'sse9', which is none of auto" in one_sentence(kvasir(strange, *arguments))
 
 
 def test_one_answer_and_its_statistics(environment: dict[str, str]) -> None:
