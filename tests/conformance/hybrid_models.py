@@ -9,9 +9,9 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from test_speculation_equality import EOS, LETTERS
 
 from engine.models.heads.mtp import QWEN
+from tests.conformance.test_speculation_equality import EOS, LETTERS
 
 SHAPE: dict[str, Any] = {
     "vocab_size": EOS + 1,

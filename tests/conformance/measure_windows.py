@@ -1,4 +1,4 @@
-"""What keeping only the windows brings and costs: ``python tests/conformance/measure_windows.py [PAIRS]``.
+"""What keeping only the windows brings and costs: ``python -m tests.conformance.measure_windows [PAIRS]``.
 
 A random model of Gemma 3's pattern (five layers with a window for each that sees everything). Bytes and the longest
 context in a small budget, then one long prompt and its answer with the switch off and on, in turn.
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 import transformers
-from hybrid_models import write_tokenizer
-from test_speculation_equality import EOS
 
 from engine.bench.client import EngineClient
 from engine.protocol import LoadOptions, Sampling
+from tests.conformance.hybrid_models import write_tokenizer
+from tests.conformance.test_speculation_equality import EOS
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 WINDOW, PROMPT, ANSWER = 512, 4096, 64

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
 from safetensors.torch import save_file
 
 from engine.checkpoints.open import open_checkpoint
 from engine.layers.linear.base import Linear
+from tests.conformance.engine_support import Ours, relative
 
 VOCABULARY = 160
 TOLERANCE = 1e-4

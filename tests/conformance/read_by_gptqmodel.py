@@ -1,4 +1,4 @@
-"""What GPTQModel reads of models made here: ``python tests/conformance/read_by_gptqmodel.py`` prints one table.
+"""What GPTQModel reads of models made here: ``python -m tests.conformance.read_by_gptqmodel`` prints one table.
 
 Not among the tests: GPTQModel wants another torch than Kvasir's constraints name. Install it where this runs
 (``pip install --no-deps gptqmodel accelerate logbar device-smi tokenicer pypcre defuser threadpoolctl``). The bundled
@@ -6,26 +6,22 @@ model, written out in 16 bits, is made smaller in every way that GPTQModel has a
 float16 there, so the weights that both unpack are compared too.
 """
 
-# ruff: noqa: E402, T201
+# ruff: noqa: T201
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 import torch
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engine" / "recipes")]
-
-from engine_support import Ours, relative
-from measure_making import TEXT, dense
-
 from engine import paths
 from engine.recipes.quantise.make import make
 from engine.recipes.quantise.plan import MakePlan
 from engine.recipes.quantise.quality import unmeasured
+from tests.conformance.engine_support import Ours, relative
+from tests.engine.recipes.measure_making import TEXT, dense
 
 WAYS: dict[str, tuple[str, dict[str, object]]] = {
     "GPTQ, 4 bits": ("gptq", {}),

@@ -10,11 +10,7 @@ from typing import Any, NamedTuple
 import tokenizers
 import torch
 import transformers
-from hybrid_models import SHAPE, add_mtp
 from PIL import Image
-from test_logits import GEMMA, GEMMA4_E, GEMMA4_MOE, GEMMA4_WIDE
-from test_speculation_equality import EOS, LETTERS
-from test_vision import GEMMA4_VISION, PIXTRAL, QWEN2_5, QWEN3, SIGLIP, UNIFIED_VISION, UnifiedProcessor, picture
 from torch import Tensor
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
@@ -22,6 +18,19 @@ from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImag
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from engine.protocol import ChatMessage
+from tests.conformance.hybrid_models import SHAPE, add_mtp
+from tests.conformance.test_logits import GEMMA, GEMMA4_E, GEMMA4_MOE, GEMMA4_WIDE
+from tests.conformance.test_speculation_equality import EOS, LETTERS
+from tests.conformance.test_vision import (
+    GEMMA4_VISION,
+    PIXTRAL,
+    QWEN2_5,
+    QWEN3,
+    SIGLIP,
+    UNIFIED_VISION,
+    UnifiedProcessor,
+    picture,
+)
 
 START, IMAGE, END = EOS + 1, EOS + 2, EOS + 3
 TEMPLATE = (

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from assistant_models import DENSE, HIDDEN, SMALL_E, WINDOW, drafts, new_assistant, whole_transformers, write_target
-from engine_support import Ours, relative
 from safetensors.torch import load_file, save_file
 
 from engine.attention.registry import AttentionDispatcher
@@ -23,6 +21,17 @@ from engine.errors import CheckpointError
 from engine.models.heads.assistant import Assistant
 from engine.models.heads.base import OUTPUT
 from engine.runner.runner import Runner
+from tests.conformance.assistant_models import (
+    DENSE,
+    HIDDEN,
+    SMALL_E,
+    WINDOW,
+    drafts,
+    new_assistant,
+    whole_transformers,
+    write_target,
+)
+from tests.conformance.engine_support import Ours, relative
 
 __all__ = ["whole_transformers"]
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from assistant_models import DENSE, SMALL_E, drafts, new_assistant, whole_transformers, write_pair
-from hybrid_models import write_tokenizer
-from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
-from test_speculation_equality import EOS
 
 from engine.protocol import Sampling, Unload
+from tests.conformance.assistant_models import DENSE, SMALL_E, drafts, new_assistant, whole_transformers, write_pair
+from tests.conformance.hybrid_models import write_tokenizer
+from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
+from tests.conformance.test_speculation_equality import EOS
 
 __all__ = ["whole_transformers"]
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import Ours
-from packed_support import (
+
+from engine.checkpoints.open import open_checkpoint
+from tests.conformance.engine_support import Ours
+from tests.conformance.packed_support import (
     PROMPT,
     TOLERANCE,
     Parts,
@@ -20,8 +22,6 @@ from packed_support import (
     one_thread,  # noqa: F401 - a fixture
     save,
 )
-
-from engine.checkpoints.open import open_checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from engine_support import Ours
-from packed_support import (
+
+from engine.checkpoints.open import open_checkpoint
+from engine.native.library import declines
+from tests.conformance.engine_support import Ours
+from tests.conformance.packed_support import (
     PROMPT,
     TOLERANCE,
     Parts,
@@ -22,9 +25,6 @@ from packed_support import (
     one_thread,  # noqa: F401 - a fixture
     save,
 )
-
-from engine.checkpoints.open import open_checkpoint
-from engine.native.library import declines
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_cache_equality import Host
 
 from engine.protocol import ChatMessage, Sampling, Unload
+from tests.conformance.test_cache_equality import Host
 
 HYBRID = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-hybrid"
 TOLD = ["What is the KV cache?", "What is speculative decoding?", "How do I load a model?"]

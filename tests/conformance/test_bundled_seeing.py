@@ -15,11 +15,11 @@ import pytest
 import torch
 import transformers
 from PIL import Image
-from test_pictures import Seeing
-from test_pictures_served import link, shows
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from engine.protocol import ChatMessage, Unload
+from tests.conformance.test_pictures import Seeing
+from tests.conformance.test_pictures_served import link, shows
 from tests.engine.server.conftest import TOKEN
 from tests.engine.server.test_real_engine import Serving
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from test_speculation_equality import EOS, write_model
 
 from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PagePool
@@ -23,6 +22,7 @@ from engine.core.events import Event
 from engine.core.stepper import Stepper
 from engine.loading.model import LoadModel
 from engine.protocol import Delta, Error, Finished, LoadOptions, Sampling, Set, Unload, Value
+from tests.conformance.test_speculation_equality import EOS, write_model
 
 Answers = dict[tuple[str, int], list[int]]
 

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from engine_support import Ours
-from packed_support import (
+
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.compressed import CompressedWeights
+from engine.layers.linear.coded import pack, unpack
+from tests.conformance.engine_support import Ours
+from tests.conformance.packed_support import (
     PROMPT,
     TOLERANCE,
     Parts,
@@ -21,10 +25,6 @@ from packed_support import (
     one_thread,  # noqa: F401 - a fixture
     save,
 )
-
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.compressed import CompressedWeights
-from engine.layers.linear.coded import pack, unpack
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -11,16 +11,16 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from engine_support import Ours
-from gptq_packer import Packing, quantise
-from packed_support import PROMPT, TOLERANCE, VOCABULARY, Parts, assert_planned, compare, greedy, save
 from safetensors.torch import load_file, save_file
-from test_speculation_equality import EOS, LETTERS, SAMPLINGS, Host, prompts, same
 
 from engine.cache.stores.store import LatentKVStore
 from engine.checkpoints.open import open_checkpoint
 from engine.cli.doctor import attention_kernels
 from engine.protocol import Sampling
+from tests.conformance.engine_support import Ours
+from tests.conformance.gptq_packer import Packing, quantise
+from tests.conformance.packed_support import PROMPT, TOLERANCE, VOCABULARY, Parts, assert_planned, compare, greedy, save
+from tests.conformance.test_speculation_equality import EOS, LETTERS, SAMPLINGS, Host, prompts, same
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2,

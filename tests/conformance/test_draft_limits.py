@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_speculation_equality import Host, prompts, same, write_model
 
 from engine.protocol import Sampling, Set, Unload
+from tests.conformance.test_speculation_equality import Host, prompts, same, write_model
 
 
 def cut(folder: Path) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
-from test_speculation_equality import EOS, write_model
 
 from engine.attention.registry import AttentionDispatcher
 from engine.cache.types import TREE
@@ -23,6 +21,8 @@ from engine.model_config.raw import RawConfig
 from engine.protocol import Unload
 from engine.runner.runner import Runner
 from engine.speculation.proposers.eagle import FeatureProposer
+from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
+from tests.conformance.test_speculation_equality import EOS, write_model
 
 WIDTH, LAYERS = 128, 2
 

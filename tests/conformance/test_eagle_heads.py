@@ -8,19 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from engine_support import Ours, relative
-from head_files import (
-    HIDDEN,
-    LAYERS,
-    SAID,
-    VOCABULARY,
-    Reference,
-    eagle3_tensors,
-    eagle_tensors,
-    write_head,
-    write_mimo,
-    write_target,
-)
 from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
@@ -35,6 +22,19 @@ from engine.model_config.raw import RawConfig
 from engine.models.heads.base import OUTPUT, FeatureHead
 from engine.models.heads.mtp import MIMO, MultiToken, layout_of
 from engine.runner.runner import Runner
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.head_files import (
+    HIDDEN,
+    LAYERS,
+    SAID,
+    VOCABULARY,
+    Reference,
+    eagle3_tensors,
+    eagle_tensors,
+    write_head,
+    write_mimo,
+    write_target,
+)
 
 TOLERANCE = 1e-4
 PAGES = [[3, 1, 4], [5, 9, 2]]

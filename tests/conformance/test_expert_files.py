@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
-from gptq_packer import Packing
-from packed_support import (
-    assert_planned,
-    one_thread,  # noqa: F401 - a fixture
-)
 from safetensors.torch import load_file, save_file
-from test_experts import GPT_OSS, save_gptq
 
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
@@ -23,6 +16,13 @@ from engine.checkpoints.quantised.quantise import Method, Module, Quantiser
 from engine.checkpoints.source import CheckpointSource
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gptq_packer import Packing
+from tests.conformance.packed_support import (
+    assert_planned,
+    one_thread,  # noqa: F401 - a fixture
+)
+from tests.conformance.test_experts import GPT_OSS, save_gptq
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

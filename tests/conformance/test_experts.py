@@ -9,14 +9,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
-from gptq_packer import Packing, quantise
-from packed_support import (
-    TOLERANCE,
-    assert_planned,
-    compare,
-    one_thread,  # noqa: F401 - a fixture
-)
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
@@ -27,6 +19,14 @@ from engine.checkpoints.quantised.stacked import mxfp4_rows
 from engine.errors import CheckpointError
 from engine.layers.linear.ggml_blocks import MXFP4, dequantise
 from engine.memory.estimate import SCRATCH_BYTES, activation_bytes
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gptq_packer import Packing, quantise
+from tests.conformance.packed_support import (
+    TOLERANCE,
+    assert_planned,
+    compare,
+    one_thread,  # noqa: F401 - a fixture
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SHAPE = {"vocab_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_support import Ours, relative
-from packed_support import (
-    FUSED,
-    one_thread,  # noqa: F401 - a fixture
-)
 from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.checkpoints.open import open_checkpoint
 from engine.layers.linear.coded import unpack
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.packed_support import (
+    FUSED,
+    one_thread,  # noqa: F401 - a fixture
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 FIXTURES = Path(__file__).parent / "fixtures"

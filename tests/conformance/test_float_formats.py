@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from engine_support import Ours
-from packed_support import (
+from safetensors.torch import load_file, save_file
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.fp8 import dequantised
+from engine.errors import CheckpointError
+from tests.conformance.engine_support import Ours
+from tests.conformance.packed_support import (
     PROMPT,
     TOLERANCE,
     Parts,
@@ -21,12 +27,6 @@ from packed_support import (
     one_thread,  # noqa: F401 - a fixture
     save,
 )
-from safetensors.torch import load_file, save_file
-from transformers.integrations.finegrained_fp8 import Fp8Dequantize
-
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.fp8 import dequantised
-from engine.errors import CheckpointError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

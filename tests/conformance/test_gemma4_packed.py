@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from assistant_models import DENSE, SMALL_E
-from engine_support import Ours, relative
-from packed_support import one_thread  # noqa: F401 - a fixture
 from safetensors.torch import save_file
-from test_compressed_tensors import quantise
 
 from engine.checkpoints.open import open_checkpoint
+from tests.conformance.assistant_models import DENSE, SMALL_E
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.packed_support import one_thread  # noqa: F401 - a fixture
+from tests.conformance.test_compressed_tensors import quantise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 VOCABULARY, TOLERANCE = 160, 2e-4

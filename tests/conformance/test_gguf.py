@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
-from gguf_models import KIND, LAYERS, VOCABULARY, Shape, write
 from safetensors.torch import save_file
 from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
@@ -27,6 +25,8 @@ from engine.layers.numerics import Numerics
 from engine.layers.rotary import inverse_frequencies
 from engine.model_config.model import RopeConfig
 from engine.protocol import LoadOptions, Sampling
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gguf_models import KIND, LAYERS, VOCABULARY, Shape, write
 
 TOLERANCE = 1e-4
 QKV = ("attn_q", "attn_k", "attn_v")

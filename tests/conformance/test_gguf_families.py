@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gguf
-import gguf_converter
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
-from gguf_converter import by_llama_cpp, convert
-from gguf_families import (
+
+from engine.checkpoints.open import open_checkpoint
+from engine.loading import drafters
+from engine.models.heads.mtp import QWEN
+from tests.conformance import gguf_converter
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gguf_converter import by_llama_cpp, convert
+from tests.conformance.gguf_families import (
     DEEPSEEK,
     DEEPSEEK3,
     ERNIE_MOE,
@@ -48,11 +52,7 @@ from gguf_families import (
     rope_of,
     unabsorbed,
 )
-from gguf_models import KIND, VOCABULARY
-
-from engine.checkpoints.open import open_checkpoint
-from engine.loading import drafters
-from engine.models.heads.mtp import QWEN
+from tests.conformance.gguf_models import KIND, VOCABULARY
 
 TOLERANCE = 1e-4
 LLAMA_CPP = 1e-3

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from engine_support import Ours, relative
-from gguf_converter import by_llama_cpp, convert
-from gguf_families import OPTIONS, random_model
-from gguf_models import KIND, Shape, write
 
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
 from engine.model_config.model import ModelConfig
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gguf_converter import by_llama_cpp, convert
+from tests.conformance.gguf_families import OPTIONS, random_model
+from tests.conformance.gguf_models import KIND, Shape, write
 
 PROMPTS = [[5], list(range(3, 43))]
 

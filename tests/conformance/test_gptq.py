@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import Ours
-from gptq_packer import Packing, quantise
-from packed_support import (
+
+from engine.checkpoints.open import open_checkpoint
+from engine.layers.linear.blocks import operator_columns
+from tests.conformance.engine_support import Ours
+from tests.conformance.gptq_packer import Packing, quantise
+from tests.conformance.packed_support import (
     PROMPT,
     TOLERANCE,
     Parts,
@@ -24,9 +27,6 @@ from packed_support import (
     one_thread,  # noqa: F401 - a fixture
     save,
 )
-
-from engine.checkpoints.open import open_checkpoint
-from engine.layers.linear.blocks import operator_columns
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 RAGGED = {"intermediate_size": 160}

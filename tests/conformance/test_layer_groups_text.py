@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from hybrid_models import write_tokenizer
-from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
-from test_speculation_equality import EOS
 
 from engine.protocol import Unload
+from tests.conformance.hybrid_models import write_tokenizer
+from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
+from tests.conformance.test_speculation_equality import EOS
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 SHAPE: dict[str, Any] = {

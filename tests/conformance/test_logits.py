@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.batch import SequenceRows
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
+from tests.conformance.engine_support import Ours, relative
 
 TOLERANCE = 1e-4
 LENGTHS = (1, 5, 17, 40)

@@ -12,16 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from adapter_files import ALL, ATTENTION, merged, modules, write_adapter
-from engine_support import Ours, relative
-from gguf_converter import convert
-from gguf_families import random_model
-from gptq_packer import Packing, quantise
-from packed_support import save
 from safetensors.torch import load_file, save_file
-from test_cache_equality import Host
-from test_logits import GEMMA, GEMMA4_E, QWEN3_5, Case, make
-from test_speculation_equality import EOS, write_model
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
@@ -37,6 +28,15 @@ from engine.layers.linear.adapted import Adapted
 from engine.loading.adapters import adapters_of
 from engine.models.adapters import Adapter, parts_of
 from engine.protocol import Adapters, Error, Finished, LoadAdapter, Sampling, Set, Unload, UnloadAdapter
+from tests.conformance.adapter_files import ALL, ATTENTION, merged, modules, write_adapter
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gguf_converter import convert
+from tests.conformance.gguf_families import random_model
+from tests.conformance.gptq_packer import Packing, quantise
+from tests.conformance.packed_support import save
+from tests.conformance.test_cache_equality import Host
+from tests.conformance.test_logits import GEMMA, GEMMA4_E, QWEN3_5, Case, make
+from tests.conformance.test_speculation_equality import EOS, write_model
 
 TOLERANCE = 1e-4
 PROMPT = [3, 40, 77, 9, 120, 5, 5, 61, 14, 90, 33, 2, 8]

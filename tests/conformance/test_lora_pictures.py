@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from adapter_files import ALL, merged, write_adapter
 from safetensors.torch import load_file, save_file
-from seeing_models import theirs, write_seeing
-from test_cache_equality import VARIANTS
-from test_pictures import CHATS, COUNT, GREEDY, Seeing
 
 from engine.core.commands import AddRequest
 from engine.protocol import LoadAdapter, Unload
+from tests.conformance.adapter_files import ALL, merged, write_adapter
+from tests.conformance.seeing_models import theirs, write_seeing
+from tests.conformance.test_cache_equality import VARIANTS
+from tests.conformance.test_pictures import CHATS, COUNT, GREEDY, Seeing
 
 
 def of_the_language_model(adapter: Path) -> None:

@@ -11,8 +11,6 @@ import openai
 import pytest
 import torch
 import typer
-from adapter_files import write_adapter
-from test_speculation_equality import write_model
 from transformers import LlamaForCausalLM
 from websockets.sync.client import connect
 
@@ -22,6 +20,8 @@ from engine.cli.chat import ChatArguments, run_chat
 from engine.cli.errors import CommandFailed
 from engine.core.engine import Engine
 from engine.server.serve import Server, open_socket
+from tests.conformance.adapter_files import write_adapter
+from tests.conformance.test_speculation_equality import write_model
 from tests.engine.server.conftest import TOKEN, Client
 from tests.engine.server.fake import FakeProbes
 

@@ -13,21 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import gguf_converter
 import pytest
 import tokenizers
 import torch
 import transformers
-from engine_support import Ours, relative
-from packed_support import (
-    BASE,
-    PROMPT,
-    TOLERANCE,
-    compare,
-    greedy,
-    one_thread,  # noqa: F401 - a fixture
-    save,
-)
 from safetensors.torch import load_file, save_file
 
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
@@ -37,7 +26,18 @@ from engine.errors import CheckpointError
 from engine.recipes.errors import RecipeError, Stopped
 from engine.recipes.quantise import packed, pieces
 from engine.recipes.quantise.plain import FORMATS, GGUF, convert
+from tests.conformance import gguf_converter
 from tests.conformance import gguf_tokenizers as texts
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.packed_support import (
+    BASE,
+    PROMPT,
+    TOLERANCE,
+    compare,
+    greedy,
+    one_thread,  # noqa: F401 - a fixture
+    save,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from requests_support import new_request
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -24,6 +23,7 @@ from engine.speculation.base import Ask, DraftTree, Seen
 from engine.speculation.proposers.medusa import MedusaProposer
 from engine.speculation.verify.verifier import verify
 from tests.conformance.engine_support import Ours
+from tests.engine.core.requests_support import new_request
 
 HIDDEN, VOCABULARY, LAYERS, HEADS = 48, 70, 2, 3
 PROMPT, LENGTH, BUDGET = 6, 16, 16

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host
-from test_eagle_equality import quiet
-from test_speculation_equality import write_model
 
 from engine.models.heads.mtp import MIMO
 from engine.protocol import Unload
+from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host
+from tests.conformance.test_eagle_equality import quiet
+from tests.conformance.test_speculation_equality import write_model
 
 WIDTH = 128
 

@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
-from hybrid_models import SHAPE, write_tokenizer
 from safetensors.torch import load_file, save_file
-from test_cache_equality import PROMPTS, SAMPLINGS, Host
-from test_logits import BASE, NEMOTRON_EXPERTS, Case, make
 from torch.nn import functional as F
 from transformers.masking_utils import create_causal_mask
 
@@ -24,6 +20,10 @@ from engine.layers.numerics import Numerics
 from engine.models.heads.base import OUTPUT
 from engine.models.heads.mtp import QWEN, MultiToken, layout_of
 from engine.runner.runner import Runner
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.hybrid_models import SHAPE, write_tokenizer
+from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, Host
+from tests.conformance.test_logits import BASE, NEMOTRON_EXPERTS, Case, make
 
 ATTENTION, EXPERTS = 3, 4
 """Layers of each kind in the model; copies of them with other numbers are the multi-token layer's."""

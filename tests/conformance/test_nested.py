@@ -10,13 +10,24 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
 from safetensors.torch import load_file, save_file
-from test_logits import BASE, GEMMA, GEMMA4_MOE, QWEN3_5, QWEN3_5_MOE, TOLERANCE, Case, make, prompts, theirs
 from torch import Tensor
 
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.test_logits import (
+    BASE,
+    GEMMA,
+    GEMMA4_MOE,
+    QWEN3_5,
+    QWEN3_5_MOE,
+    TOLERANCE,
+    Case,
+    make,
+    prompts,
+    theirs,
+)
 
 VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "image_size": 32, "patch_size": 16}  # fmt: skip

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
 from safetensors.torch import load_file, save_file
-from test_logits import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
@@ -20,6 +18,8 @@ from engine.layers.numerics import Numerics
 from engine.models.heads.base import OUTPUT
 from engine.models.heads.mtp import QWEN, MultiToken, deepseek, layout_of
 from engine.runner.runner import Runner
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.test_logits import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
 
 FAMILIES = {
     "Glm4Moe": SIGMOID | {"head_dim": 16, "first_k_dense_replace": 1, "use_qk_norm": True},

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_support import Ours, relative
-from test_logits import GPT_OSS, MLA, TOLERANCE, VOCABULARY, Case, longrope, make, theirs
 
 from engine.batch import SequenceRows
 from engine.cache.policies import WindowWithSinks
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.test_logits import GPT_OSS, MLA, TOLERANCE, VOCABULARY, Case, longrope, make, theirs
 
 POLICY = WindowWithSinks(64, 4)
 PROMPT = torch.randint(3, VOCABULARY, (170,), generator=torch.Generator().manual_seed(7)).tolist()

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from seeing_models import END, IMAGE, START, inputs_of, photo, theirs, user, write_seeing
-from test_cache_equality import VARIANTS, Host
 
 from engine.cache.offload.saved import SavedChats
 from engine.core.cache_view import radix_tree
@@ -21,6 +19,8 @@ from engine.server.pictures import PromptTokens, Shown
 from engine.server.session.cache_messages import PICTURE, _reads
 from engine.text.prompt import rendered
 from engine.vision.embeddings import PictureEmbeddings
+from tests.conformance.seeing_models import END, IMAGE, START, inputs_of, photo, theirs, user, write_seeing
+from tests.conformance.test_cache_equality import VARIANTS, Host
 
 COUNT = 24
 GREEDY = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from seeing_models import IMAGE, theirs, user, write_seeing
-from test_cache_equality import VARIANTS
-from test_pictures import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
 
 from engine.core.commands import AddRequest
 from engine.protocol import ChatMessage, Sampling, Unload
+from tests.conformance.seeing_models import IMAGE, theirs, user, write_seeing
+from tests.conformance.test_cache_equality import VARIANTS
+from tests.conformance.test_pictures import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
 
 LARGER = (pytest.param(name, marks=pytest.mark.long) for name in ("gemma4-26b", "gemma4-31b"))
 FAMILIES = ["gemma3", "gemma4-12b", *LARGER]

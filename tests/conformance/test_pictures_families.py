@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from seeing_models import FAMILIES, photo, theirs, user, write_seeing
-from test_cache_equality import VARIANTS
-from test_pictures import CHATS, COUNT, QUESTION, Seeing
 
 from engine.cache.stores.windowed import WindowedStore
 from engine.core.engine import Engine
@@ -21,6 +18,9 @@ from engine.protocol import ChatMessage, LoadOptions, Unload
 from engine.server.pictures import Shown
 from engine.server.refused import Refused
 from engine.vision.album import Album
+from tests.conformance.seeing_models import FAMILIES, photo, theirs, user, write_seeing
+from tests.conformance.test_cache_equality import VARIANTS
+from tests.conformance.test_pictures import CHATS, COUNT, QUESTION, Seeing
 
 ELSEWHERE = ("qwen3.5", "gemma3", "gemma4-12b", "gemma4-26b", "gemma4-31b")
 """Those of test_pictures.py and test_pictures_ahead.py."""

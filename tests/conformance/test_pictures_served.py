@@ -12,12 +12,12 @@ import httpx
 import openai
 import pytest
 import torch
-from seeing_models import IMAGE, photo, theirs, user, write_seeing
 from websockets.sync.client import connect
 
 from engine import protocol as p
 from engine.server.pictures import Shown
 from engine.text.prompt import rendered
+from tests.conformance.seeing_models import IMAGE, photo, theirs, user, write_seeing
 from tests.engine.server.conftest import TOKEN, Client
 from tests.engine.server.test_real_engine import Serving
 

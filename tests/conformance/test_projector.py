@@ -10,9 +10,7 @@ from typing import Any
 import gguf
 import pytest
 import torch
-from gguf_models import KIND, Shape, write
 from safetensors.torch import load_file
-from test_vision import CASES, CPU, SIZES, TOKENS, picture, save
 from torch import Tensor
 
 from engine.checkpoints.fingerprint import fingerprint
@@ -25,6 +23,8 @@ from engine.errors import CheckpointError
 from engine.loading.model import LoadModel
 from engine.protocol import LoadOptions, Unload
 from engine.vision.interface import Tower
+from tests.conformance.gguf_models import KIND, Shape, write
+from tests.conformance.test_vision import CASES, CPU, SIZES, TOKENS, picture, save
 
 PROJECTORS = {
     "qwen2_5_vl": ("qwen2.5vl_merger", "qwen2vl"),

@@ -8,13 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from engine_support import Ours, relative
-from packed_support import (
-    PROMPT,
-    VOCABULARY,
-    one_thread,  # noqa: F401 - a fixture
-    save,
-)
 
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
@@ -22,6 +15,13 @@ from engine.checkpoints.quantised import quantise
 from engine.checkpoints.quantised.quantise import Module, Quantiser, to_int4, to_int8, to_nf4
 from engine.errors import CheckpointError
 from engine.layers.linear.dense import Dense
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.packed_support import (
+    PROMPT,
+    VOCABULARY,
+    one_thread,  # noqa: F401 - a fixture
+    save,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

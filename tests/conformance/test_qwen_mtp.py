@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_support import Ours, relative
-from gguf_converter import convert
-from gguf_models import VOCABULARY
-from hybrid_models import write_hybrid
 from safetensors.torch import load_file, save_file
 from transformers import Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM
 from transformers.cache_utils import MtpCache
@@ -24,6 +20,10 @@ from engine.layers.numerics import Numerics
 from engine.models.heads.base import OUTPUT
 from engine.models.heads.mtp import QWEN, MultiToken, layout_of
 from engine.runner.runner import Runner
+from tests.conformance.engine_support import Ours, relative
+from tests.conformance.gguf_converter import convert
+from tests.conformance.gguf_models import VOCABULARY
+from tests.conformance.hybrid_models import write_hybrid
 
 MOE = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 24}
 

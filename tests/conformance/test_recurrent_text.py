@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from hybrid_models import SHAPE, write_hybrid, write_tokenizer
-from test_cache_equality import COMMON, PROMPTS, SAMPLINGS, VARIANTS, Host
 
 from engine.cache.offload.saved import SavedChats
 from engine.cache.recurrent import EVERY, GRACE, RecurrentManager
 from engine.protocol import Sampling, Unload
+from tests.conformance.hybrid_models import SHAPE, write_hybrid, write_tokenizer
+from tests.conformance.test_cache_equality import COMMON, PROMPTS, SAMPLINGS, VARIANTS, Host
 
 KINDS = ("16bit", "int8", "fp8", "int4", "quest", "window")
 GREEDY = Sampling(temperature=0.0, max_tokens=40, ignore_eos=True)

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_support import Ours
-from requests_support import new_request
-from test_speculation_equality import BUNDLED, EOS, prompts, write_model
 from torch import Tensor
 
 from engine.batch import SequenceRows
@@ -26,6 +23,9 @@ from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerS
 from engine.speculation.verify.early_exit import forward_step
 from engine.speculation.verify.verifier import verify
 from engine.text.prompt import prompt_ids
+from tests.conformance.engine_support import Ours
+from tests.conformance.test_speculation_equality import BUNDLED, EOS, prompts, write_model
+from tests.engine.core.requests_support import new_request
 
 LAYERS = 6
 BUNDLED_MODEL = BUNDLED / "kvasir-guide"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_cache_equality import VARIANTS, Host
 
 from engine.protocol import Sampling
+from tests.conformance.test_cache_equality import VARIANTS, Host
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo"
 PROPOSERS = ("ngram", "draft", "exit", "skip", "medusa", "eagle", "auto")

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_cache_equality import VARIANTS
-from test_speculation_equality import EOS, Host, with_, write_model
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
@@ -24,6 +22,8 @@ from engine.protocol import Sampling, Set, Unload
 from engine.request import Request
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
 from engine.speculation.control.controller import Controller
+from tests.conformance.test_cache_equality import VARIANTS
+from tests.conformance.test_speculation_equality import EOS, Host, with_, write_model
 
 NODES = 16
 SAMPLINGS = {

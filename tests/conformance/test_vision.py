@@ -18,8 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from test_logits import BASE, GEMMA, GEMMA4_MOE, GEMMA4_WIDE, QWEN3_5, QWEN3_5_MOE
-from test_nested import newer, older, rename
 from torch import Tensor
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
@@ -31,6 +29,8 @@ from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.vision import find_vision, load_tower
 from engine.model_config.raw import RawConfig
 from engine.vision.interface import Picture, PictureError, Tower
+from tests.conformance.test_logits import BASE, GEMMA, GEMMA4_MOE, GEMMA4_WIDE, QWEN3_5, QWEN3_5_MOE
+from tests.conformance.test_nested import newer, older, rename
 
 CPU = torch.device("cpu")
 TOKENS = {"<|image_pad|>": 7, "<start_of_image>": 5, "<|image|>": 7, "[IMG]": 7, "[IMG_BREAK]": 8, "[IMG_END]": 9}

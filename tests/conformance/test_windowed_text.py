@@ -14,10 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from hybrid_models import write_tokenizer
-from test_cache_equality import COMMON, PROMPTS, SAMPLINGS, Host
-from test_layer_groups_text import SHAPE as GEMMA4
-from test_speculation_equality import EOS, write_model
 from torch import Tensor
 
 from engine.cache.offload.saved import SavedChats
@@ -30,6 +26,10 @@ from engine.protocol import Sampling, Unload, Value
 from engine.sampling.draw import Draw
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import by_torch
+from tests.conformance.hybrid_models import write_tokenizer
+from tests.conformance.test_cache_equality import COMMON, PROMPTS, SAMPLINGS, Host
+from tests.conformance.test_layer_groups_text import SHAPE as GEMMA4
+from tests.conformance.test_speculation_equality import EOS, write_model
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 COMMONS: dict[str, Any] = {

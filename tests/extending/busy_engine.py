@@ -7,13 +7,13 @@ from pathlib import Path
 
 import tokenizers
 import torch
-from toy_engine import Listener
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
 from engine.loading.model import LoadModel
 from engine.protocol import LoadOptions, Sampling, Set, Value
+from tests.engine.core.toy_engine import Listener
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 COMMON = [3, 1, 4, 1, 5, 9, 2, 6] * 5

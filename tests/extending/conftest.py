@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from busy_engine import write_model
 
 from engine import catalogue
 from engine.cache import policies
@@ -16,6 +15,7 @@ from engine.layers.linear import choose
 from engine.loading import drafters
 from engine.models import arenas, registry
 from engine.scheduling import policy
+from tests.extending.busy_engine import write_model
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from busy_engine import check
 from torch import Tensor
 
 from engine import catalogue
@@ -13,6 +12,7 @@ from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import DenseKVStore
 from engine.catalogue import Choice
 from engine.models import arenas
+from tests.extending.busy_engine import check
 
 
 class Rounded(DenseKVStore):

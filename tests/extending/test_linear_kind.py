@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from busy_engine import check
 from torch import Tensor
 
 from engine.checkpoints.quantised import quantise
@@ -17,6 +16,7 @@ from engine.checkpoints.quantised.quantise import Module, Packer, Shapes, Tensor
 from engine.layers.linear import choose
 from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.base import Path as LayerPath
+from tests.extending.busy_engine import check
 
 
 class Half(PackedLinear):

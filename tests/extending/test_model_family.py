@@ -6,11 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from busy_engine import Served, check, write_model
-
 from engine.models import registry
 from engine.models.decoder import Decoder
 from engine.models.registry import Family, family
+from tests.extending.busy_engine import Served, check, write_model
 
 
 class Backwards(Decoder):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from busy_engine import Served, check
 
 from engine import catalogue
 from engine.cache import policies
 from engine.cache.policies import PagePolicy, RowSights
 from engine.cache.pool import PAGE_SIZE
 from engine.catalogue import Choice
+from tests.extending.busy_engine import Served, check
 
 
 class ThreePages(PagePolicy):

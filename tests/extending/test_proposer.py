@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from busy_engine import check
-
 from engine import catalogue
 from engine.catalogue import Choice
 from engine.loading import drafters
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
+from tests.extending.busy_engine import check
 
 
 class Again(Proposer):

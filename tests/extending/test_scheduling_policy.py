@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from busy_engine import check
-
 from engine import catalogue
 from engine.catalogue import Choice
 from engine.scheduling import policy
 from engine.scheduling.policy import S
+from tests.extending.busy_engine import check
 
 
 class NewestFirst:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from gpu_support import CPU, DEVICE, NO_GPU
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.gpu.gpu_support import CPU, DEVICE, NO_GPU
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)

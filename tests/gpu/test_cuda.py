@@ -9,20 +9,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from gpu_support import (
-    CPU,
-    DEVICE,
-    EXPERTS,
-    FAMILIES,
-    NO_GPU,
-    PAGES,
-    VOCABULARY,
-    Packed,
-    Weights,
-    relative,
-    script,
-    tiny,
-)
 
 from engine.attention.backends import sdpa
 from engine.attention.backends.batch_invariant import BatchInvariantAttention
@@ -46,6 +32,20 @@ from engine.runner.runner import Runner
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, log_probs, new_history, sample
+from tests.gpu.gpu_support import (
+    CPU,
+    DEVICE,
+    EXPERTS,
+    FAMILIES,
+    NO_GPU,
+    PAGES,
+    VOCABULARY,
+    Packed,
+    Weights,
+    relative,
+    script,
+    tiny,
+)
 
 ON_GPU = DEVICE.type == "cuda"
 if ON_GPU and not torch.cuda.is_available():

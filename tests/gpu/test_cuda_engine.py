@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from gpu_support import CPU, DEVICE, NO_GPU, relative
 
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
@@ -20,6 +19,7 @@ from engine.memory.owners import memory_by_owner
 from engine.models.arenas import new_store
 from engine.protocol import ChatMessage, LoadOptions, Sampling
 from engine.runner.runner import Runner
+from tests.gpu.gpu_support import CPU, DEVICE, NO_GPU, relative
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-guide"
 DRAFT = BUNDLED.with_name("kvasir-guide-draft")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import get_args
 
 import pytest
 import torch
-from gpu_support import DEVICE, NO_GPU
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine.attention.triton import merging, pack_trial, quest_trial
 from engine.layers.activation import ClampedSwiGLU, Gated
@@ -20,6 +15,7 @@ from engine.layers.recurrent import delta_rule
 from engine.layers.triton import delta, fused
 from engine.layers.triton.fused import Gating
 from engine.model_config.states import RecurrentShape
+from tests.gpu.gpu_support import DEVICE, NO_GPU
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)

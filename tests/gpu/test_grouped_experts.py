@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from gpu_support import DEVICE, FAMILIES, NO_GPU, Weights, relative
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.model_config.model import MoEConfig
+from tests.gpu.gpu_support import DEVICE, FAMILIES, NO_GPU, Weights, relative
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)

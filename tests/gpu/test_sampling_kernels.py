@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from gpu_support import DEVICE, NO_GPU
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.gpu.gpu_support import DEVICE, NO_GPU
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from gpu_support import DEVICE, NO_GPU, relative
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine.layers.linear.triton.int4 import try_kernels
 from engine.layers.numerics import Numerics
+from tests.gpu.gpu_support import DEVICE, NO_GPU, relative
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)

@@ -7,9 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import linux_standin
 import pytest
 from kit import archive
+
+from tests.packaging import linux_standin
 
 pytestmark = pytest.mark.skipif(shutil.which("zstd") is None, reason="zstd is not installed")
 

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import linux_standin
 import pytest
 from kit import crates, environment
+
+from tests.packaging import linux_standin
 
 CRATE = {
     "name": "somecrate",

@@ -11,9 +11,10 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-import linux_standin
 import pytest
 from kit import deb, share
+
+from tests.packaging import linux_standin
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
 

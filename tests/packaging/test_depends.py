@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import linux_standin
 import pytest
 from kit import depends, elf
 from kit.sonames import OPTIONAL, PACKAGES
 
 from app import preflight
+from tests.packaging import linux_standin
 
 
 @pytest.fixture(scope="module")

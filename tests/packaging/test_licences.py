@@ -7,9 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import linux_standin
 import pytest
 from kit import environment, licences, system_licences
+
+from tests.packaging import linux_standin
 
 PYTHON = Path(sys.executable)
 

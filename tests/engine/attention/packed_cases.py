@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from attention_cases import Case, place
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec, KeyRange
 from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV, value_group
+from tests.engine.attention.attention_cases import Case, place
 
 KINDS = (("int8", 8, 8), ("fp8", 8, 8), ("int4", 4, 4), ("kivi", 4, 4), ("kivi", 2, 2), ("kivi", 4, 2), ("kivi", 2, 4))
 

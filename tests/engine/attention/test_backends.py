@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cases import Case, as_latents, expected, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec
 from engine.devices import TRAITS
 from engine.runner.buffers import powers_of_two
+from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]

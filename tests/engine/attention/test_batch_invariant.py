@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cases import Case, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from engine.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttnSpec
 from engine.runner.buffers import powers_of_two
+from tests.engine.attention.attention_cases import Case, place
 
 DTYPES = [torch.float32, torch.bfloat16]
 

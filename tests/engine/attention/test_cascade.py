@@ -7,10 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case, as_latents
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_ranges import apart
 from torch import Tensor
 
 from engine.attention import cascade
@@ -26,6 +24,8 @@ from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.layers.numerics import Numerics
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.attention.attention_cases import Case, as_latents
+from tests.engine.attention.test_ranges import apart
 
 SPEC = AttnSpec(0.25)
 TREE = (-1, 0, 0, 1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case, as_latents, expected, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packed_cases import expected_within
 
 from engine.attention.backends.native import FEW_ROWS, NativeAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.native import library
 from engine.runner.buffers import powers_of_two
+from tests.engine.attention.attention_cases import Case, as_latents, expected, place
+from tests.engine.attention.packed_cases import expected_within
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
 runs = pytest.mark.usefixtures("each_set")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packed_cases import KINDS, expected_within, place_packed
 
 from engine.attention.backends.native import NativeAttention
 from engine.attention.interface import AttnSpec, KeyRange
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.native.library import find
+from tests.engine.attention.attention_cases import Case
+from tests.engine.attention.packed_cases import KINDS, expected_within, place_packed
 
 pytestmark = pytest.mark.usefixtures("each_set")
 Shapes = list[tuple[int, int]]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from attention_cases import Case, OneGroup, expected, place
 from torch import Tensor
 
 from engine.attention.backends.batch_invariant import BatchInvariantAttention
@@ -29,6 +28,7 @@ from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.attention.attention_cases import Case, OneGroup, expected, place
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}

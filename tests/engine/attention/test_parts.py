@@ -8,8 +8,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case, place
-from test_ranges import apart, cases_of
 from torch import Tensor
 
 from engine.attention.backends.batch_invariant import BatchInvariantAttention
@@ -25,6 +23,8 @@ from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.store import DenseKVStore
 from engine.layers.numerics import Numerics
 from engine.runner.runner import Runner
+from tests.engine.attention.attention_cases import Case, place
+from tests.engine.attention.test_ranges import apart, cases_of
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 WINDOW = WindowWithSinks(64, 4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case, expected, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,6 +14,7 @@ from engine.attention.quest import QuestAttention, Rows, choose_pages, page_scor
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.quest import QuestStore
 from engine.runner.buffers import powers_of_two
+from tests.engine.attention.attention_cases import Case, expected, place
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 24
 SPEC = AttnSpec(0.2)

@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case, as_latents, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -19,6 +18,7 @@ from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.runner.buffers import powers_of_two
+from tests.engine.attention.attention_cases import Case, as_latents, place
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cases import Case, place
 
 from engine.attention.backends.native import NativeAttention
 from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import AttentionDispatcher, choose
 from engine.layers.numerics import Numerics
+from tests.engine.attention.attention_cases import Case, place
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
 FAST = "sdpa" if NativeAttention().declines(PLAIN) else "native"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from packed_cases import KINDS
 
 from engine.attention.backends.scratch import Scratch
 from engine.cache.stores.codecs import unpack_pages
@@ -12,6 +11,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.native.library import Library
+from tests.engine.attention.packed_cases import KINDS
 
 PAGES, HEADS = 12, 3
 runs = pytest.mark.usefixtures("each_set")

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_packed_stores import config
 
 from engine.cache.stores.kinds import KVKind
 from engine.memory.estimate import kv_bytes_per_token
 from engine.model_config.model import LatentShape
 from engine.models.arenas import new_store, refuses
+from tests.engine.cache.test_packed_stores import config
 
 BY_TOKEN = [KVKind(name) for name in ("int8", "fp8", "int4")]
 KINDS = [KVKind(), *BY_TOKEN, *(KVKind("kivi", k, v) for k in (2, 4) for v in (2, 4))]

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_support import Library, Text, keys, tokens
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import TREE, DraftKVLengths, Node, page_keys
+from tests.engine.cache.tree_support import Library, Text, keys, tokens
 
 
 def test_a_text_is_found_as_far_as_it_agrees() -> None:

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-from sequences_support import Asked, House, text
 
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.cache.prefix.radix import PrefixTree
@@ -15,6 +14,7 @@ from engine.cache.recurrent import RecurrentCache
 from engine.cache.sequences import SequenceCache, pages_for
 from engine.cache.types import StateRun
 from engine.scheduling.scheduler import Limits
+from tests.engine.cache.sequences_support import Asked, House, text
 
 
 def prompt(*runs: tuple[int, int]) -> list[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sequences_support import Asked, House
-from test_sequences import Fuzz, prompt, run
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots, first_seen
 from engine.cache.windowed import WindowedCache, WindowedManager
 from engine.scheduling.scheduler import Limits
+from tests.engine.cache.sequences_support import Asked, House
+from tests.engine.cache.test_sequences import Fuzz, prompt, run
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_load import write_dense
 
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
+from tests.engine.checkpoints.test_load import write_dense
 
 
 @pytest.fixture

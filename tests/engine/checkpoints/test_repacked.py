@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_load import write_dense
 
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.open import open_checkpoint
@@ -23,6 +22,7 @@ from engine.checkpoints.quantised.repacked import Kept, clear, content_key, kept
 from engine.checkpoints.times import LoadTimes
 from engine.errors import LoadCancelled
 from engine.models.base import CausalLM
+from tests.engine.checkpoints.test_load import write_dense
 
 CPU = torch.device("cpu")
 METHODS = ("nf4", "int4", "int8")

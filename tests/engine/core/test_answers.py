@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from requests_support import new_request
 
 from engine.core.answers import extend, flushed
 from engine.options import RequestOptions
@@ -12,6 +11,7 @@ from engine.request import Request
 from engine.sampling.params import resolve
 from engine.text.channels import channel_style
 from engine.text.stream import TextStream
+from tests.engine.core.requests_support import new_request
 from tests.engine.text.test_channels import CHATML, tagged
 
 EOS = 1

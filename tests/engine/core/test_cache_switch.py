@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_loader import generate, load, write_model
-from toy_engine import Listener
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
 from engine.batch import SequenceRows
@@ -23,6 +21,8 @@ from engine.loading.model import LoadFailed, LoadModel
 from engine.memory.estimate import kv_bytes_per_token
 from engine.protocol import Loaded, LoadOptions, Options, Sampling, Set
 from engine.runner.runner import Runner
+from tests.engine.core.toy_engine import Listener
+from tests.engine.loading.test_loader import generate, load, write_model
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from toy_engine import ToyEngine, ToyRunner, ToyStore, sequential, toy_model
 
 from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.prefix import radix
 from engine.cache.sequences import KVCacheManager, SequenceCache
 from engine.protocol import Cancel, Sampling, Set
+from tests.engine.core.toy_engine import ToyEngine, ToyRunner, ToyStore, sequential, toy_model
 
 LIMIT = 120
 TINY = 6 * 2 * PAGE_SIZE * 8 / 1e9

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from toy_engine import Listener, ToyModel, toy_model
 
 from engine.core.commands import AddRequest, Shutdown
 from engine.core.engine import Engine
@@ -15,6 +14,7 @@ from engine.errors import LoadCancelled
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.options import EngineOptions
 from engine.protocol import Fit, Loaded, Loading, Options, Sampling, Set, Unload, Unloaded
+from tests.engine.core.toy_engine import Listener, ToyModel, toy_model
 
 
 class ToyOpened:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_runner import CONFIG, RandomWeights, tokens
 from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
@@ -19,6 +18,7 @@ from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.runner.test_runner import CONFIG, RandomWeights, tokens
 
 PAGES = 40
 KINDS = [

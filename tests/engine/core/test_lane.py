@@ -12,7 +12,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
 from engine.core.lane import Lane
 from engine.errors import DeviceLost
@@ -20,6 +19,7 @@ from engine.protocol import Cancel, Sampling, Set
 from engine.sampling.draw import Draw
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import by_torch
+from tests.engine.core.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
 PROMPT = [3, 7, 1, 9, 4, 4, 2]
 

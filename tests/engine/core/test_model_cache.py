@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from toy_engine import ToyEngine, toy_model
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.prefix.radix import PrefixTree
 from engine.core.commands import AddRequest
 from engine.protocol import ForgetChat, Sampling
+from tests.engine.core.toy_engine import ToyEngine, toy_model
 
 LONG = Sampling(seed=2, max_tokens=20, ignore_eos=True)
 SHARED = list(range(1, 17)) * 3  # three pages

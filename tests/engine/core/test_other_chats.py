@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from toy_engine import ToyEngine, sequential
-
 from engine.protocol import ForgetChat, Sampling
+from tests.engine.core.toy_engine import ToyEngine, sequential
 
 PROMPT = [(7 * i + 3) % 21 for i in range(20)]
 SAMPLING = Sampling(seed=5, temperature=1.3, max_tokens=60, ignore_eos=True)

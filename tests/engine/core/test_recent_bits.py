@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_kv_kinds import LONG, Sequence1, in_chunks
-from test_loader import load, write_model
-from test_runner import tokens
-from toy_engine import Listener
 
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.recent import recent_span
@@ -19,6 +15,10 @@ from engine.core.commands import AddRequest
 from engine.core.engine import Engine
 from engine.protocol import Sampling, Set
 from engine.runner.runner import Runner
+from tests.engine.core.test_kv_kinds import LONG, Sequence1, in_chunks
+from tests.engine.core.toy_engine import Listener
+from tests.engine.loading.test_loader import load, write_model
+from tests.engine.runner.test_runner import tokens
 
 KIND = KVKind("kivi", 2, 2, 64)
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toy_engine import ToyEngine, ToyModel, sequential, toy_model
-from toy_recent import ToyRecentRunner, toy_recent_model
 
 from engine.cache.prefix.snapshots import Snapshots
 from engine.cache.residual import GRACE, ResidualCache, ResidualManager
 from engine.cache.stores.recent import packed_until
 from engine.cache.types import TREE
 from engine.protocol import Cancel, Sampling
+from tests.engine.core.toy_engine import ToyEngine, ToyModel, sequential, toy_model
+from tests.engine.core.toy_recent import ToyRecentRunner, toy_recent_model
 
 LIMIT = 320
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, max_tokens=20)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from toy_engine import EOS, VOCABULARY, ToyEngine, ToyRunner, letter, sequential, toy_model
 
 from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import PAGE_SIZE
@@ -20,6 +19,7 @@ from engine.protocol import Cancel, Prefill, Sampling
 from engine.request import Request
 from engine.speculation.base import DraftTree
 from engine.speculation.proposers.draft_model import DraftModelProposer
+from tests.engine.core.toy_engine import EOS, VOCABULARY, ToyEngine, ToyRunner, letter, sequential, toy_model
 
 PROMPT = [(7 * i + 3) % 21 for i in range(45)]
 

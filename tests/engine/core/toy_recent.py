@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from toy_engine import VOCABULARY, ToyModel, ToyRunner, ToyStore, toy_logits, toy_model
 
 from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.recent import packed_until, slots_of, to_pack
+from tests.engine.core.toy_engine import VOCABULARY, ToyModel, ToyRunner, ToyStore, toy_logits, toy_model
 
 PACKED = 1000
 """Added to a token that is packed, so that nobody takes it for a recent one."""

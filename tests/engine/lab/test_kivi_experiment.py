@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import finding_reference as reference
 import pytest
 import torch
 
@@ -17,6 +16,7 @@ from engine.paths import bundled_model
 from engine.protocol import LoadOptions
 from engine.protocol.lab import Heat, LabFigure, LabLine, LabPicture
 from engine.telemetry.pairs import estimate
+from tests.engine.lab import finding_reference as reference
 
 TEXT = 640
 LAYERS, HEADS, WIDTH = 6, 4, 32

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-import finding_reference as reference
 import pytest
 
 from engine.bench.client import EngineClient
@@ -15,6 +14,7 @@ from engine.lab.experiment import Lab
 from engine.lab.experiments import quest
 from engine.protocol import LoadOptions
 from engine.protocol.lab import LabLine, LabPicture, LabProgress, Strip
+from tests.engine.lab import finding_reference as reference
 
 TEXT = 2048
 LAYERS, DENSE, BYTES = 6, 2, 2 * 6 * 4 * 32 * 2

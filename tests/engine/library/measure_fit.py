@@ -1,6 +1,6 @@
 """What a fit predicts next to what is then measured: bytes held, decoding and reading. Prints a table.
 
-    OMP_NUM_THREADS=2 python tests/engine/library/measure_fit.py [ROOT] [ROUNDS]
+    OMP_NUM_THREADS=2 python -m tests.engine.library.measure_fit [ROOT] [ROUNDS]
 
 Models of random weights are made under ROOT. Each is planned without any runs, so that its speed comes from a trial of
 some layers, and measured through the engine in turn with that trial, ROUNDS times; the best of each, since other
@@ -20,7 +20,6 @@ from engine.memory.environment import bound_spinning
 bound_spinning()
 
 import torch  # noqa: E402
-from fit_models import MAKERS, loaded  # noqa: E402
 
 from engine.bench.client import EngineClient, whole_steps  # noqa: E402
 from engine.bench.folders import _write_tokenizer  # noqa: E402
@@ -29,6 +28,7 @@ from engine.loading.fit import Asked, fit_of  # noqa: E402
 from engine.memory.bandwidth import known  # noqa: E402
 from engine.protocol import LoadOptions, Sampling, keys  # noqa: E402
 from engine.telemetry import runs  # noqa: E402
+from tests.engine.library.fit_models import MAKERS, loaded  # noqa: E402
 
 WIDE = Shape("wide", layers=12, hidden=1024, ffn=3072, heads=16, kv_heads=4, vocabulary=32000, context=2048)
 OPTIONS = LoadOptions(context=2048)

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from library_support import folder_model, gguf_model, kvasir, refused, split_model, told
-
+from tests.engine.library.library_support import folder_model, gguf_model, kvasir, refused, split_model, told
 from tests.hub_server import Hub, Repository
 
 

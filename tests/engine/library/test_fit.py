@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from fit_models import MAKERS, SMALL
 from typer.testing import CliRunner
 
 from engine import paths
@@ -17,6 +16,7 @@ from engine.loading.fit import Asked, fit_of
 from engine.packs import start
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, decode_library_record
+from tests.engine.library.fit_models import MAKERS, SMALL
 from tests.hub_server import Hub, Repository
 
 GUIDE = Path(paths.bundled_folder()) / "kvasir-guide"

@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from library_support import kvasir, told
 from typer.testing import Result
 
 from engine import paths
@@ -20,6 +19,7 @@ from engine.fetching.errors import FetchFailed
 from engine.library import downloads, keys, roots, store
 from engine.library import hub as library
 from engine.library.hub import HubFailed, Search
+from tests.engine.library.library_support import kvasir, told
 from tests.hub_server import Hub, Repository
 
 EVIL = "[/]\x1b]0;evil\x07\x1b[31m\x9bNO\u202e"

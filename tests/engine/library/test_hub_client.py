@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from library_support import kvasir
 
 from engine.fetching.client import opened
 from engine.fetching.errors import FetchFailed
 from engine.library import hub as library
+from tests.engine.library.library_support import kvasir
 from tests.hub_server import Hub
 from tests.range_server import RangeServer
 

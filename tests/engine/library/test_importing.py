@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, split_model, told
 
 from engine import paths
 from engine.fetching import room
@@ -19,6 +18,16 @@ from engine.library import importing, roots, store
 from engine.library.local import REPORT
 from engine.protocol.making import MakeReport, ModelQuality
 from engine.recipes.quantise.plan import Work, WorkNote
+from tests.engine.library.library_support import (
+    folder_model,
+    gguf_model,
+    kvasir,
+    names,
+    refused,
+    sharded_model,
+    split_model,
+    told,
+)
 
 
 def unfinished() -> list[str]:

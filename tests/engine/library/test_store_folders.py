@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, told
 
 from engine import paths
 from engine.fetching import room
 from engine.fetching.lock import lock
 from engine.library import downloads, moving, roots, store
 from engine.library import hub as library
+from tests.engine.library.library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, told
 from tests.hub_server import Hub
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
 from engine.batch import ForwardOutput, SequenceRows
 from engine.core import stepper
@@ -15,6 +14,7 @@ from engine.protocol import ForgetChat, Sampling
 from engine.request import Request
 from engine.speculation.base import Proposer, Seen
 from engine.speculation.proposers.draft_model import DraftModelProposer
+from tests.engine.core.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
 LONG = [1, 2, 3, 4, 5, 6] * 6
 SAMPLING = Sampling(seed=1, max_tokens=12, ignore_eos=True)

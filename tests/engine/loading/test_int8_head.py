@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_loader import generate, load, write_model
-from toy_engine import Listener
 
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.open import open_checkpoint
@@ -18,6 +16,8 @@ from engine.layers.linear.dense import Dense
 from engine.paths import bundled_model
 from engine.protocol import Set
 from tests.conformance.gguf_models import KIND, Shape, write
+from tests.engine.core.toy_engine import Listener
+from tests.engine.loading.test_loader import generate, load, write_model
 
 CPU = torch.device("cpu")
 

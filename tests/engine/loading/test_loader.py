@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 import tokenizers
 import torch
-from toy_engine import Listener
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.batch import ForwardOutput
@@ -20,6 +19,7 @@ from engine.loading.model import LoadModel
 from engine.models.families.llama import Model as Llama
 from engine.protocol import Loaded, Loading, LoadOptions, Sampling, Set, keys
 from engine.runner.runner import Runner
+from tests.engine.core.toy_engine import Listener
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

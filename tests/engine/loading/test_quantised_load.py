@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_loader import LETTERS, generate, load, write_model
-from toy_engine import Listener
 
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.quantised import repacked
@@ -17,6 +15,8 @@ from engine.core.engine import Engine
 from engine.layers.linear.dense import Dense
 from engine.paths import bundled_model
 from engine.protocol import Loaded, Loading, Set
+from tests.engine.core.toy_engine import Listener
+from tests.engine.loading.test_loader import LETTERS, generate, load, write_model
 
 METHODS = ("nf4", "int4", "int8")
 

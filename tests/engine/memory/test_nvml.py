@@ -9,11 +9,11 @@ import psutil
 import pynvml
 import pytest
 import torch
-from fake_nvml import MISSING, FakeNvml, install
 
 from engine.memory import nvml
 from engine.memory.nvml import Meter
 from engine.protocol import GpuReading
+from tests.engine.memory.fake_nvml import MISSING, FakeNvml, install
 
 CUDA = torch.device("cuda", 0)
 

@@ -12,9 +12,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 from PIL import Image
-from tiny_towers import TOWERS, tiny
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
@@ -50,6 +48,8 @@ from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, _choose, new_history, over_kinds, processed, sample
+from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
+from tests.engine.vision.tiny_towers import TOWERS, tiny
 
 LAYERS, PAGES, VOCABULARY = 2, 40, 200
 CONFIG = ModelConfig(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import fake_cuda
 import pytest
-import test_fake_cuda as cases
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +14,8 @@ from engine.layers.linear import choose, int4_cuda
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.numerics import Numerics
 from engine.models.registry import FAMILIES
+from tests.engine.models import fake_cuda
+from tests.engine.models import test_fake_cuda as cases
 
 MPS = torch.device("mps", 0)
 _a_modern_gpu = cases._a_modern_gpu

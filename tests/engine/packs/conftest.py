@@ -1,12 +1,9 @@
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from collections.abc import Iterator
-
 import pytest
-from packs_support import Kvasir, Server, stand_ins, write_list
+
+from tests.engine.packs.packs_support import Kvasir, Server, stand_ins, write_list
 
 
 @pytest.fixture

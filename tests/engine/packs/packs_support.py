@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from machine import FOUND
 
 from engine.packs import standing
 from engine.protocol.gpu import PackReport, PackResult, PackStatus, decode_pack_report
+from tests.engine.packs.machine import FOUND
 from tests.range_server import RangeServer, asked_span
 
 MACHINE = Path(__file__).with_name("machine.py")

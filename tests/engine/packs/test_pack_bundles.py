@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from packs_support import Kvasir, Server, flip, modules, stand_ins, write_list
 
 from engine.protocol.gpu import PackProgress
+from tests.engine.packs.packs_support import Kvasir, Server, flip, modules, stand_ins, write_list
 
 
 def test_a_pack_on_a_stick_needs_no_network(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from packs_support import TORCH, Kvasir, Server, flip, modules, stand_ins, write_list
 
 from engine.packs import selftest, start
+from tests.engine.packs.packs_support import TORCH, Kvasir, Server, flip, modules, stand_ins, write_list
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a file", "a list of files", "a whole part"])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
 
 from engine.protocol.gpu import PackProgress, decode_pack_report
+from tests.engine.packs.packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
 
 
 def wait_for(happened: Callable[[], bool], what: str) -> None:

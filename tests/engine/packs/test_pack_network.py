@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
 
 from engine.fetching import trust
+from tests.engine.packs.packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
 
 
 def test_a_server_that_always_begins_anew_is_given_up(kvasir: Kvasir, server: Server) -> None:

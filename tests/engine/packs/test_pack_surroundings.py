@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from packs_support import TORCH, Kvasir, Server, in_use, write_list
 
 from engine.fetching import room
 from engine.protocol.gpu import PackProgress, decode_pack_report
+from tests.engine.packs.packs_support import TORCH, Kvasir, Server, in_use, write_list
 
 
 def test_settings_of_the_users_do_not_leak_in(kvasir: Kvasir, server: Server) -> None:

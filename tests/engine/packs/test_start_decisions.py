@@ -10,12 +10,12 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from packfolder import LOCK, PYTHON, make_pack
 
 from engine import installation
 from engine import paths as config
 from engine.packs import fingerprint as fingerprints
 from engine.packs import launch, marker, start
+from tests.engine.packs.packfolder import LOCK, PYTHON, make_pack
 
 
 class WentOnError(Exception):

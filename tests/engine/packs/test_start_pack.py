@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from packfolder import make_pack
 from websockets.sync.client import connect
 
 import engine
 from engine import protocol as p
 from engine.packs import marker, start
 from engine.packs.launch import BACK, FAILED, site_packages
+from tests.engine.packs.packfolder import make_pack
 
 TOKEN = "a-token-of-the-test"
 

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from recipe_support import write_text
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 from typer.testing import CliRunner
@@ -46,6 +45,7 @@ from engine.recipes.quantise.plain import plain_checkpoint
 from engine.recipes.quantise.plan import MakePlan, Work, discard, making_folder, unfinished
 from engine.recipes.quantise.quality import Quality
 from tests.conformance.test_speculation_equality import write_model
+from tests.engine.recipes.recipe_support import write_text
 
 HYBRID = paths.bundled_folder() / "kvasir-hybrid"
 LAYERS = 3

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from recipe_support import plan
 
 from engine.recipes.errors import RecipeError
 from engine.recipes.text import TextEncoder, passages, text_files
@@ -14,6 +13,7 @@ from engine.recipes.train_heads import train_heads
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.test_speculation_equality import write_model
+from tests.engine.recipes.recipe_support import plan
 
 GUIDE = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipe_support import LENGTH, Plain, all_rows, held_out_rows, open_target, plan, write_sure_model, write_text
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
@@ -22,6 +21,16 @@ from engine.recipes.heads import Heads
 from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.train_heads import Kind, load_heads, train_heads
 from engine.recipes.training import TrainingProgress
+from tests.engine.recipes.recipe_support import (
+    LENGTH,
+    Plain,
+    all_rows,
+    held_out_rows,
+    open_target,
+    plan,
+    write_sure_model,
+    write_text,
+)
 
 KINDS: tuple[Kind, ...] = ("medusa", "eagle")
 FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipe_support import LENGTH, held_out_rows, open_target, plan, write_sure_model, write_text
 
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
@@ -22,6 +21,7 @@ from engine.recipes.target import Opening
 from engine.recipes.train_heads import Kind, load_heads, train_heads
 from engine.runner.runner import Runner
 from engine.speculation.proposers.layer_choice import read_choice
+from tests.engine.recipes.recipe_support import LENGTH, held_out_rows, open_target, plan, write_sure_model, write_text
 
 
 @pytest.fixture(scope="module")

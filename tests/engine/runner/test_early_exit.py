@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_runner import CONFIG, RandomWeights, tokens
 from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
@@ -24,6 +23,7 @@ from engine.runner.buffers import BucketPolicy, powers_of_two
 from engine.runner.runner import Runner
 from engine.speculation.base import NO_DRAFT, DraftTree
 from engine.speculation.verify.early_exit import forward_step
+from tests.engine.runner.test_runner import CONFIG, RandomWeights, tokens
 from tests.engine.speculation.target_support import KINDS, NAMES
 
 LAYERS, PAGES, EXIT = 5, 64, 2

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_runner import CONFIG, PAGES, VOCAB, RandomWeights, pages_for, tokens
 from torch import Tensor
 
 from engine.attention.backends.reference import ReferenceAttention
@@ -33,6 +32,7 @@ from engine.runner.graphs import Captured, Graphs
 from engine.runner.runner import Runner
 from engine.vision.interface import Picture
 from engine.vision.places import Places
+from tests.engine.runner.test_runner import CONFIG, PAGES, VOCAB, RandomWeights, pages_for, tokens
 
 CONTEXT = 400
 PLACES = Places([Picture(torch.zeros(1), (1, 3), 3, b"key")], [[0, 1, 2]], True)

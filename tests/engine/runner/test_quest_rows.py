@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_runner import CONFIG, RandomWeights, tokens
 from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
@@ -23,6 +22,7 @@ from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.runner.test_runner import CONFIG, RandomWeights, tokens
 
 LAYERS, PAGES, PROMPT, LENGTH = 4, 60, 70, 150
 DEEP = replace(CONFIG, num_layers=LAYERS, windows=(None,) * LAYERS, rotary=(True,) * LAYERS)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_runner import CONFIG, PAGES, RandomWeights, llama, pages_for, tokens
 from torch import Tensor
 
 from engine.attention import cascade
@@ -20,6 +19,7 @@ from engine.models.families.llama import Model as Llama
 from engine.options import EngineOptions
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.runner.test_runner import CONFIG, PAGES, RandomWeights, llama, pages_for, tokens
 
 POLICY = WindowWithSinks(64, 4)
 LENGTH = 230

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from requests_support import new_request
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -39,6 +38,7 @@ from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
 from engine.speculation.proposers.eagle import FeatureProposer
 from engine.speculation.verify.verifier import verify
+from tests.engine.core.requests_support import new_request
 
 VOCABULARY, HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 48, 32, 40, 4, 2, 2
 EOS = 47

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from requests_support import new_request
 from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
@@ -30,6 +29,7 @@ from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
 from engine.speculation.verify.early_exit import forward_step
 from engine.speculation.verify.verifier import verify
+from tests.engine.core.requests_support import new_request
 
 SEED, VOCABULARY, LAYERS, EOS, PAGES, EACH = 5, 50, 6, 49, 96, 14
 """``EACH``: pages of a request. ``SEED``: one whose drafts tell what the tests are to tell."""

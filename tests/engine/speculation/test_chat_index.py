@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from simulated_time import FakeRequest
 
 from engine.speculation.base import Ask
 from engine.speculation.proposers.chat_index import LEAST, LONGEST, ChatIndex
 from engine.speculation.proposers.ngram import NgramProposer
+from tests.engine.speculation.simulated_time import FakeRequest
 
 
 def scanned(texts: list[list[int]], tokens: list[int], count: int) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from simulated_time import FakeProposer, FakeRepeats, FakeRequest, Simulation
 
 from engine.options import RequestOptions
 from engine.scheduling.scheduler import Slice
@@ -12,6 +11,7 @@ from engine.speculation.base import DraftTree, Seen
 from engine.speculation.control.controller import Controller, Round, shapes
 from engine.speculation.control.stats import depth_of
 from engine.speculation.verify.verifier import Verdict
+from tests.engine.speculation.simulated_time import FakeProposer, FakeRepeats, FakeRequest, Simulation
 
 
 def free(rows: int) -> float:

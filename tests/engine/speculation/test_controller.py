@@ -6,9 +6,9 @@ import itertools
 import random
 
 import pytest
-from simulated_time import FakeProposer, FakeRepeats, Simulation
 
 from engine.speculation.control.candidate import LONGEST_WAIT, TRIALS
+from tests.engine.speculation.simulated_time import FakeProposer, FakeRepeats, Simulation
 
 
 def cheap(rows: int) -> float:

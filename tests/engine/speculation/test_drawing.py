@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from requests_support import new_request
 
 from engine.batch import ForwardOutput, SequenceRows
 from engine.options import RequestOptions
@@ -19,6 +18,7 @@ from engine.speculation.base import Ask
 from engine.speculation.proposers.draft_model import DraftModelProposer
 from engine.speculation.proposers.drawing import children, draw_next
 from engine.text.stream import Piece
+from tests.engine.core.requests_support import new_request
 
 CPU = torch.device("cpu")
 KINDS = (

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from head_host import EOS, PAGES, VOCABULARY, Host, prompt, shapes, write, write_eagle3, write_mtp
 
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
@@ -20,6 +19,17 @@ from engine.request import Request
 from engine.runner.runner import Runner
 from engine.speculation.base import NO_DRAFT, Ask
 from engine.speculation.proposers.trees import BestTree, DraftNode, best_tree
+from tests.engine.speculation.head_host import (
+    EOS,
+    PAGES,
+    VOCABULARY,
+    Host,
+    prompt,
+    shapes,
+    write,
+    write_eagle3,
+    write_mtp,
+)
 
 SAMPLED = Sampling(temperature=0.8, top_p=0.95, seed=5)
 Budget = Callable[[Request], tuple[int, int]]

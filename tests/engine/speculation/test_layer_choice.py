@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from target_support import EOS, LAYERS, Target, Weights, prompt
 
 from engine.batch import SequenceRows
 from engine.layers.numerics import Numerics
@@ -17,6 +16,7 @@ from engine.models.base import CausalLM
 from engine.recipes import layer_search
 from engine.recipes.layer_search import find_layers, predicted_gain, share_of
 from engine.speculation.proposers.layer_choice import FILE, LayerChoice, default_choice, read_choice, save_choice
+from tests.engine.speculation.target_support import EOS, LAYERS, Target, Weights, prompt
 
 TEXTS = [prompt(50, 1), prompt(20, 2), prompt(33, 3)]
 

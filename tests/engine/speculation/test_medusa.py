@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from requests_support import new_request
 from torch import Tensor
 
 from engine.options import RequestOptions
@@ -19,6 +18,7 @@ from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
 from engine.speculation.proposers.head_accuracy import REFIT_EVERY
 from engine.speculation.proposers.medusa import MedusaProposer
 from engine.speculation.verify.verifier import verify
+from tests.engine.core.requests_support import new_request
 
 VOCABULARY, LAYERS, EOS = 50, 7, 49
 ROWS = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0)) * 3

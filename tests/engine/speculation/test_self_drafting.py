@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, VOCABULARY, Target, prompt
 from torch import Tensor
 
 from engine.batch import SequenceRows
@@ -14,6 +13,7 @@ from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw
 from engine.speculation.base import NO_DRAFT, Ask, Proposer
 from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
+from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, VOCABULARY, Target, prompt
 
 SKIP = frozenset({2, 4})
 

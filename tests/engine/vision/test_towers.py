@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_towers import TOKENS, TOWERS, WIDTH, RandomWeights, described, tiny
 
 from engine.errors import CheckpointError
 from engine.vision.interface import PictureError
 from engine.vision.registry import read_tower
+from tests.engine.vision.tiny_towers import TOKENS, TOWERS, WIDTH, RandomWeights, described, tiny
 
 Changed = dict[str, Any]
 

@@ -13,13 +13,28 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from gguf_files import CODES, F32, LIST, TENSORS, TEXT, U32, VALUES, Info, Raw, infos, keys, text, whole, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.checkpoints.gguf.container import GGUFFile, read_header
 from engine.checkpoints.gguf.metadata import MAX_STRINGS
 from engine.errors import CheckpointError
+from tests.engine.checkpoints.gguf.gguf_files import (
+    CODES,
+    F32,
+    LIST,
+    TENSORS,
+    TEXT,
+    U32,
+    VALUES,
+    Info,
+    Raw,
+    infos,
+    keys,
+    text,
+    whole,
+    write,
+)
 
 HUGE = (1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +30,10 @@ from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.model_config.model import MoEConfig
 from engine.native import triton_launch
+from tests.conformance.engine_support import Ours
+from tests.conformance.gptq_packer import Packing
+from tests.conformance.test_experts import save_gpt_oss, save_gptq
 from tests.gpu.kernel_kinds import KINDS
-
-sys.path.append(str(Path(__file__).parents[3] / "conformance"))
-from engine_support import Ours
-from gptq_packer import Packing
-from test_experts import save_gpt_oss, save_gptq
 
 CPU, FLOAT = torch.device("cpu"), torch.float32
 PRETENDED = cast(torch.device, SimpleNamespace(type="cuda"))
