@@ -45,23 +45,31 @@ def pairs(
 def covering(cases: Sequence[tuple[int, ...]]) -> set[int]:
     """Indices of some of ``cases``, in which every pair of two axes' values occurs that occurs in any of them.
 
-    Greedy: the next case is the one with most pairs that no other has yet, the first of equals. There are not always as
-    few as there could be, but equal cases give equal ones. Of one axis all cases are taken.
+    Greedy: the next case is the one with most pairs that no other has yet; among equals with most triples that no other
+    has, which cost nothing more; then the first. There are not always as few as there could be, but equal cases give
+    equal ones. Of one axis all cases are taken.
     """
-    held = [frozenset(combinations(enumerate(case), min(2, len(case)))) for case in cases]
-    missing = set().union(*held)
+    held = [[frozenset(combinations(enumerate(case), min(size, len(case)))) for size in (2, 3)] for case in cases]
+    seen: list[set[Any]] = [set(), set()]
+
+    def adds(index: int) -> list[int]:
+        return [-len(some - before) for some, before in zip(held[index], seen, strict=True)]
+
     chosen: set[int] = set()
-    # What a case adds can only shrink, so an entry whose number is still right is the largest.
-    heap = [(-len(each), index) for index, each in enumerate(held)]
+    # What a case adds can only shrink, so an entry whose numbers are still right is the best.
+    heap = [(adds(index), index) for index in range(len(cases))]
     heapify(heap)
-    while missing:
-        gain, index = heappop(heap)
-        added = held[index] & missing
-        if len(added) == -gain:
-            chosen.add(index)
-            missing -= added
-        elif added:
-            heappush(heap, (-len(added), index))
+    while heap:
+        stale, index = heappop(heap)
+        added = adds(index)
+        if added[0] == 0:
+            continue
+        if added != stale:
+            heappush(heap, (added, index))
+            continue
+        chosen.add(index)
+        for some, before in zip(held[index], seen, strict=True):
+            before |= some
     return chosen
 
 
