@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -41,6 +42,7 @@ def runner() -> Runner:
     return Runner(_OneGroup(), store, None, policy=sixteens, context=CONTEXT)  # type: ignore[arg-type]
 
 
+@cache
 def arenas(kind: str) -> PackedKV:
     """Kinds in which heads of 128 channels lie, on as few pages as can be: nothing is read."""
     batch = trial.batch_of([(3, 1)])
