@@ -15,6 +15,8 @@ from engine.native import library
 from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 from tests.engine.attention.packed_cases import expected_within
+from tests.engine.instruction_sets import at_hand
+from tests.kit.pairs import pairs
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
 runs = pytest.mark.usefixtures("each_set")
@@ -104,11 +106,15 @@ def test_any_batch(shapes: list[tuple[int, int]], window: int | None, seed: int)
 
 
 @runs
-@pytest.mark.parametrize("kind", ["dense", "wide", "latent"])
-@pytest.mark.parametrize(("heads", "widths"), [((16, 1), (576, 512)), ((40, 1), (96, 64)), ((6, 3), (192, 128))])
-def test_values_narrower_than_keys(kind: str, heads: tuple[int, int], widths: tuple[int, int]) -> None:
-    if kind == "latent" and heads[1] > 1:
-        pytest.skip("latents are one head")
+@pairs(
+    each_set=at_hand(),
+    kind=["dense", "wide", "latent"],
+    shape=[((16, 1), (576, 512)), ((40, 1), (96, 64)), ((6, 3), (192, 128))],
+    indirect=["each_set"],
+    without=lambda each_set, kind, shape: kind == "latent" and shape[0][1] > 1,  # latents are one head
+)
+def test_values_narrower_than_keys(kind: str, shape: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    heads, widths = shape
     for seed in (1, 2):
         cases = cases_of([(600, 1), (12, 4)], heads, widths[0], seed, widths[1])
         if kind == "latent":

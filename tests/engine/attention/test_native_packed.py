@@ -14,6 +14,8 @@ from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.native.library import find
 from tests.engine.attention.attention_cases import Case
 from tests.engine.attention.packed_cases import KINDS, expected_within, place_packed
+from tests.engine.instruction_sets import at_hand
+from tests.kit.pairs import pairs
 
 pytestmark = pytest.mark.usefixtures("each_set")
 Shapes = list[tuple[int, int]]
@@ -56,16 +58,14 @@ def compare(
     assert not o[~some].any()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("window", [None, 1, 40, 129])
+@pairs(each_set=at_hand(), kind=KINDS, window=[None, 1, 40, 129], indirect=["each_set"])
 def test_matches_what_the_codes_stand_for(kind: tuple[str, int, int], window: int | None) -> None:
     for shapes in ([(0, 1)], [(31, 1)], [(127, 1)], [(128, 3)], [(1100, 1)], [(5, 1), (40, 3), (257, 1), (60, 16)]):
         for seed in (None, 1):
             compare(cases_of(shapes), kind, AttnSpec(0.125, window), seed)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("width", [32, 64, 96, 128, 160, 256])
+@pairs(each_set=at_hand(), kind=KINDS, width=[32, 64, 96, 128, 160, 256], indirect=["each_set"])
 def test_any_grouping_and_width_of_heads(kind: tuple[str, int, int], width: int) -> None:
     for heads in ((1, 1), (4, 4), (6, 3), (6, 2), (4, 1), (5, 1), (6, 1), (14, 2), (8, 1), (40, 2)):
         compare(cases_of([(150, 1), (62, 4)], heads, width), kind, AttnSpec(width**-0.5), 1)

@@ -29,6 +29,7 @@ from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
 from tests.engine.attention.attention_cases import Case, OneGroup, expected, place
+from tests.kit.pairs import pairs
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}
@@ -98,10 +99,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["int8", "fp8", "int4", "kivi"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+@pairs(backend=BACKENDS, kind=["int8", "fp8", "int4", "kivi"], dtype=[torch.float32, torch.bfloat16], shapes=SHAPES)
 def test_packed_pages_are_read(
     backend: type[AttentionBackend], kind: str, dtype: torch.dtype, shapes: list[tuple[int, int, bool]]
 ) -> None:

@@ -23,6 +23,7 @@ from tests.engine.instruction_sets import at_hand, each_kernel
 from tests.engine.layers.affine_support import Affine
 from tests.engine.layers.ggml_support import rows_of
 from tests.engine.layers.packed_parts import CASES, Packed, coded, ggml, int4, int8_rows, table, table_part
+from tests.kit.pairs import pairs
 
 CPU = torch.device("cpu")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -74,7 +75,7 @@ def met(layer: NativeLinear, packed: Packed, weight: Tensor) -> Tensor:
     return definition((shape, rounded))
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture
 def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
@@ -128,21 +129,22 @@ def test_no_rows_are_no_work(kernel: torch.dtype) -> None:
     assert layer(torch.empty(0, 128, dtype=kernel)).shape == (0, 64)
 
 
-@each_kernel
 @pytest.mark.usefixtures("_threads")
-@each_width
-@pytest.mark.parametrize(
-    "packed",
-    [
-        lambda: int4(Affine(600, 512, 64, 11)),
-        lambda: coded(8, 600, 512, 64, order=True),
-        lambda: table(600, 512, 64),
-        lambda: ggml(Q4_K, 600, 512),
-        lambda: ggml(Q6_K, 600, 512),
-        lambda: ggml(IQ4_NL, 600, 512),
-        lambda: ggml(IQ2_XS, 600, 512),
-        lambda: ggml(TQ1_0, 600, 512),
-    ],
+@pairs(
+    packed={
+        "int4": lambda: int4(Affine(600, 512, 64, 11)),
+        "coded": lambda: coded(8, 600, 512, 64, order=True),
+        "table": lambda: table(600, 512, 64),
+        "Q4_K": lambda: ggml(Q4_K, 600, 512),
+        "Q6_K": lambda: ggml(Q6_K, 600, 512),
+        "IQ4_NL": lambda: ggml(IQ4_NL, 600, 512),
+        "IQ2_XS": lambda: ggml(IQ2_XS, 600, 512),
+        "TQ1_0": lambda: ggml(TQ1_0, 600, 512),
+    },
+    activations=[8, 16, 32],
+    _threads=[1, 2],
+    kernel=at_hand(),
+    indirect=["_threads", "kernel"],
 )
 def test_rows_keep_their_bits(packed: Callable[[], Packed], activations: int, kernel: torch.dtype) -> None:
     """A row alone and in batches at every kind of place; the layer is large enough for both threads."""
