@@ -13,11 +13,9 @@ pytest.importorskip("triton")
 
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
-from engine.cli.doctor import fused_kernels
 from engine.layers.experts import grouped
 from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
-from engine.layers.triton import fused
 from engine.model_config.model import MoEConfig
 from engine.models.registry import family
 from engine.native.triton_launch import Launch, Variants
@@ -35,6 +33,7 @@ from tests.gpu.pretended import (
     traced,
 )
 
+pytestmark = pytest.mark.content("engine/models/families")
 QUEST = QuestPolicy(256, 16)
 ONE = ((1007, 1),)
 KINDS = {
@@ -53,6 +52,7 @@ BLOCK = 8
 """Kernels of a block of experts, at most."""
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("name", list(KINDS))
 def test_a_layer_of_llama_8b(name: str) -> None:
     shape, most, most_in_step = KINDS[name]
@@ -115,6 +115,7 @@ def _role(name: str) -> str:
     return "product" if name in ("triton.multiply_sorted", "triton.gemm_sorted") else name
 
 
+@pytest.mark.always
 def test_shared_experts_are_a_block_besides() -> None:
     nodes = block_of_experts(MoEConfig(64, 6, 1408, (True,), shared_size=2816, groups=8, groups_per_token=3), 1)
     assert len(nodes) <= BLOCK + 3, listed(nodes)
@@ -135,6 +136,7 @@ def test_a_mixture_of_experts_is_captured_where_they_run_together() -> None:
         assert paths == {"Triton kernel" if declines else "Triton kernel for all experts"}
 
 
+@pytest.mark.always
 def test_what_waits_copies_and_pins_would_be_noticed() -> None:
     with pretended() as trace:
         x = torch.empty(3, 4, device=CUDA)
@@ -148,16 +150,6 @@ def test_what_waits_copies_and_pins_would_be_noticed() -> None:
     assert len(trace.copies) == 2
     assert trace.pinned == 2
     assert [node.name for node in trace.nodes] == ["aten.add_", "aten.sum", "aten.to", "aten.to"]
-
-
-def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
-    with pretended():
-        model = family("LlamaForCausalLM").Model(shortened(LLAMA_8B, 2), Weights())
-        served = list(fused_kernels(model))
-        with mock.patch.object(fused, "gate_disagrees", return_value="it computes wrongly"):
-            declined = list(fused_kernels(model))[-1]
-    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 3
-    assert declined == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))
 
 
 def test_what_declines_is_computed_by_torch() -> None:

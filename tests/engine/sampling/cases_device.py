@@ -32,7 +32,10 @@ from engine.speculation.verify.verifier import judge_all
 from tests.gpu import bench_sampling
 
 CPU = torch.device("cpu")
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+pytestmark = [
+    pytest.mark.content("engine/sampling"),
+    pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning"),
+]
 
 
 @pytest.fixture
@@ -123,6 +126,7 @@ def test_one_row_a_program_as_on_a_gpu(dtype: torch.dtype) -> None:
         compared(some, rows_of(some, [any_settings(rng) for _ in range(4)]))
 
 
+@pytest.mark.always
 def test_rows_that_are_no_numbers_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shared(monkeypatch, Cut(64, 32, 32))
     logits = torch.randn(5, 200)
@@ -138,6 +142,7 @@ def test_rows_that_are_no_numbers_are_left(monkeypatch: pytest.MonkeyPatch) -> N
         assert found[3:] == sampler.by_torch(logits, draws)[3:]
 
 
+@pytest.mark.always
 def test_an_edge_that_rounding_decides_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tokens of four hold a half exactly; with a little more or less asked for, nothing is in doubt."""
     shared(monkeypatch, Cut(64, 32, 8))
@@ -152,6 +157,7 @@ def test_an_edge_that_rounding_decides_is_left(monkeypatch: pytest.MonkeyPatch) 
     assert found[1:] == sampler.by_torch(logits, draws)[1:]
 
 
+@pytest.mark.always
 def test_what_is_not_listed_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """One block holds more survivors than its list; a threshold that shuts the others out needs none of them."""
     shared(monkeypatch, Cut(64, 32, 8))
@@ -165,6 +171,7 @@ def test_what_is_not_listed_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     compared(logits, draws)
 
 
+@pytest.mark.always
 def test_equal_scores_of_which_more_are_equal_than_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     shared(monkeypatch, Cut(64, 32, 8))
     logits = torch.zeros(4, 200)
@@ -172,6 +179,7 @@ def test_equal_scores_of_which_more_are_equal_than_listed(monkeypatch: pytest.Mo
     assert compared(logits, rows_of(logits, [{"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.3}, {"min_p": 0.3}])) == 1
 
 
+@pytest.mark.always
 @pytest.mark.usefixtures("kernels")
 def test_rows_with_penalties_beside_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     shared(monkeypatch, Cut(64, 32, 8))
@@ -196,6 +204,7 @@ def test_rows_with_penalties_beside_plain_ones(monkeypatch: pytest.MonkeyPatch) 
     assert device.draw(logits[1:2], draws[1:2]) is None
 
 
+@pytest.mark.always
 @pytest.mark.usefixtures("kernels")
 def test_rows_that_verify_a_draft(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdicts are those of torch's operators; scores are looked at once more only where a row is left."""
@@ -245,6 +254,7 @@ def test_any_settings(data: st.DataObject) -> None:
         assert sampler.sample(logits, draws) == sampler.by_torch(logits, draws)
 
 
+@pytest.mark.always
 def test_nothing_is_read_of_the_host_but_when_it_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was launched once, launched again over other parameters and logits, draws for these: as a graph would."""
     shared(monkeypatch, Cut(64, 32, 8))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +15,14 @@ from engine.native.triton_launch import gathering
 from engine.sampling import device, noise
 from engine.sampling.draw import Draw
 from engine.sampling.params import SamplingParams
+from tests.kit.interpreter import run_cases
 
 META = torch.device("meta")
 
 
 @pytest.mark.timeout(600)
-def test_the_kernels_draw_what_torch_draws() -> None:
-    pytest.importorskip("triton")
-    case = Path(__file__).with_name("cases_device.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", str(case)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+def test_the_kernels_draw_what_torch_draws(request: pytest.FixtureRequest) -> None:
+    run_cases([Path(__file__).with_name("cases_device.py")], "not long", request)
 
 
 class Counted(TorchDispatchMode):

@@ -10,6 +10,7 @@ pytest.importorskip("triton")
 from tests.gpu.machine_code import MORE_SPILLED, TARGETS
 from tests.gpu.sampling_code import VOCABULARIES, code_of, launches
 
+pytestmark = pytest.mark.content("engine/sampling")
 SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
 
@@ -25,7 +26,9 @@ def check(vocabulary: int, dtype: torch.dtype, targets: tuple[int, ...]) -> None
             assert code.shared <= SHARED, (name, sm)
 
 
-@pytest.mark.parametrize(("vocabulary", "targets"), [(128256, (75, 90)), (907, (90,))])
+@pytest.mark.parametrize(
+    ("vocabulary", "targets"), [(128256, (75, 90)), pytest.param(907, (90,), marks=pytest.mark.always)]
+)
 def test_the_kernels_for_large_and_small_vocabularies(vocabulary: int, targets: tuple[int, ...]) -> None:
     check(vocabulary, torch.bfloat16, targets)
 

@@ -19,6 +19,7 @@ from tests.engine.attention.triton.cases_interpreted import cases_of, placed
 from tests.gpu import bench_attention
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.content("engine/attention/triton")
 SMALL = ([(60, 1), (37, 1)], [(33, 9)])
 WIDTHS = {"latent": (40, 32), "wide": (48, 32)}
 
@@ -45,6 +46,7 @@ class _Wrong:
         return launch
 
 
+@pytest.mark.always
 def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     traits = ("dense", (32, 32), False, False, False, torch.float32, CPU, SMALL)
     monkeypatch.setattr(kernels, "attend", _Wrong(kernels.attend))
@@ -55,6 +57,7 @@ def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.Monke
     trial.disagrees.cache_clear()
 
 
+@pytest.mark.always
 def test_ranges_from_the_host() -> None:
     cases = cases_of([(50, 2, False), (20, 1, False)])
     batch, q, kv = placed(cases, "dense")

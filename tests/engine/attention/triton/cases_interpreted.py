@@ -27,6 +27,7 @@ from tests.engine.attention.triton.numpy_packers import KINDS, pack
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 MIXED = [(5, 1, False), (0, 33, False), (40, 5, False), (31, 1, False), (3, 0, True), (16, 16, False)]
+pytestmark = pytest.mark.content("engine/attention/triton")
 DECODES = [(5, 1, False), (63, 1, False), (64, 1, False), (130, 2, False), (0, 1, False)]
 
 
@@ -99,12 +100,14 @@ def compare(cases: Sequence[Ranged], spec: AttnSpec, kind: str = "dense", cut: T
         assert not o[rows:].any()
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("kind", ["dense", "wide", "int8", "fp8", "int4"])
 def test_a_ragged_batch_with_a_tree(kind: str) -> None:
     compare(cases_of(MIXED), AttnSpec(0.125), kind, TileConfig(16, 32, 1))
 
 
 @pytest.mark.parametrize("splits", [pytest.param(2, marks=pytest.mark.long), 4])
+@pytest.mark.always("splits")
 @pytest.mark.parametrize("kind", ["dense", pytest.param("int8", marks=pytest.mark.long), "int4"])
 def test_decoding_in_splits(kind: str, splits: int) -> None:
     compare(cases_of(DECODES), AttnSpec(0.125), kind, TileConfig(16, 32, splits))
@@ -120,7 +123,8 @@ def body_of(cases: Sequence[Ranged], residual: int = 64) -> list[Ranged]:
 BODIES = [(5, 1, False), (62, 3, False), (95, 1, False), (94, 2, False), (150, 20, False), (128, 0, True)]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("kivi")])
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.always if kind == "kivi 4" else ())
+                                  for kind in KINDS if kind.startswith("kivi")])  # fmt: skip
 def test_the_packed_body_of_kivi(kind: str) -> None:
     """Some rows see nothing: that is (0, -inf)."""
     compare(body_of(cases_of(BODIES)), AttnSpec(0.125), kind, TileConfig(16, 32, 1 if kind == "kivi 4" else 2))
@@ -157,6 +161,7 @@ def test_head_dims_that_are_no_powers_of_two(kind: str, width: int) -> None:
     compare(cases_of([(30, 1, False), (12, 5, False)], (4, 2), width), AttnSpec(0.1), kind, TileConfig(16, 32, 1))
 
 
+@pytest.mark.always
 def test_values_that_the_keys_begin_with() -> None:
     for width, v_width in ((40, 32), (24, 16), (26, 10)):
         cases = cases_of(MIXED[:5], (4, 1), width, v_width)

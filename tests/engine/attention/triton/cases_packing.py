@@ -25,6 +25,7 @@ from tests.gpu.gpu_support import CONFIG as TINY
 
 SLOTS = 64
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.content("engine/attention/triton")
 CONFIG = replace(TINY, num_layers=3, windows=(None,) * 3, rotary=(True, True, False))
 
 
@@ -68,6 +69,7 @@ def rotation(width: int, partial: float) -> RotaryStep:
     return RotaryEmbedding(config, width, 64, torch.float32, torch.device("cpu")).at(torch.tensor([0, 9, 33, 2, 8]), 64)
 
 
+@pytest.mark.always("kind")
 @pytest.mark.parametrize("width", [16, 80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (96, 128, 256))])
 @pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
 def test_rotated_and_stored(kind: str, width: int) -> None:
@@ -95,7 +97,10 @@ def test_the_trial_of_writing(kind: str, bits: tuple[int, int], monkeypatch: pyt
     assert pack_trial.compare(kind, bits, 48, 48, torch.float32, CPU) is not None
 
 
-@pytest.mark.parametrize("kind", ["16bit", "int8", "fp8", "int4", "kivi", "bounds"])
+@pytest.mark.parametrize(
+    "kind",
+    ["16bit", "int8", "fp8", "int4", *(pytest.param(kind, marks=pytest.mark.always) for kind in ("kivi", "bounds"))],
+)
 def test_every_store_is_written_as_by_itself(kind: str) -> None:
     """Also one that keeps bounds of its pages, and rows that do not rotate."""
     config = KVKind("16bit", bounds=True) if kind == "bounds" else KVKind(kind)

@@ -17,6 +17,7 @@ from engine.cache.stores.packed import PackedKV
 from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.cases_interpreted import cases_of, placed
 
+pytestmark = pytest.mark.content("engine/attention/triton")
 SHAPES = [(150, 1, False), (94, 4, False), (0, 1, False), (31, 3, False)]
 
 
@@ -25,6 +26,7 @@ def bounds_of(kv: PackedKV) -> torch.Tensor:
     return torch.cat((pages.amin(1), pages.amax(1)), -1)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize(("heads", "width"), [((4, 2), 64), ((6, 1), 80), ((2, 2), 16)])
 def test_scores_of_pages(heads: tuple[int, int], width: int) -> None:
     cases = cases_of(SHAPES, heads, width)
@@ -65,7 +67,11 @@ def test_the_choice() -> None:
 
 @pytest.mark.parametrize(
     ("splits", "heads", "width", "softcap"),
-    [(1, (4, 2), 64, None), (4, (2, 1), 48, 2.0), pytest.param(None, (3, 1), 80, None, marks=pytest.mark.long)],
+    [
+        pytest.param(1, (4, 2), 64, None, marks=pytest.mark.always),
+        (4, (2, 1), 48, 2.0),
+        pytest.param(None, (3, 1), 80, None, marks=pytest.mark.long),
+    ],
 )
 def test_attention_over_chosen_pages(
     splits: int | None, heads: tuple[int, int], width: int, softcap: float | None

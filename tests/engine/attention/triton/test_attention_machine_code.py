@@ -10,6 +10,7 @@ pytest.importorskip("triton")
 from tests.gpu.attention_code import CASES, code_of
 from tests.gpu.machine_code import MORE_SPILLED, TARGETS
 
+pytestmark = pytest.mark.content("engine/attention/triton")
 BOUNDS = {"decode dense": 5.8, "decode int8": 10.0, "decode fp8": 10.8, "decode int4": 10.0, "decode int4 96": 17.0,
           "decode kivi 4": 13.0, "quest pages": 9.0}  # fmt: skip
 """Instructions a number: a tenth above what they were."""
@@ -19,7 +20,7 @@ SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
 
 
-@pytest.mark.parametrize("case", ["decode dense", "decode int4"])
+@pytest.mark.parametrize("case", [pytest.param("decode dense", marks=pytest.mark.always), "decode int4"])
 def test_the_loop_over_keys(case: str) -> None:
     code = code_of(case, torch.bfloat16, 90)
     assert 1 < code.per_weight < BOUNDS[case]

@@ -15,13 +15,14 @@ from engine.model_config.states import RecurrentShape
 from engine.native.delta import DeltaWeights
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.content("engine/layers/triton")
 SHAPES = [
     RecurrentShape((True,), 2, 4, 16, 16, 4),
-    RecurrentShape((True,), 1, 3, 32, 16, 2),
+    pytest.param(RecurrentShape((True,), 1, 3, 32, 16, 2), marks=pytest.mark.always),
     RecurrentShape((True,), 2, 6, 16, 16, 3, tiled=True),
     RecurrentShape((True,), 2, 2, 48, 96, 4, share_scale=2.0),
     RecurrentShape((True,), 2, 2, 32, 64, 4, channel_decays=True),
-    RecurrentShape((True,), 1, 1, 48, 32, 3, channel_decays=True),
+    pytest.param(RecurrentShape((True,), 1, 1, 48, 32, 3, channel_decays=True), marks=pytest.mark.always),
     pytest.param(RecurrentShape((True,), 2, 2, 128, 128, 4), marks=pytest.mark.long),
 ]
 

@@ -41,6 +41,7 @@ HIDDEN, INNER = 96, 64
 WIDTHS = {"NF4": 128, "Q4_K": 256, "Q6_K": 256, "IQ2_XXS": 256}
 """Of kinds whose blocks need other ones."""
 MOE = MoEConfig(8, 2, INNER, (True,))
+pytestmark = pytest.mark.content("engine/layers/experts", "engine/layers/linear/triton")
 
 
 @pytest.fixture(autouse=True)
@@ -148,17 +149,14 @@ SHAPES = {
 }  # fmt: skip
 
 
-LONG = [(name, count) for name in ("32 in groups", "128", "gpt-oss") for count in (5, 70)]
+MARKS = {(name, count): pytest.mark.long for name in ("32 in groups", "128", "gpt-oss") for count in (5, 70)}
+MARKS[("8", 70)] = pytest.mark.always
 
 
 @pytest.mark.usefixtures("_trusted")
 @pytest.mark.parametrize(
     ("name", "count"),
-    [
-        pytest.param(name, count, marks=pytest.mark.long if (name, count) in LONG else ())
-        for name in SHAPES
-        for count in (1, 5, 70)
-    ],
+    [pytest.param(name, count, marks=MARKS.get((name, count), ())) for name in SHAPES for count in (1, 5, 70)],
 )
 def test_a_block(name: str, count: int) -> None:
     moe = SHAPES[name]
@@ -170,10 +168,11 @@ def test_a_block(name: str, count: int) -> None:
 
 
 @pytest.mark.usefixtures("_trusted")
-@pytest.mark.parametrize("kind", ["dense", "int4 g32 zeros bf16", "int4 rows fp32", "NF4", "int8 rows", "int8 g32",
-                                  "MXFP4", "MXFP4 raw", "Q4_1", pytest.param("Q4_K", marks=pytest.mark.long),
-                                  pytest.param("Q6_K", marks=pytest.mark.long),
-                                  pytest.param("IQ2_XXS", marks=pytest.mark.long)])  # fmt: skip
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.always) for kind in
+                                    ("dense", "int4 rows fp32", "int8 rows", "MXFP4 raw")),
+                                  "int4 g32 zeros bf16", "NF4", "int8 g32", "MXFP4", "Q4_1",
+                                  *(pytest.param(kind, marks=pytest.mark.long) for kind in ("Q4_K", "Q6_K", "IQ2_XXS"))
+                                  ])  # fmt: skip
 def test_a_kind(kind: str) -> None:
     inner = max(INNER, WIDTHS.get(kind, 0))
     mlp, source = block(replace(MOE, bias=kind == "MXFP4", intermediate_size=inner), kind)
@@ -277,6 +276,7 @@ ROUTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.always
 @pytest.mark.usefixtures("_trusted")
 @pytest.mark.parametrize("name", ROUTINGS)
 def test_experts_are_chosen_as_by_the_definition(name: str) -> None:
@@ -294,6 +294,7 @@ def test_experts_are_chosen_as_by_the_definition(name: str) -> None:
     assert torch.allclose(found.shares, shares.gather(1, order), rtol=1e-5, atol=1e-9, equal_nan=True)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("cut", [Tile(8, 16, 2), FIXED])
 @pytest.mark.parametrize(("count", "choices", "number"), [(1, 4, 6), (40, 2, 40), (3, 1, 1), (700, 2, 33)])
 def test_rows_are_sorted_by_expert(count: int, choices: int, number: int, cut: Tile) -> None:

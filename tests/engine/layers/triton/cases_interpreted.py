@@ -36,6 +36,9 @@ CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 TARGET = Target(FLOAT, CPU, Numerics())
 ROWS = (1, 2, 5, 16, 20, 40, 70)
 IN_PLANES = [name for name in KINDS if in_planes(name)]
+ALWAYS = ("int4 g128 zeros", "NF4 nested", "int8 g32", "Q4_K", "Q6_K")
+"""Kinds that stand for the others: of each way in which codes and scales lie."""
+pytestmark = pytest.mark.content("engine/layers/linear/triton")
 
 
 def check(layer: TritonLinear, weight: Tensor, bias: Tensor | None = None, rows: tuple[int, ...] = ROWS) -> None:
@@ -56,7 +59,9 @@ def close(found: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None
     assert (found.double() - expected).abs().max() < 3e-6 * expected.abs().max()
 
 
-@pytest.mark.parametrize("name", list(KINDS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.always if name in ALWAYS else ()) for name in KINDS]
+)
 def test_a_kind(name: str) -> None:
     layer, weight = KINDS[name](24, 512, FLOAT, CPU, Numerics())
     bias = layer.bias = torch.linspace(-1, 1, 24)
@@ -75,7 +80,9 @@ def test_a_kind_at_all_rows(name: str, sizes: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in ("int4 g128 zeros", "NF4 nested", "Q4_K") else pytest.mark.long)
+        pytest.param(
+            name, marks=pytest.mark.always if name == ALWAYS[0] else () if name in ALWAYS else pytest.mark.long
+        )
         for name in IN_PLANES
     ],
 )

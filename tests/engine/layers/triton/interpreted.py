@@ -1,10 +1,14 @@
-"""Triton's interpreter, made ready: import this before anything that imports Triton."""
+"""Triton's interpreter, made ready: import this before anything that imports Triton.
+
+Without native code, so that the kernels are held against torch's operators, whichever the processor.
+"""
 
 from __future__ import annotations
 
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"
+os.environ["KVASIR_NATIVE"] = "off"
 
 from triton.runtime import interpreter
 

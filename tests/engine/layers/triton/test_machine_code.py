@@ -39,6 +39,7 @@ from tests.gpu.machine_code import (
     specialised,
 )
 
+pytestmark = pytest.mark.content("engine/layers")
 BOUNDS = {"int4 g128": 2.0, "int4 g64 zeros": 2.8, "NF4": 5.5, "int8 rows": 5.0, "Q4_K": 4.6, "Q6_K": 16.0}
 """Instructions a weight for one row: some above those of docs/measurements.md."""
 SHARED = 99 << 10
@@ -47,7 +48,7 @@ TENSOR_MEMORY = 512
 """Columns of it on sm_100."""
 
 
-@pytest.mark.parametrize("name", ["int4 g128", "NF4", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("name", [pytest.param("int4 g128", marks=pytest.mark.always), "NF4", "Q4_K", "Q6_K"])
 def test_the_inner_loop_for_one_row(name: str) -> None:
     code = look(launches(name, torch.bfloat16, tile(1)), 90)
     assert 1 < code.per_weight < BOUNDS[name]
@@ -58,7 +59,12 @@ def test_the_inner_loop_for_one_row(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("sm", "operation", "share"),
-    [(80, "HMMA.16816", 0.45), (86, "HMMA.16816", 0.45), (90, "HGMMA.64x128x16", 0.03), (120, "HMMA.16816", 0.4)],
+    [
+        (80, "HMMA.16816", 0.45),
+        (86, "HMMA.16816", 0.45),
+        pytest.param(90, "HGMMA.64x128x16", 0.03, marks=pytest.mark.always),
+        (120, "HMMA.16816", 0.4),
+    ],
 )
 def test_the_inner_loop_for_a_prompt(sm: int, operation: str, share: float) -> None:
     """Tensor cores compute, from registers, what is unpacked there. (One HGMMA is 64 HMMA, of four warps.)"""
@@ -69,7 +75,7 @@ def test_the_inner_loop_for_a_prompt(sm: int, operation: str, share: float) -> N
     assert any(name.startswith(operation) for name in code.operations)
 
 
-@pytest.mark.parametrize(("rows", "bound"), [(1, 6.0), (4, 12.0), (8, 19.0)])
+@pytest.mark.parametrize(("rows", "bound"), [pytest.param(1, 6.0, marks=pytest.mark.always), (4, 12.0), (8, 19.0)])
 def test_the_inner_loop_on_turing(rows: int, bound: float) -> None:
     cut = next(cut for cut in FMA if cut.rows == rows)
     code = look(launches("int4 g128", torch.float16, cut), TURING)
@@ -121,6 +127,7 @@ def test_what_lies_between_products_reads_16_bytes_at_a_time(sm: int) -> None:
         assert all("128" in name for name in loads), loads
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
 def test_a_head_of_the_delta_rule_stays_in_registers(sm: int) -> None:
     """Of Qwen3.5's shapes, matrices of 128 by 128: four warps hold a quarter of one."""
