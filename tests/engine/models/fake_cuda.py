@@ -25,7 +25,7 @@ from engine.runner.buffers import BucketPolicy, powers_of_two
 from engine.runner.inputs import state_runs
 from engine.runner.runner import Runner
 
-CUDA = torch.device("cuda", 0)
+CUDA, MPS = torch.device("cuda", 0), torch.device("mps", 0)
 _MODE = FakeTensorMode()
 
 
