@@ -203,12 +203,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         value for report in reports if report.when == "call" for name, value in report.user_properties if name == REASON
     )
     if count:
-        terminalreporter.write_line(f"{count} cases skipped: {REASON}; `make test-all` runs them")
+        terminalreporter.write_line(f"cases skipped, {REASON}: {count} (`make test-all` runs them)")
 
 
 def skipped_in(output: str) -> int:
     """How many cases another pytest, whose output this is, has skipped for that reason."""
-    return sum(int(found) for found in re.findall(rf"^(\d+) cases skipped: {REASON}", output, re.MULTILINE))
+    return sum(int(found) for found in re.findall(rf"^cases skipped, {REASON}: (\d+)", output, re.MULTILINE))
 
 
 class Recorder:

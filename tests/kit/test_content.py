@@ -115,7 +115,7 @@ def run(tree: Path, *options: str, module: str = "pytest") -> tuple[dict[str, in
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
     last = re.findall(r"(\d+) (passed|failed|skipped|deselected)", done.stdout.splitlines()[-1])
-    return {what: int(count) for count, what in last}, "".join(re.findall(rf".*cases skipped: {REASON}.*", done.stdout))
+    return {what: int(count) for count, what in last}, "".join(re.findall(rf".*cases skipped, {REASON}.*", done.stdout))
 
 
 QUICK = ("-q", "-m", "not long")
@@ -126,7 +126,7 @@ def test_cases_are_skipped_once_recorded_and_run_again_when_a_byte_changes(tree:
     assert run(tree, *QUICK) == (ALL, "")
     assert run(tree, TEST, module="tests.kit.content") == (ALL, "")
     assert json.loads((tree / content.RECORD).read_text()) == {TEST: hash_of(tree)}
-    told = f"11 cases skipped: {REASON}; `make test-all` runs them"
+    told = f"cases skipped, {REASON}: 11 (`make test-all` runs them)"
     assert run(tree, *QUICK) == (FEW, told)
     assert run(tree, *QUICK, "-p", "xdist", "-n", "2", "--dist", "loadfile")[1] == told
     assert run(tree, "-q") == ({"passed": 22}, "")
