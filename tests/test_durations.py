@@ -16,7 +16,8 @@ from tests.kit.rerun import command
 ROOT = Path(__file__).resolve().parents[1]
 CONFTEST = """
 from tests.kit import durations
-durations.SLOW_S, durations.LONG_S, durations.RECORD = 0.1, 0.8, durations.Path(__file__).with_name("durations.json")
+durations.SLOW_S, durations.LONG_S, durations.TOLERANCE = 0.1, 0.8, 2.5
+durations.RECORD = durations.Path(__file__).with_name("durations.json")
 pytest_plugins = ["tests.kit.durations", "tests.kit.rerun"]
 """
 CASES = """
