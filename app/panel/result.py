@@ -35,6 +35,7 @@ class ResultCell(QWidget):
         self._measured_at: Value = spec.value
         self._progress: CompareProgress | None = None
         self._blocked = ""
+        self._icon = ""
         self._figure = QLabel("–")
         self._figure.setObjectName(f"{spec.key}.bought")
         self._figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -67,8 +68,9 @@ class ResultCell(QWidget):
 
     def set_blocked(self, reason: str) -> None:
         """Why nothing can be measured now; empty when it can."""
-        self._blocked = reason
-        self._refresh()
+        if reason != self._blocked:
+            self._blocked = reason
+            self._refresh_button()
 
     def set_progress(self, progress: CompareProgress | None) -> None:
         self._progress = progress
@@ -94,6 +96,7 @@ class ResultCell(QWidget):
         self.button.setIconSize(QSize(side, side))
         self.button.setFixedSize(side + 6, side + 6)
         self._fit()
+        self._icon = ""  # to be painted again
         self._refresh_button()
 
     @property
@@ -137,7 +140,9 @@ class ResultCell(QWidget):
         self.button.setEnabled(not reason)
         self.button.setToolTip(tip(reason or ("Stop measuring." if running else f"{MEASURE}.")))
         self.button.setAccessibleName(f"{'Stop measuring' if running else 'Measure'} {self._spec.title}")
-        self.button.setIcon(icon(self._theme, "stop" if running else "measure", self._theme.px(_ICON_PX)))
+        if self._icon != (name := "stop" if running else "measure"):
+            self._icon = name
+            self.button.setIcon(icon(self._theme, name, self._theme.px(_ICON_PX)))
 
 
 class _Detail(QWidget):

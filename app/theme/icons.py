@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
 from PySide6.QtGui import QIcon, QPainter, QPixmap
@@ -14,13 +13,13 @@ from app.theme.theme import Theme
 
 
 @lru_cache(maxsize=64)
-def _source(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _source(name: str) -> str:
+    return (assets_dir() / "icons" / f"{name}.svg").read_text(encoding="utf-8")
 
 
 def pixmap(name: str, color: str, size: int, ratio: float = 1.0) -> QPixmap:
     """assets/icons/``name``.svg, ``size`` logical pixels square. Raises FileNotFoundError for an unknown name."""
-    svg = _source(assets_dir() / "icons" / f"{name}.svg").replace("currentColor", color)
+    svg = _source(name).replace("currentColor", color)
     image = QPixmap(QSize(round(size * ratio), round(size * ratio)))
     image.fill(Qt.GlobalColor.transparent)
     painter = QPainter(image)

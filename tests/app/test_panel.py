@@ -202,6 +202,22 @@ def test_progress_blocks_the_other_rows_and_a_result_frees_them(panel):
     assert text(panel, "speculation.bought") == "–"
 
 
+def test_the_icon_of_a_button_is_painted_only_where_it_changes(panel, theme):
+    """Each takes eight pictures, and a whole catalogue comes with every change of a switch."""
+
+    def icons() -> list[int]:
+        return [row.result.button.icon().cacheKey() for row in panel._rows.values()]
+
+    before = icons()
+    panel.set_measurable("")
+    panel.set_catalogue([switch(), choice("ngram"), number()])
+    assert icons() == before
+    panel.show_progress("speculation", CompareProgress(id="1", done=2, total=6))
+    assert [old == new for old, new in zip(before, icons(), strict=True)] == [True, False, True]
+    theme.set_mode("light")
+    assert not set(before) & set(icons())
+
+
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_a_figure_moves_no_row(panel, qapp, theme, scale):
     """Neither while it is measured nor when it is there: a click would land on another row."""
