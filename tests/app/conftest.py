@@ -7,11 +7,12 @@ import os
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 import gc
-import sys
+import subprocess
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ from app.link.link import EngineLink, LinkState
 from app.program import Program
 from app.theme.sheet import apply
 from app.theme.theme import Theme
+from tests.kit import engine_thread
 
 PATIENCE_MS = 120_000
-FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,11 +98,13 @@ def _patient(wait: Callable) -> Callable:
 
 
 @pytest.fixture
-def fake_command() -> Callable[..., list[str]]:
-    """The command line of the fake engine with extra arguments."""
+def fake_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """The command of the fake engine with extra arguments: as a thread of this process, or as one of its own."""
+    stand_in = SimpleNamespace(**{**vars(subprocess), "Popen": engine_thread.popen})
+    monkeypatch.setattr("app.link.child.subprocess", stand_in)
 
-    def command(*arguments: str) -> list[str]:
-        return [sys.executable, str(FAKE_ENGINE), *arguments]
+    def command(*arguments: str, process: bool = False) -> list[str]:
+        return [*(engine_thread.PROCESS if process else engine_thread.THREAD), *arguments]
 
     return command
 
@@ -111,16 +114,16 @@ def make_link(qtbot, fake_command) -> Iterator[Callable[..., EngineLink]]:
     """``make_link(*arguments, load=True)``: a link to a fake engine, connected, with the model "tiny" loaded."""
     links: list[EngineLink] = []
 
-    def make(*arguments: str, load: bool = True) -> EngineLink:
-        link = EngineLink(fake_command(*arguments))
+    def make(*arguments: str, load: bool = True, process: bool = False) -> EngineLink:
+        link = EngineLink(fake_command(*arguments, process=process))
         links.append(link)
         link.start()
         qtbot.waitUntil(lambda: link.state is LinkState.CONNECTED, timeout=20_000)
         if load:
             from engine.protocol import Load
 
-            link.send(Load(model="tiny"))
-            qtbot.waitUntil(lambda: link.card is not None, timeout=10_000)
+            with qtbot.waitSignal(link.options, timeout=10_000):  # the last message of a load
+                link.send(Load(model="tiny"))
         return link
 
     yield make
@@ -146,11 +149,11 @@ def unfold(program: Program) -> None:
 
 
 @pytest.fixture
-def start(qapp, qtbot, own_folders: Path, programs: list[Program]) -> Callable[..., Program]:
+def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program]) -> Callable[..., Program]:
     """``start()``: a program beside a fake engine; called again it is the next start with the same folders."""
 
     def run(*arguments: str, model: bool = True) -> Program:
-        program = Program(qapp, own_folders / "kvasir.log", [sys.executable, str(FAKE_ENGINE), *arguments])
+        program = Program(qapp, own_folders / "kvasir.log", fake_command(*arguments))
         programs.append(program)
         program.window.show()
         if model:

@@ -31,7 +31,8 @@ from app.history.store import HistoryStore
 from app.link.link import LinkState
 from app.program import Program
 from engine import protocol
-from tests.app.fake_engine import CODE, long_answer
+from tests.kit.engine_thread import PROCESS
+from tests.kit.fake_engine import CODE, long_answer
 
 
 class PaintCounter(QObject):
@@ -66,8 +67,7 @@ def main() -> None:
     app = QApplication(sys.argv[:1])
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KVASIR_HOME"] = folder
-        fake = Path(__file__).with_name("fake_engine.py")
-        engine = [sys.executable, str(fake), "--rate", "1000", "--loaded", "--pages", str(arguments.cache or 4096)]
+        engine = [*PROCESS, "--rate", "1000", "--loaded", "--pages", str(arguments.cache or 4096)]
         program = Program(app, Path(folder) / "kvasir.log", engine)
         program.window.resize(1440, 900)
         program.window.show()

@@ -210,7 +210,7 @@ def test_an_engine_that_keeps_dying_is_given_up_with_a_way_back(
     code = (
         "import os, sys\n"
         f"if os.path.exists({str(broken)!r}): sys.exit('The library libnothing.so is missing')\n"
-        f"os.execv({sys.executable!r}, {fake_command()!r})"
+        f"os.execv({sys.executable!r}, {fake_command(process=True)!r})"
     )
     program = start([sys.executable, "-c", code], load=False)
     qtbot.keyClicks(program.chat.composer.edit, "half a thought")
@@ -301,7 +301,7 @@ def test_a_second_start_raises_the_first(own_folders: Path, fake_command) -> Non
         "import sys, time\nfrom app.window.window import MainWindow\nfrom app.program import Program\n"
         "to_front = MainWindow.to_front\n"
         "MainWindow.to_front = lambda self: (to_front(self), print('raised', flush=True))[0]\n"
-        f"sys.exit(Program.run(['kvasir'], time.perf_counter(), {fake_command()!r}))"
+        f"sys.exit(Program.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
     )
     first = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     log = own_folders / "kvasir" / "log" / "kvasir.log"

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 
 from app.cache.page_map import SmallMap
+from app.cache.panes import DESCRIBE_MS
 from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
 from app.panel.cost import describe
@@ -157,8 +158,10 @@ def test_a_page_says_what_it_holds_and_leads_to_its_chat(qtbot, program, monkeyp
     qtbot.waitUntil(lambda: panes.map.pages is not None and panes.map.pages.counts()["cached"] > 3, timeout=5_000)
     program.chat.new_chat()
     sent = listen(program, monkeypatch)
+    panes._rest.setInterval(60_000)  # a busy machine may take long from page to page
     for page in (0, 1, 2):  # passing over pages asks nothing until the mouse rests
         qtbot.mouseMove(panes.map.body, panes.map._canvas.place(page).center())
+    panes._rest.setInterval(DESCRIBE_MS)
     qtbot.waitUntil(lambda: panes.card.words != "", timeout=5_000)
     assert [message.page for message in sent if isinstance(message, p.DescribePage)] == [2]
     title, line, text = panes.card.words.split("\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -20,6 +18,7 @@ from app.link.link import EngineLink, LinkState
 from app.texts.side_by_side import SideBySide
 from engine import protocol as p
 from engine.protocol import Sampling
+from tests.kit.engine_thread import kill
 
 
 @pytest.fixture
@@ -44,12 +43,6 @@ def ask(qtbot, page: ChatPage, text: str) -> MessageView:
     qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: not page.streaming, timeout=20_000)
     return page.transcript.views[-1]
-
-
-def kill(page: ChatPage) -> None:
-    pid = page._link.engine_pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
 
 
 def button(view: MessageView, name: str) -> QPushButton:
@@ -250,7 +243,7 @@ def test_a_killed_engine_leaves_the_half_answer_and_comes_back(qtbot, make_page,
     page.send("a long one")
     answer = page.transcript.views[-1].message.id
     qtbot.waitUntil(lambda: len(page.answers.snapshot(answer)[0]) > 20, timeout=10_000)
-    kill(page)
+    kill(page._link.engine_pid)
     qtbot.waitUntil(lambda: not page.streaming, timeout=1_000)
     view = page.transcript.views[-1]
     assert view.stats_text == "interrupted"

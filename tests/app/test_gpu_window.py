@@ -83,7 +83,7 @@ def test_one_click_makes_it_fast(qtbot, start):
     assert program.chat.notice.text == ""
     press(program, "close")
     assert program.window.gpu_card.isHidden()
-    assert program.window.settings_page.gpu.title.text() == "In use"
+    qtbot.waitUntil(lambda: program.window.settings_page.gpu.title.text() == "In use", timeout=PATIENCE_MS)
 
 
 def test_the_keyboards_place_stays_in_the_card(qtbot, qapp, start, state):

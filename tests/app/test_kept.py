@@ -190,7 +190,7 @@ def test_the_highlight_is_the_chat_on_screen_whatever_the_mouse_does(start, qtbo
 
 
 def test_background_answers_are_marked_until_they_are_read(start, qtbot) -> None:
-    program = start("--rate", "200")
+    program = start("--rate", "800")
     model = program.sidebar.model
 
     def mark(chat: str) -> str:

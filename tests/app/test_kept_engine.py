@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -18,12 +16,7 @@ from engine import catalogue
 from engine import protocol as p
 from tests.app.conftest import answer, send
 from tests.app.specs import choice, switch
-
-
-def kill(program: Program) -> None:
-    pid = program.link.engine_pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+from tests.kit.engine_thread import kill
 
 
 def value(program: Program, key: str) -> p.Value:
@@ -50,7 +43,7 @@ def test_switches_come_back_after_a_restart_and_after_a_crash(start, qtbot) -> N
     choose(program, qtbot, "chunked_prefill", True)  # the default is not kept
     assert program.store.settings.options == {"speculation": "ngram", "kv_kind": "int4", "draft_length": 5}
     with qtbot.waitSignal(program.link.withheld, timeout=30_000):
-        kill(program)
+        kill(program.link.engine_pid)
     qtbot.waitUntil(lambda: value(program, "speculation") == "ngram", timeout=10_000)
     program.close()
     again = start()
@@ -174,8 +167,9 @@ def test_a_question_while_the_engine_starts_waits_and_is_sent(start, qtbot) -> N
     assert page.composer.text == "and then"  # one waits already
     qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED, timeout=20_000)
     assert page.session.queued
-    kill(program)
-    qtbot.waitUntil(lambda: program.link.state is LinkState.RESTARTING, timeout=10_000)
+    with qtbot.waitSignal(program.link.state_changed):
+        kill(program.link.engine_pid)
+    assert program.link.state is LinkState.RESTARTING
     assert page.session.queued
     assert page.composer.reason == "One question waits already"
     qtbot.waitUntil(lambda: len(page.session.talk.path) == 2 and not page.streaming, timeout=30_000)
@@ -190,8 +184,9 @@ def test_a_question_that_waited_is_answered_with_the_chosen_switches(start, qtbo
     told: list[p.Message] = []
     transmit = program.link._transmit
     monkeypatch.setattr(program.link, "_transmit", lambda message: (told.append(message), transmit(message)))
-    kill(program)
-    qtbot.waitUntil(lambda: program.link.state is LinkState.RESTARTING, timeout=10_000)
+    with qtbot.waitSignal(program.link.state_changed):
+        kill(program.link.engine_pid)
+    assert program.link.state is LinkState.RESTARTING
     send(program, qtbot, "hello")
     assert program.chat.session.queued
     qtbot.waitUntil(lambda: len(program.chat.session.talk.path) == 2 and not program.chat.streaming, timeout=30_000)
@@ -303,7 +298,7 @@ def test_the_return_of_the_engine_is_said_once(start, qtbot) -> None:
     program = start()
     notice = program.chat.notice
     for closed in (True, False):
-        kill(program)
+        kill(program.link.engine_pid)
         qtbot.waitUntil(lambda: "the model is loaded" in notice.text, timeout=30_000)
         if closed:
             notice._close.click()

@@ -20,7 +20,6 @@ from app.shortcuts import TABLE
 from app.window.window import MainWindow
 from engine import protocol
 from engine.protocol.library import StoredModel
-from tests.app.conftest import FAKE_ENGINE
 from tests.app.pressing import press
 from tests.app.test_lab_page import FAKE, asked, change, said, state
 from tests.app.test_window import ask, nameless
@@ -29,8 +28,8 @@ __all__ = ["state"]
 
 
 @pytest.fixture
-def program(qapp, qtbot, own_folders: Path, programs: list[Program], state: Path) -> Program:
-    engine = [sys.executable, str(FAKE_ENGINE), "--rate", "2000"]
+def program(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program], state: Path) -> Program:
+    engine = fake_command("--rate", "2000")
     made = Program(qapp, own_folders / "kvasir.log", engine, lab=[sys.executable, str(FAKE), str(state)])
     programs.append(made)
     made.window.show()

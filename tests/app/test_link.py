@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import threading
 
@@ -14,17 +12,11 @@ from app.link.child import EngineDiedError, EngineProcess
 from app.link.link import EngineLink, LinkState
 from app.link.worker import MAX_QUICK_DEATHS
 from engine import protocol as p
-
-
-def kill(link: EngineLink) -> int:
-    pid = link.engine_pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    return pid
+from tests.kit.engine_thread import kill
 
 
 def test_welcome_then_load(qtbot, make_link) -> None:
-    link = make_link()
+    link = make_link(process=True)
     assert link.welcome is not None
     assert [model.name for model in link.welcome.models] == ["tiny", "odd"]
     assert {spec.key for spec in link.catalogue} >= {"kv_cache", "speculation"}
@@ -59,14 +51,16 @@ def test_cancel_stops_the_answer(qtbot, make_link) -> None:
     assert finished.args[0].reason == "cancelled"
 
 
-def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link) -> None:
-    link = make_link()
+@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link, process: bool) -> None:
+    link = make_link(process=process)
     with qtbot.waitSignal(link.options, timeout=5_000):
         link.send(p.Set(key="speculation", value="draft"))
     states: list[tuple[LinkState, str]] = []
     link.state_changed.connect(lambda state, sentence: states.append((state, sentence)))
     with qtbot.waitSignal(link.state_changed, timeout=1_000):
-        pid = kill(link)
+        pid = link.engine_pid
+        kill(pid)
     assert link.card is None
     with qtbot.waitSignal(link.loaded, timeout=20_000):
         pass
@@ -86,7 +80,7 @@ def test_what_a_load_makes_is_set_before_it(qtbot, make_link, monkeypatch) -> No
     send = link._transmit
     monkeypatch.setattr(link, "_transmit", lambda message: (sent.append(message), send(message)))
     with qtbot.waitSignal(link.loaded, timeout=20_000):
-        kill(link)
+        kill(link.engine_pid)
     kinds = [type(message).__name__ for message in sent if isinstance(message, p.Set | p.Load)]
     assert kinds == ["Set", "Load"]
 
@@ -135,7 +129,7 @@ def test_a_refused_value_is_not_set_again(qtbot, make_link) -> None:
     with qtbot.waitSignal(link.failed, timeout=5_000):
         link.send(p.Set(key="quest", value=True))
     with qtbot.waitSignal(link.loaded, timeout=20_000):
-        kill(link)
+        kill(link.engine_pid)
     refused: list[p.Error] = []
     link.failed.connect(refused.append)
     with qtbot.waitSignal(link.options, timeout=5_000):
@@ -143,8 +137,9 @@ def test_a_refused_value_is_not_set_again(qtbot, make_link) -> None:
     assert refused == []
 
 
-def test_the_last_words_explain_a_crash(qtbot, make_link) -> None:
-    link = make_link("--rate", "4000")
+@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+def test_the_last_words_explain_a_crash(qtbot, make_link, process: bool) -> None:
+    link = make_link("--rate", "4000", process=process)
     with qtbot.waitSignal(link.state_changed, timeout=10_000) as changed:
         link.send(p.Generate(id="a", prompt="crash please"))
     state, sentence = changed.args
@@ -170,7 +165,7 @@ def test_it_gives_up_after_quick_deaths_and_can_be_revived(qtbot, fake_command, 
 
 
 def test_a_wanted_restart_keeps_model_and_values_and_is_no_death(qtbot, make_link) -> None:
-    link = make_link()
+    link = make_link(process=True)
     with qtbot.waitSignal(link.options):
         link.send(p.Set(key="speculation", value="ngram"))
     states, pid = [], link.engine_pid
@@ -185,7 +180,7 @@ def test_a_wanted_restart_keeps_model_and_values_and_is_no_death(qtbot, make_lin
 def test_a_restart_adds_to_the_environment_and_the_next_one_takes_it_away(qtbot, tmp_path, make_link) -> None:
     pack = tmp_path / "pack.json"
     pack.write_text('{"active": true}')
-    link = make_link("--gpu-pack", str(pack))
+    link = make_link("--gpu-pack", str(pack), process=True)
     kinds = [link.welcome.device.kind]
     link.welcomed.connect(lambda welcome: kinds.append(welcome.device.kind))
     link.restart({"KVASIR_GPU_PACK": "off"})

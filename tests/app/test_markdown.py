@@ -16,7 +16,7 @@ from app.chat.transcript.text.markdown import Alignment, GrowingText, align, mer
 from app.chat.transcript.text.markdown_rules import IMAGE
 from app.chat.transcript.text.tint import TintRun, in_utf16, tinted_runs
 from app.history.records import Span
-from tests.app.fake_engine import CODE, long_answer
+from tests.kit.fake_engine import CODE, long_answer
 
 ODD = ("\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r", "\r\n", "\r\n\r\n", "\x00", "\ufdd0")
 """What str.splitlines takes for the end of a line, and other letters that are taken for something else somewhere."""

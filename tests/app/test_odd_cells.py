@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from app.history.records import AnswerStats, Chat, Message, Span
 from app.history.store import HistoryStore
 from app.program import Program
 from app.settings.store import Settings, SettingsStore
-from tests.app.conftest import FAKE_ENGINE
 
 CHAT = ("title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow")
 MESSAGE = ("parent", "role", "content", "state", "stats", "spans", "created", "thinking")
@@ -166,12 +164,12 @@ def test_an_odd_value_costs_its_setting_alone(qapp, tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("value", ["NaN", "1e308", "9223372036854775807", "[]"])
 def test_the_window_starts_whatever_is_in_its_settings(
-    qapp: QApplication, own_folders: Path, programs: list[Program], value: str
+    qapp: QApplication, own_folders: Path, fake_command, programs: list[Program], value: str
 ) -> None:
     path = paths.config_dir() / "settings.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{" + ", ".join(f'"{name}": {value}' for name in Settings.__struct_fields__) + "}")
-    program = Program(qapp, own_folders / "kvasir.log", [sys.executable, str(FAKE_ENGINE)])
+    program = Program(qapp, own_folders / "kvasir.log", fake_command())
     programs.append(program)
     program.window.show()
     assert program.window.isVisible()
@@ -179,12 +177,12 @@ def test_the_window_starts_whatever_is_in_its_settings(
 
 
 def test_the_window_starts_over_a_bad_cell_and_says_so(
-    qapp: QApplication, own_folders: Path, programs: list[Program]
+    qapp: QApplication, own_folders: Path, fake_command, programs: list[Program]
 ) -> None:
     path = paths.data_dir() / "history.db"
     filled(path)
     spoil(path, "chats", "sampling", '\'{"temperature":"hot"}\'')
-    program = Program(qapp, own_folders / "kvasir.log", [sys.executable, str(FAKE_ENGINE)])
+    program = Program(qapp, own_folders / "kvasir.log", fake_command())
     programs.append(program)
     program.window.show()
     assert "the sampling settings of “Pages”" in program.chat.notice.text

@@ -19,8 +19,8 @@ from app.history.store import HistoryStore
 from app.theme.theme import Theme
 from engine import protocol as p
 from engine.protocol import ModelCard, Sampling, Thinking, ThinkingModes
-from tests.app.fake_engine import THOUGHTS, long_answer
 from tests.app.test_chat import ask, button
+from tests.kit.fake_engine import THOUGHTS, long_answer
 
 
 @pytest.fixture

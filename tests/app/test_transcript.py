@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from app.chat.transcript.transcript import Transcript
 from app.history.records import Message, Span
 from app.theme.theme import Theme
-from tests.app.fake_engine import CODE, long_answer
+from tests.kit.fake_engine import CODE, long_answer
 
 
 @pytest.fixture

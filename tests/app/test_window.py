@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,14 +32,15 @@ from app.theme.widgets import Toggle
 from app.window.window import MainWindow
 from engine import protocol
 from tests.app.conftest import unfold
+from tests.kit.engine_thread import kill
 
 
 @pytest.fixture
 def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
 
-    def make(loaded: bool = True, opened: bool = True) -> Program:
-        program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000"))
+    def make(loaded: bool = True, opened: bool = True, process: bool = False) -> Program:
+        program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000", process=process))
         programs.append(program)
         if opened:
             unfold(program)
@@ -181,7 +180,7 @@ def test_a_question_whose_answer_is_over_goes(qtbot, program, how):
     program.chat.header.load("/models/odd", None)
     assert program.window.notice.text == "An answer is being written. Opening odd ends it."
     if how == "killed":
-        os.kill(program.link.engine_pid, signal.SIGKILL)
+        kill(program.link.engine_pid)
     elif how == "stopped":
         program.chat.stop()
     qtbot.waitUntil(lambda: not program.window.notice.text)
@@ -205,7 +204,7 @@ def test_no_row_comes_and_goes_while_a_model_is_on_its_way_back(qtbot, program, 
     shown = []
     monkeypatch.setattr(program.window.panel, "set_catalogue", lambda _: shown.append(program.link.card))
     with qtbot.waitSignal(program.link.loaded):
-        os.kill(program.link.engine_pid, signal.SIGKILL)
+        kill(program.link.engine_pid)
     qtbot.waitUntil(lambda: bool(shown))
     assert None not in shown
     program.link.send(protocol.Unload())
@@ -444,7 +443,8 @@ def test_a_second_start_brings_the_window_back(qtbot, make_program):
     assert window.isVisible()
 
 
-def test_closing_ends_the_engine(qtbot, program):
+def test_closing_ends_the_engine(qtbot, make_program):
+    program = make_program(process=True)
     pid = program.link.engine_pid
     program.close()
     program.close()

@@ -1,18 +1,20 @@
-"""A small process that speaks the engine's contract (token on stdin, ready line, /ws) with scripted answers.
+"""A small engine that speaks the contract of the real one (token on stdin, ready line, /ws) with scripted answers.
 
 The last user message picks the script: it looks for the words "code", "long", "essay", "prefill", "refuse",
 "crash", "cut" and "multi"; "diverge", "overflow" and "oversized" for the cache; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
-    python fake_engine.py [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
+    python -m tests.kit.fake_engine [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
         [--gpu-pack STATE.json] [--named NAME]
+
+The same runs as a thread of the tests (engine_thread.py), so nothing here may be shared by two engines.
 
 NAME is that of another model and of the device.
 With the state of a GPU pack (fake_gpu.py) it computes on "a GPU" where that is active, dies there if "dies", and says
 its "notice" otherwise.
 """
 
-# ruff: noqa: E501, T201, C408
+# ruff: noqa: E501, C408
 
 from __future__ import annotations
 
@@ -21,23 +23,26 @@ import json
 import os
 import random
 import re
+import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Request, Response, ServerConnection, serve
 
-sys.path.insert(0, os.getcwd())  # it runs as a script, from the repository's root
-
 from engine import protocol as p
-from tests.app.fake_cache import FakeCache
-from tests.app.fake_speculation import STEP, acceptance, drafters, exactness, source, switches
+from tests.kit.fake_cache import FakeCache
+from tests.kit.fake_speculation import STEP, acceptance, drafters, exactness, source, switches
 
+THREADS = "kvasir-fake-engine"
+"""How all threads of an engine are called: tests of the window may leave none behind."""
 ANSWER = (
     "Each conversation grows by one token at a time, and nobody knows how long it will be. If memory were reserved for "
     "the longest possible answer, most of it would stay **empty**. Pages fix that: memory is handed out sixteen tokens at a time.\n\n"
@@ -134,10 +139,20 @@ def catalogue() -> list[p.OptionSpec]:
 
 
 class Engine:
-    """State shared by connections: what is loaded, the catalogue, the requests that run."""
+    """State shared by connections: what is loaded, the catalogue, the requests that run, the threads.
 
-    def __init__(self, arguments: argparse.Namespace, token: str) -> None:
-        self.arguments, self.token = arguments, token
+    ``crash`` is called in the midst of an answer that asks for it, with the engine's last words.
+    """
+
+    def __init__(
+        self, arguments: argparse.Namespace, environment: Mapping[str, str], token: str, crash: Callable[[str], None]
+    ) -> None:
+        self.arguments, self.token, self.crash = arguments, token, crash
+        self.over = threading.Event()
+        """Whoever waits for time to pass waits for this, too."""
+        self.sessions: list[Session] = []
+        self.threads: list[threading.Thread] = []
+        self.random = random.Random()
         self.catalogue = catalogue()
         self.card: p.ModelCard | None = card("tiny", None) if arguments.loaded else None
         self.idle = ""
@@ -147,7 +162,32 @@ class Engine:
         self.comparing: set[str] = set()
         """The ids of comparisons that run."""
         self.cache = FakeCache(arguments.pages)
-        self.pack = pack_of(arguments.gpu_pack)
+        self.pack = pack_of(arguments.gpu_pack, environment)
+
+    def start(self, work: Callable[..., None], *arguments: object) -> threading.Thread:
+        """Do it in a thread that ends with the engine."""
+        thread = threading.Thread(target=work, args=arguments, name=THREADS, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+        return thread
+
+    def serve(self, socket: ServerConnection) -> None:
+        """One connection, in a thread of the server's."""
+        thread, session = threading.current_thread(), Session(self, socket)
+        thread.name = socket.recv_events_thread.name = THREADS
+        self.threads.append(thread)
+        self.sessions.append(session)
+        session.run()
+
+    def end(self) -> None:
+        """Connections break off, as they do when a process ends; returns when all threads have ended."""
+        self.over.set()
+        for session in self.sessions:
+            session.break_off()
+        for stopped in list(self.cancelled.values()):
+            stopped.set()
+        for thread in self.threads:  # those that are added meanwhile, too
+            thread.join()
 
     def refuse_helpers(self) -> None:
         """As after a load of a model that nothing drafts for."""
@@ -162,9 +202,9 @@ class Engine:
         return next(spec.value for spec in self.catalogue if spec.key == key)
 
 
-def pack_of(state: str) -> dict[str, Any]:
+def pack_of(state: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """The facts of the GPU pack that this engine runs from or says something about."""
-    if not state or os.environ.get("KVASIR_GPU_PACK") == "off":
+    if not state or environment.get("KVASIR_GPU_PACK") == "off":
         return {}
     return json.loads(Path(state).read_text())
 
@@ -193,16 +233,35 @@ class Session:
 
     def __init__(self, engine: Engine, socket: ServerConnection) -> None:
         self.engine, self.socket = engine, socket
-        self.open = True
+        self.closed = False
         self.topics: frozenset[str] = frozenset()
 
+    @property
+    def open(self) -> bool:
+        return not (self.closed or self.engine.over.is_set())
+
     def send(self, message: p.Message) -> None:
+        if not self.open:
+            return
         try:
             self.socket.send(p.encode(message))
         except ConnectionClosed:
-            self.open = False
+            self.closed = True
+
+    def break_off(self) -> None:
+        """Without a closing handshake."""
+        with suppress(OSError):  # closed already
+            self.socket.socket.shutdown(socket.SHUT_RDWR)
 
     def run(self) -> None:
+        try:
+            self.converse()
+        except ConnectionClosed:
+            pass
+        finally:
+            self.closed = True
+
+    def converse(self) -> None:
         hello = p.decode_to_engine(self.socket.recv())
         if not isinstance(hello, p.Hello) or hello.token != self.engine.token:
             self.send(p.Error(code="unauthorised", message="The token is wrong. Start the engine from the window."))
@@ -240,10 +299,9 @@ class Session:
                 )
                 continue
             getattr(self, f"on_{type(message).__name__.lower()}", lambda _: None)(message)
-        self.open = False
 
     def on_load(self, message: p.Load) -> None:
-        time.sleep(self.engine.arguments.load_seconds)
+        self.engine.over.wait(self.engine.arguments.load_seconds)
         if "missing" in message.model:
             self.send(
                 p.Error(
@@ -254,7 +312,7 @@ class Session:
             return
         for stage, fraction in (("reading the header", 0.1), ("reading weights", 0.6), ("making the cache", 0.95)):
             self.send(p.Loading(model=message.model, stage=stage, fraction=fraction))
-            time.sleep(0.02)
+            self.engine.over.wait(0.02)
         self.engine.card, self.engine.adapters, self.engine.idle = card(message.model, message.draft), [], ""
         if "plain" in message.model:
             self.engine.refuse_helpers()
@@ -348,7 +406,7 @@ class Session:
         """Takes the place of the subscription before."""
         begun, self.topics = bool(self.topics), frozenset(message.topics)
         if not begun:
-            threading.Thread(target=self.telemetry, args=(message.rate,), daemon=True).start()
+            self.engine.start(self.telemetry, message.rate)
 
     def on_describepage(self, message: p.DescribePage) -> None:
         self.send(self.engine.cache.describe(message))
@@ -368,10 +426,10 @@ class Session:
         )
 
     def on_generate(self, message: p.Generate) -> None:
-        threading.Thread(target=self.answer, args=(message,), daemon=True).start()
+        self.engine.start(self.answer, message)
 
     def on_compare(self, message: p.Compare) -> None:
-        threading.Thread(target=self.compare, args=(message,), daemon=True).start()
+        self.engine.start(self.compare, message)
 
     def compare(self, message: p.Compare) -> None:
         """Eight pairs, the second side 2.1 times as fast; a prompt with "differ" gets two texts, "slow" waits.
@@ -452,12 +510,12 @@ class Session:
             else {}
         )
         self.send(p.Prefill(id=message.id, done=cached, cached=cached, total=len(read), **diverged))
-        seed = message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31)
+        seed = message.sampling.seed if message.sampling.seed is not None else self.engine.random.getrandbits(31)
         stopped = self.engine.cancelled.setdefault(message.id, threading.Event())
         if "prefill" in asked:
             for done in range(0, 1025, 128):
                 self.send(p.Prefill(id=message.id, done=done, cached=0, total=1024))
-                time.sleep(0.03)
+                self.engine.over.wait(0.03)
         thinks = self.engine.card.thinking.kind != "none" and message.thinking.on is not False
         thoughts = tokenise(THOUGHTS) if thinks else []
         tokens = [
@@ -470,8 +528,8 @@ class Session:
         sent = 0
         while sent < len(tokens) and not stopped.is_set() and self.open:
             if ("crash" in asked and sent > 20) or ("kill" in asked and sent > 20):
-                print("RuntimeError: the fake engine was told to crash", file=sys.stderr, flush=True)
-                os._exit(3)
+                self.engine.crash("RuntimeError: the fake engine was told to crash")
+                return
             thinking = sent < len(thoughts)
             some = tokens[sent : min(sent + batch, len(thoughts)) if thinking else sent + batch]
             infos = [self.token(t, sent + i) for i, t in enumerate(some)]
@@ -480,7 +538,7 @@ class Session:
             sent += len(some)
             if sent % 64 < len(some):
                 self.engine.cache.grow(message.chat, read + tokens[:sent])
-            time.sleep(max(0.0, first + sent / rate - time.monotonic()))
+            self.engine.over.wait(max(0.0, first + sent / rate - time.monotonic()))
         self.engine.cache.grow(message.chat, read + tokens[:sent])
         self.engine.cache.end(message.chat)
         spent = max(1e-6, time.monotonic() - first)
@@ -533,7 +591,7 @@ class Session:
                 self.send(pages)
             if "tree" in self.topics:
                 self.send(self.engine.cache.tree())
-            time.sleep(1 / rate)
+            self.engine.over.wait(1 / rate)
 
 
 def joined(prompt: list[p.ChatMessage] | str) -> str:
@@ -561,7 +619,7 @@ def script(asked: str, seed: int) -> str:
     return ANSWER.format(seed=seed)
 
 
-def main() -> None:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=float, default=400.0)
     parser.add_argument("--batch", type=int, default=1)
@@ -571,29 +629,50 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=4096)
     parser.add_argument("--gpu-pack", default="")
     parser.add_argument("--named", default="")
-    arguments = parser.parse_args()
-    token = sys.stdin.readline().strip()
-    if arguments.die_at_start:
+    return parser.parse_args(arguments)
+
+
+def run(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: IO[bytes],
+    stdout: IO[bytes],
+    crash: Callable[[str], None],
+) -> None:
+    """One life: the token from ``stdin``, the ready line to ``stdout``, then service until ``stdin`` ends.
+
+    Raises SystemExit with its last words where it is told to die at its start.
+    """
+    options = parse(arguments)
+    token = stdin.readline().decode().strip()
+    if options.die_at_start:
         sys.exit("The fake engine was told to die.")
-    engine = Engine(arguments, token)
+    engine = Engine(options, environment, token, crash)
     if engine.pack.get("active") and engine.pack.get("dies"):
         sys.exit("The fake engine was told to die in its GPU pack.")
 
     def only_ws(connection: ServerConnection, request: Request) -> Response | None:
         return None if request.path == "/ws" else connection.respond(HTTPStatus.NOT_FOUND, "no such path\n")
 
-    def handle(socket: ServerConnection) -> None:
-        Session(engine, socket).run()
-
     server = serve(
-        handle, "127.0.0.1", 0, process_request=only_ws, compression=None, max_size=p.MAX_FRAME, ping_timeout=None
+        engine.serve, "127.0.0.1", 0, process_request=only_ws, compression=None, max_size=p.MAX_FRAME, ping_interval=None
     )
+    serving = threading.Thread(target=server.serve_forever, name=THREADS, daemon=True)
+    serving.start()
     ready = p.Ready(port=server.socket.getsockname()[1], protocol=p.PROTOCOL, version="0", pid=os.getpid())
-    print(p.encode(ready), flush=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdin.read()  # the window holds the other end; when it goes, so does the engine
-    os._exit(0)
+    stdout.write(p.encode(ready).encode() + b"\n")
+    stdout.flush()
+    stdin.read()  # the window holds the other end; when it goes, so does the engine
+    engine.end()
+    server.shutdown()
+    serving.join()
+
+
+def _crash(words: str) -> None:
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
+    os._exit(3)
 
 
 if __name__ == "__main__":
-    main()
+    run(sys.argv[1:], os.environ, sys.stdin.buffer, sys.stdout.buffer, _crash)
