@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -173,3 +174,16 @@ BREAKAGES = (
     Breakage("odd-tokenizer", write("tokenizer.json", b'{"model": 1}'), ("tokenizer.json",)),
     Breakage("folder-tokenizer", folder_instead("tokenizer.json"), ("tokenizer.json",)),
 )
+
+
+STILL_THERE = " kvasir-guide is still loaded."
+
+
+def check_sentence(text: str, *says: str) -> None:
+    """Loosely: it names the thing, ends with a full stop, is at most two sentences and shows no inside of Kvasir."""
+    assert text.endswith((".", "?")), text
+    assert len(re.findall(r"[.!?](?=\s+[A-Z]|$)", text)) <= 2, text
+    for word in says:
+        assert word in text, text
+    for inside in ("Traceback", "Error:", "object at 0x", "None", "NoneType", "\n"):
+        assert inside not in text, text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,21 +16,22 @@ from engine.cli.main import app
 from engine.core.commands import AddRequest
 from engine.memory import estimate
 from engine.protocol import Delta, Finished, LoadOptions, Sampling
-from tests.broken_models import BREAKAGES, DRAFT, SOUND, Breakage, config, copy_model, make, no_numbers, remove
+from tests.broken_models import (
+    BREAKAGES,
+    DRAFT,
+    SOUND,
+    STILL_THERE,
+    Breakage,
+    check_sentence,
+    config,
+    copy_model,
+    make,
+    no_numbers,
+    remove,
+)
 
-STILL_THERE = " kvasir-guide is still loaded."
 REPRESENTATIVE = ("no-weights", "cut-weights", "unknown-architecture", "more-layers", "no-tokenizer", "no-numbers")
 GREEDY = Sampling(temperature=0.0, max_tokens=8)
-
-
-def check_sentence(text: str, *says: str) -> None:
-    """Loosely: it names the thing, ends with a full stop, is at most two sentences and shows no inside of Kvasir."""
-    assert text.endswith((".", "?")), text
-    assert len(re.findall(r"[.!?](?=\s+[A-Z]|$)", text)) <= 2, text
-    for word in says:
-        assert word in text, text
-    for inside in ("Traceback", "Error:", "object at 0x", "None", "NoneType", "\n"):
-        assert inside not in text, text
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import os
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 import gc
+import json
 import subprocess
 import threading
 import weakref
@@ -164,6 +165,23 @@ def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program])
     return run
 
 
+@pytest.fixture
+def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
+
+    def make(loaded: bool = True, opened: bool = True, process: bool = False) -> Program:
+        program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000", process=process))
+        programs.append(program)
+        if opened:
+            unfold(program)
+        program.window.show()
+        if loaded:
+            qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
+        return program
+
+    return make
+
+
 def send(program: Program, qtbot, text: str) -> None:
     """Type it and press Enter."""
     qtbot.keyClicks(program.chat.composer.edit, text)
@@ -175,6 +193,11 @@ def answer(program: Program, qtbot, text: str) -> str:
     send(program, qtbot, text)
     qtbot.waitUntil(lambda: program.chat.session.talk.leaf and not program.chat.streaming, timeout=20_000)
     return program.chat.chat_id
+
+
+def ask(qtbot, program: Program, text: str = "hello") -> None:
+    with qtbot.waitSignal(program.link.finished, timeout=20_000):
+        program.chat.send(text)
 
 
 @pytest.fixture
@@ -189,3 +212,20 @@ def history(tmp_path: Path, qapp) -> Iterator[HistoryStore]:
     store = HistoryStore(tmp_path / "history.db")
     yield store
     store.close()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A file that says what the fake `kvasir lab` does, and keeps what it was asked."""
+    path = tmp_path / "state.json"
+    facts = {
+        "steps": 0.0,
+        "fails": "",
+        "dies": False,
+        "full": False,
+        "kept": ["cache"],
+        "index_fails": "",
+        "same": True,
+    }
+    path.write_text(json.dumps({**facts, "asked": []}))
+    return path

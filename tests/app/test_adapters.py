@@ -17,7 +17,7 @@ from app.chat.page import ChatPage
 from app.history.store import HistoryStore
 from app.link.link import LinkState
 from engine.protocol import LoadAdapter
-from tests.app.test_chat import ask
+from tests.app.chatting import ask
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 

@@ -22,8 +22,7 @@ from app.link.link import LinkState
 from app.program import Program
 from engine import protocol
 from engine.protocol import LoadOptions, Sampling
-from tests.broken_models import BREAKAGES, SOUND, make
-from tests.test_bad_input import STILL_THERE, check_sentence
+from tests.broken_models import BREAKAGES, SOUND, STILL_THERE, check_sentence, make
 
 PATIENCE_MS = 90_000
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from app.window.measure_wiring import NO_CHAT
 from app.window.window import CACHE_HEIGHTS, MainWindow
 from engine import protocol as p
 from tests.app.conftest import unfold
-from tests.app.test_window import nameless
+from tests.app.naming import nameless
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from app.link.link import EngineLink, LinkState
 from app.texts.side_by_side import SideBySide
 from engine import protocol as p
 from engine.protocol import Sampling
+from tests.app.chatting import ask, button
 from tests.kit.engine_thread import kill
 
 
@@ -34,19 +35,6 @@ def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPa
         return page
 
     return make
-
-
-def ask(qtbot, page: ChatPage, text: str) -> MessageView:
-    """Type, press Enter, wait for the end; returns the answer's view."""
-    qtbot.waitUntil(lambda: not page.composer.reason, timeout=10_000)
-    page.composer.edit.setPlainText(text)
-    qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: not page.streaming, timeout=20_000)
-    return page.transcript.views[-1]
-
-
-def button(view: MessageView, name: str) -> QPushButton:
-    return view.findChild(QPushButton, f"message-{name}")
 
 
 def test_an_answer_streams_in_is_kept_and_counted(qtbot, make_page, history: HistoryStore) -> None:

@@ -21,9 +21,9 @@ from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
 from engine.protocol import KnownModel, Metric
 from engine.protocol.compared import FAULT, ROUNDING, amount
+from tests.app.naming import nameless
 from tests.app.pressing import button_of, press
 from tests.app.specs import choice, number, switch
-from tests.app.test_window import nameless
 
 FAKE = Path(__file__).with_name("fake_compare.py")
 KV = choice(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -35,38 +33,13 @@ from app.theme.theme import Theme
 from app.theme.widgets import tip
 from engine.protocol import LoadOptions, Metric
 from engine.protocol.lab import LabPicture, LabProgress
-from tests.app.fake_lab import HEADLINE, PAGES, PAPER, result, tree, write
+from tests.app.fake_lab import HEADLINE, PAGES, PAPER, result, tree
+from tests.app.lab_support import FAKE, asked, change, said
+from tests.app.naming import nameless
 from tests.app.pressing import button_of, press
 from tests.app.tabbing import tab_reaches_all
-from tests.app.test_window import nameless
 
-FAKE = Path(__file__).with_name("fake_lab.py")
 PREFIXES = PAGES[-1]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    path = tmp_path / "state.json"
-    facts = {
-        "steps": 0.0,
-        "fails": "",
-        "dies": False,
-        "full": False,
-        "kept": ["cache"],
-        "index_fails": "",
-        "same": True,
-    }
-    path.write_text(json.dumps({**facts, "asked": []}))
-    return path
-
-
-def change(path: Path, **facts: Any) -> None:
-    write(path, {**json.loads(path.read_text()), **facts})
-
-
-def asked(path: Path) -> list[list[str]]:
-    """The runs that were asked for."""
-    return [each for each in json.loads(path.read_text())["asked"] if not each[0].startswith("--")]
 
 
 @pytest.fixture
@@ -97,11 +70,6 @@ def lab(start) -> LabView:
 def test_tab_reaches_all_of_a_topic(qtbot, lab, topic):
     lab.topics.choose(topic)
     tab_reaches_all(qtbot, lab)
-
-
-def said(lab: LabView, name: str) -> str:
-    found = lab.findChild(QLabel, name)
-    return found.text() if found is not None and found.isVisibleTo(lab) else ""
 
 
 def run(qtbot, lab: LabView, name: str = "prefixes") -> None:

@@ -20,11 +20,10 @@ from app.shortcuts import TABLE
 from app.window.window import MainWindow
 from engine import protocol
 from engine.protocol.library import StoredModel
+from tests.app.conftest import ask
+from tests.app.lab_support import FAKE, asked, change, said
+from tests.app.naming import nameless
 from tests.app.pressing import press
-from tests.app.test_lab_page import FAKE, asked, change, said, state
-from tests.app.test_window import ask, nameless
-
-__all__ = ["state"]
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from app.theme.theme import Theme
 from app.theme.widgets import FillBar
 from engine.protocol import LayerError, MakeProgress, MakeReport, ModelQuality, StoredModel
 from tests.app.fake_quantise import LAYERS, editing
+from tests.app.naming import nameless
 from tests.app.pressing import button_of, press
 from tests.app.tabbing import tab_reaches_all
-from tests.app.test_window import nameless
 
 FAKE = Path(__file__).with_name("fake_quantise.py")
 BIG = {

@@ -7,7 +7,6 @@ from PySide6.QtCore import QLocale, Qt
 from PySide6.QtWidgets import QAbstractSpinBox
 
 from app.theme.numbers import Fraction, WholeNumber, with_point, without_groups
-from tests.app.test_window import make_program  # noqa: F401
 
 
 @pytest.fixture(params=["de_DE", "en_US", "fr_FR", "de_CH", "ar_EG"])
@@ -80,7 +79,7 @@ def test_what_has_decimals_is_no_whole_number(text):
     assert without_groups(text) is None
 
 
-def test_every_field_of_the_window_is_one_of_these(make_program):  # noqa: F811
+def test_every_field_of_the_window_is_one_of_these(make_program):
     program = make_program()
     program.window.show_page(program.window.LAB)
     fields = program.window.findChildren(QAbstractSpinBox)

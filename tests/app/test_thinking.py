@@ -19,7 +19,7 @@ from app.history.store import HistoryStore
 from app.theme.theme import Theme
 from engine import protocol as p
 from engine.protocol import ModelCard, Sampling, Thinking, ThinkingModes
-from tests.app.test_chat import ask, button
+from tests.app.chatting import ask, button
 from tests.kit.fake_engine import THOUGHTS, long_answer
 
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractItemView,
-    QAbstractSlider,
-    QAbstractSpinBox,
     QApplication,
-    QComboBox,
     QLabel,
     QLineEdit,
     QMessageBox,
-    QPlainTextEdit,
     QPushButton,
-    QScrollBar,
-    QTextEdit,
     QToolButton,
     QWidget,
 )
@@ -31,35 +22,14 @@ from app.shortcuts import TABLE, ShortcutsDialog
 from app.theme.widgets import Toggle
 from app.window.window import MainWindow
 from engine import protocol
-from tests.app.conftest import unfold
+from tests.app.conftest import ask
+from tests.app.naming import nameless
 from tests.kit.engine_thread import kill
-
-
-@pytest.fixture
-def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
-
-    def make(loaded: bool = True, opened: bool = True, process: bool = False) -> Program:
-        program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000", process=process))
-        programs.append(program)
-        if opened:
-            unfold(program)
-        program.window.show()
-        if loaded:
-            qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
-        return program
-
-    return make
 
 
 @pytest.fixture
 def program(make_program) -> Program:
     return make_program()
-
-
-def ask(qtbot, program: Program, text: str = "hello") -> None:
-    with qtbot.waitSignal(program.link.finished, timeout=20_000):
-        program.chat.send(text)
 
 
 def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
@@ -382,31 +352,6 @@ def test_escape_stops_from_wherever_nobody_else_wants_it(qtbot, program, monkeyp
     program.window.show_page(MainWindow.HELP)
     qtbot.keyClick(program.window.help_page.search_field, Qt.Key.Key_Escape)
     assert len(stopped) == 3
-
-
-INTERACTIVE = (
-    QAbstractButton,
-    QAbstractItemView,
-    QAbstractSlider,
-    QAbstractSpinBox,
-    QComboBox,
-    QLineEdit,
-    QPlainTextEdit,
-    QTextEdit,
-)
-
-
-def nameless(root: QWidget) -> list[str]:
-    """What a person can operate and a screen reader cannot name. A button's text is its name.."""
-    found = []
-    for widget in root.findChildren(QWidget):
-        inner = widget.objectName().startswith("qt_") or isinstance(widget, QScrollBar)
-        if inner or not isinstance(widget, INTERACTIVE) or isinstance(widget.parent(), QAbstractSpinBox | QLineEdit):
-            continue
-        text = widget.text() if isinstance(widget, QAbstractButton) else ""
-        if not widget.accessibleName() and not text and not widget.isHidden():
-            found.append(f"{type(widget).__name__} {widget.objectName()!r} in {type(widget.parent()).__name__}")
-    return found
 
 
 def test_everything_interactive_has_an_accessible_name(qtbot, program):

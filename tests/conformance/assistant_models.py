@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import torch
 import transformers
 from torch import Tensor
@@ -55,14 +54,6 @@ def sharing_modes(config: transformers.Gemma4TextConfig) -> list[str | None]:
         "reuse" if layer >= own else "store" if layer in last.values() else None
         for layer in range(config.num_hidden_layers)
     ]
-
-
-@pytest.fixture(scope="module")
-def whole_transformers() -> Iterator[None]:
-    """transformers with :func:`sharing_modes`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transformers.Gemma4TextConfig, "kv_sharing_modes", property(sharing_modes))
-        yield
 
 
 def _at_random(model: transformers.PreTrainedModel, seed: int) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
 from engine.models.heads.mtp import QWEN
-from tests.conformance.test_speculation_equality import EOS, LETTERS
+from tests.kit.checkpoints import EOS, write_tokenizer
 
 SHAPE: dict[str, Any] = {
     "vocab_size": EOS + 1,
@@ -52,14 +51,6 @@ def write_hybrid(
     model.save_pretrained(folder)
     add_mtp(folder)
     write_tokenizer(folder)
-
-
-def write_tokenizer(folder: Path) -> None:
-    letters = {letter: i for i, letter in enumerate(LETTERS)}
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=letters, merges=[]))
-    inner.decoder = tokenizers.decoders.ByteLevel()
-    inner.add_special_tokens([tokenizers.AddedToken("<end>", special=True)])
-    inner.save(str(folder / "tokenizer.json"))
 
 
 def add_mtp(folder: Path) -> None:

@@ -16,8 +16,7 @@ import transformers
 
 from engine.bench.client import EngineClient
 from engine.protocol import LoadOptions, Sampling
-from tests.conformance.hybrid_models import write_tokenizer
-from tests.conformance.test_speculation_equality import EOS
+from tests.kit.checkpoints import EOS, write_tokenizer
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 WINDOW, PROMPT, ANSWER = 512, 4096, 64

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -33,14 +32,6 @@ FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "output": ("o_proj",), "gate_up"
          "down": ("down_proj",)}  # fmt: skip
 Parts = tuple[dict[str, torch.Tensor], torch.Tensor]
 """A module's tensors by the ends of their names, and the weight [N, K] that they stand for."""
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @torch.no_grad()

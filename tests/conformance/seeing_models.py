@@ -18,10 +18,9 @@ from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImag
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from engine.protocol import ChatMessage
+from tests.conformance.families import GEMMA, GEMMA4_E, GEMMA4_MOE, GEMMA4_WIDE
 from tests.conformance.hybrid_models import SHAPE, add_mtp
-from tests.conformance.test_logits import GEMMA, GEMMA4_E, GEMMA4_MOE, GEMMA4_WIDE
-from tests.conformance.test_speculation_equality import EOS, LETTERS
-from tests.conformance.test_vision import (
+from tests.conformance.vision_models import (
     GEMMA4_VISION,
     PIXTRAL,
     QWEN2_5,
@@ -31,6 +30,7 @@ from tests.conformance.test_vision import (
     UnifiedProcessor,
     picture,
 )
+from tests.kit.checkpoints import EOS, LETTERS
 
 START, IMAGE, END = EOS + 1, EOS + 2, EOS + 3
 TEMPLATE = (

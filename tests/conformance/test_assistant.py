@@ -28,12 +28,9 @@ from tests.conformance.assistant_models import (
     WINDOW,
     drafts,
     new_assistant,
-    whole_transformers,
     write_target,
 )
 from tests.conformance.engine_support import Ours, relative
-
-__all__ = ["whole_transformers"]
 
 VOCABULARY, CLUSTERS, TOLERANCE = 160, 16, 1e-4
 SHAPES = {"small": SMALL_E, "dense": DENSE}

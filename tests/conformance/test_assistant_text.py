@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from engine.protocol import Sampling, Unload
-from tests.conformance.assistant_models import DENSE, SMALL_E, drafts, new_assistant, whole_transformers, write_pair
-from tests.conformance.hybrid_models import write_tokenizer
-from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
-from tests.conformance.test_speculation_equality import EOS
-
-__all__ = ["whole_transformers"]
+from engine.protocol import Sampling
+from tests.conformance.assistant_models import DENSE, SMALL_E, drafts, new_assistant, write_pair
+from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
+from tests.kit.checkpoints import EOS, write_tokenizer
+from tests.kit.hosts import Host
 
 DRAFTING: dict[str, Any] = {"speculation": "assistant", "draft_length": 4, "ngram_first": False}
 AHEAD = 4
@@ -41,20 +39,8 @@ def served(
     folder: Path = tmp_path_factory.mktemp("models") / request.param
     both = write_pair(folder, {"small": SMALL_E, "dense": DENSE}[request.param], EOS + 1)
     write_tokenizer(folder)
-    host = Host(folder)
-    yield Served(host, *both)
-    host.engine.submit(Unload())
-    host.engine.step()
-
-
-def plain(host: Host, sampling: Sampling, n: int = 1) -> list[list[int]]:
-    """Without drafts and sharing, one after another."""
-    texts = []
-    for prompt in PROMPTS:
-        ids = host.ask([prompt], sampling, n, prefix_cache=False, speculation="off")
-        host.run()
-        texts += host.of(ids, n)
-    return texts
+    with Host(folder) as host:
+        yield Served(host, *both)
 
 
 def test_a_load_finds_it(served: Served) -> None:
@@ -74,32 +60,32 @@ def test_a_load_finds_it(served: Served) -> None:
 def test_the_text_stays(served: Served, variant: str, sampling: str) -> None:
     """All prompts together: with an empty cache, with prefixes in it, in small chunks, preempted."""
     host = served.host
-    host.fresh(VARIANTS[variant])
-    expected = plain(host, SAMPLINGS[sampling])
+    host.fresh(VARIANTS[variant].switches)
+    expected = host.plain(PROMPTS, SAMPLINGS[sampling])
     for budget, disturbed in ((512, None), (40, None), (160, random.Random(1))):
         ids = host.ask(PROMPTS, SAMPLINGS[sampling], **DRAFTING)
         host.run(budget, disturbed)
         assert host.of(ids) == expected
-        assert {"assistant", "corrected"} <= {source for id in ids for source in host.sources[id]}
+        assert {"assistant", "corrected"} <= set(host.sources(ids))
 
 
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_several_answers_that_give_way(served: Served, mode: str) -> None:
     host = served.host
-    host.fresh(VARIANTS["int8"])
-    expected = plain(host, SAMPLINGS["seeded"], 3)
+    host.fresh(VARIANTS["int8"].switches)
+    expected = host.plain(PROMPTS, SAMPLINGS["seeded"], 3)
     host.set(preemption=mode, host_cache=1.0)
     ids = host.ask(PROMPTS, SAMPLINGS["seeded"], 3, **DRAFTING)
     assert host.run(120, random.Random(2)) > 1
     assert host.of(ids, 3) == expected
-    assert "assistant" in {source for id in ids for source in host.sources[id]}
+    assert "assistant" in host.sources(ids)
     host.set(preemption="auto", host_cache=0.0)
 
 
 def test_its_depth_is_chosen(served: Served) -> None:
     """By the controller: as a method of its own with a length that follows what is accepted, and among all others."""
     host = served.host
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     sampling = Sampling(temperature=0.0, max_tokens=80, ignore_eos=True)
     ids = host.ask([PROMPTS[0]], sampling, speculation="off")
     host.run()
@@ -112,12 +98,12 @@ def test_its_depth_is_chosen(served: Served) -> None:
 
 def test_rejection_sampling_takes_its_distribution(served: Served) -> None:
     host = served.host
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     sampling = Sampling(temperature=0.6, seed=3, max_tokens=60, ignore_eos=True)
     ids = host.ask(PROMPTS[:2], sampling, acceptance="ratio", **DRAFTING)
     host.run()
     assert all(len(text) == 60 for text in host.of(ids))
-    assert {"assistant", "corrected"} <= {source for id in ids for source in host.sources[id]}
+    assert {"assistant", "corrected"} <= set(host.sources(ids))
 
 
 # --- as much as with transformers --------------------------------------------------------------------------------
@@ -141,14 +127,14 @@ def rounds(served: Served, prompt: list[int], count: int) -> tuple[list[int], li
 def test_as_many_tokens_are_accepted_as_by_transformers_modules(served: Served) -> None:
     """To the token: over an empty cache, and after a prefix that was read before."""
     host = served.host
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     count, accepted = 50, 0
     sampling = Sampling(temperature=0.0, max_tokens=count, ignore_eos=True)
     for prompt in (PROMPTS[0], PROMPTS[0][:100]):
         expected = rounds(served, prompt, count)
         ids = host.ask([prompt], sampling, **DRAFTING)
         host.run(64)
-        assert (host.of(ids)[0], host.sources[ids[0]]) == expected
+        assert (host.of(ids)[0], host.sources(ids)) == expected
         accepted += expected[1].count("assistant")
     assert accepted > 15
 
@@ -173,11 +159,11 @@ def test_assisted_generation_of_transformers_needs_as_many_steps(
         eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     host = served.host
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     ids = host.ask([PROMPTS[0]], Sampling(temperature=0.0, max_tokens=count, ignore_eos=True), **DRAFTING)
     host.run()
     assert host.of(ids)[0] == text[0, len(PROMPTS[0]) :].tolist()
-    steps = count - host.sources[ids[0]].count("assistant")
+    steps = count - host.sources(ids).count("assistant")
     assert steps < 0.8 * count
     assert abs(steps - calls) <= 0.1 * calls
 

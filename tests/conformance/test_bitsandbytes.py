@@ -22,7 +22,6 @@ from tests.conformance.packed_support import (
     assert_same_weights,
     compare,
     greedy,
-    one_thread,  # noqa: F401 - a fixture
     save,
 )
 

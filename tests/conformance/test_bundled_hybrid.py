@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.protocol import ChatMessage, Sampling, Unload
-from tests.conformance.test_cache_equality import Host
+from engine.protocol import ChatMessage, Sampling
+from tests.kit.hosts import Host
 
 HYBRID = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-hybrid"
 TOLD = ["What is the KV cache?", "What is speculative decoding?", "How do I load a model?"]
@@ -20,10 +20,8 @@ GREEDY = Sampling(temperature=0.0, max_tokens=48)
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
     torch.set_num_threads(1)
-    host = Host(HYBRID)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Host(HYBRID) as host:
+        yield host
 
 
 def asked(host: Host, question: str, **switches: object) -> tuple[list[int], float]:

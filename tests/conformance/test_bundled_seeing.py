@@ -17,11 +17,9 @@ import transformers
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from engine.protocol import ChatMessage, Unload
-from tests.conformance.test_pictures import Seeing
-from tests.conformance.test_pictures_served import link, shows
-from tests.engine.server.conftest import TOKEN
-from tests.engine.server.test_real_engine import Serving
+from engine.protocol import ChatMessage
+from tests.conformance.seeing_host import Seeing, link, shows
+from tests.kit.servers import TOKEN, Serving
 
 DEMO = Path(__file__).parents[2] / "assets" / "demo"
 SEEING = DEMO / "kvasir-seeing"
@@ -55,15 +53,13 @@ def drawn() -> list[Drawn]:
 @pytest.fixture(scope="module")
 def host() -> Iterator[Seeing]:
     torch.set_num_threads(1)
-    host = Seeing(SEEING)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Seeing(SEEING) as host:
+        yield host
 
 
 def say(host: Seeing, messages: list[ChatMessage]) -> str:
     loaded: Any = host.engine.loaded
-    ids = host.answer(messages)
+    ids = host.reply(messages)
     end = loaded.tokenizer.encode("<|im_end|>", special=True)[0]
     text: str = loaded.tokenizer.decode(ids[: ids.index(end)])
     return text

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -20,8 +18,12 @@ from engine.protocol import Sampling
 from tests.conformance.engine_support import Ours
 from tests.conformance.gptq_packer import Packing, quantise
 from tests.conformance.packed_support import PROMPT, TOLERANCE, VOCABULARY, Parts, assert_planned, compare, greedy, save
-from tests.conformance.test_speculation_equality import EOS, LETTERS, SAMPLINGS, Host, prompts, same
+from tests.conformance.texts import LONGER_SAMPLINGS as SAMPLINGS
+from tests.conformance.texts import prompts, same
+from tests.kit.checkpoints import EOS, write_model
+from tests.kit.hosts import Host
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SHAPE: dict[str, Any] = {
     "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2,
     "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "q_lora_rank": None,
@@ -30,14 +32,6 @@ SHAPE: dict[str, Any] = {
     "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 0.707,
                         "mscale_all_dim": 0.707, "original_max_position_embeddings": 64},
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def gptq(folder: Path, options: dict[str, Any]) -> transformers.PreTrainedModel:
@@ -121,34 +115,21 @@ def test_doctor_names_both_forms(tmp_path: Path) -> None:
     assert {"attention to latents", "attention to expanded latents, trees"} <= parts.keys()
 
 
-def write_model(folder: Path, noise_scale: float) -> None:
-    """A tiny DeepSeek-V2 of fixed random weights plus a little noise; one character is one token."""
-    torch.manual_seed(0)
+def write_deepseek(folder: Path, noise: float = 0.0) -> None:
     options = SHAPE | {"hidden_size": 64, "initializer_range": 0.12}
     config = transformers.DeepseekV2Config(
         **options, vocab_size=EOS + 1, intermediate_size=96, max_position_embeddings=512, eos_token_id=EOS,
         bos_token_id=None,
     )  # fmt: skip
-    model = transformers.DeepseekV2ForCausalLM(config)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += noise_scale * parameter.std().nan_to_num() * torch.randn_like(parameter)
-    model.save_pretrained(folder)
-    inner = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocab={letter: i for i, letter in enumerate(LETTERS)}, merges=[])
-    )
-    inner.decoder = tokenizers.decoders.ByteLevel()
-    inner.add_special_tokens([tokenizers.AddedToken("<end>", special=True)])
-    inner.save(str(folder / "tokenizer.json"))
+    write_model(folder, lambda: transformers.DeepseekV2ForCausalLM(config), noise=noise)
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "target", 0.0)
-    write_model(folder / "draft", 0.08)
-    return Host(folder / "target", folder / "draft")
+    write_deepseek(folder / "target")
+    write_deepseek(folder / "draft", 0.08)
+    return Host(folder / "target", str(folder / "draft"), memory=300e6, speculation="off")
 
 
 def test_the_engine_keeps_latents(host: Host) -> None:

@@ -10,8 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.protocol import Sampling, Set, Unload
-from tests.conformance.test_speculation_equality import Host, prompts, same, write_model
+from engine.protocol import Sampling
+from tests.conformance.texts import prompts, same
+from tests.kit.checkpoints import write_llama
+from tests.kit.hosts import Host
 
 
 def cut(folder: Path) -> None:
@@ -29,13 +31,11 @@ def cut(folder: Path) -> None:
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     torch.set_num_threads(1)
     folder: Path = tmp_path_factory.mktemp("models")
-    write_model(folder / "target", 0.0, layers=3)
-    write_model(folder / "draft", 0.08)
+    write_llama(folder / "target", num_hidden_layers=3)
+    write_llama(folder / "draft", noise=0.08)
     cut(folder / "draft")
-    host = Host(folder / "target", folder / "draft")
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Host(folder / "target", str(folder / "draft"), speculation="off") as host:
+        yield host
 
 
 def test_a_draft_reads_tokens_that_it_has_no_row_for(host: Host) -> None:
@@ -55,9 +55,7 @@ def test_a_draft_reads_tokens_that_it_has_no_row_for(host: Host) -> None:
 
 def test_a_draft_model_drafts_for_rows_that_choose_pages(host: Host) -> None:
     """Its arena keeps no bounds of pages: its own rows read them all."""
-    host.engine.submit(Set(key="page_policy", value="quest"))
-    host.engine.submit(Set(key="quest_tokens", value=32))
-    host.engine.step()
+    host.set(page_policy="quest", quest_tokens=32)
     sampling = Sampling(temperature=0.0, max_tokens=48, ignore_eos=True)
     plain = host.answer(prompts(2), sampling)
     drafted = host.answer(prompts(2), sampling, speculation="draft", draft_length=4, ngram_first=False)

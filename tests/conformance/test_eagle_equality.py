@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from engine.attention.registry import AttentionDispatcher
 from engine.cache.types import TREE
@@ -18,11 +18,11 @@ from engine.checkpoints.heads.read import read_eagle
 from engine.checkpoints.safetensors import TensorFiles
 from engine.files import read_json
 from engine.model_config.raw import RawConfig
-from engine.protocol import Unload
 from engine.runner.runner import Runner
 from engine.speculation.proposers.eagle import FeatureProposer
-from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
-from tests.conformance.test_speculation_equality import EOS, write_model
+from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
+from tests.kit.checkpoints import EOS, quiet, write_llama
+from tests.kit.hosts import Host
 
 WIDTH, LAYERS = 128, 2
 
@@ -49,21 +49,12 @@ def write_head(folder: Path, target: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
 
 
-def quiet(target: Path) -> None:
-    """Weaken what the target's layers add, so that its next token depends mostly on the last one."""
-    tensors = load_file(target / "model.safetensors")
-    for name in tensors:
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
-            tensors[name] = tensors[name] * 0.05
-    save_file(tensors, target / "model.safetensors")
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     base, head = tmp_path_factory.mktemp("models") / "target", tmp_path_factory.mktemp("head")
-    write_model(base, 0.0, layers=LAYERS, width=WIDTH)
+    write_llama(base, num_hidden_layers=LAYERS, hidden_size=WIDTH)
     quiet(base)
     write_head(head, base)
     return base, head
@@ -71,10 +62,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def host(folders: tuple[Path, Path]) -> Iterator[Host]:
-    host = Host(folders[0])
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Host(folders[0]) as host:
+        yield host
 
 
 def with_head(host: Host, folder: Path) -> FeatureProposer:
@@ -95,8 +84,8 @@ def with_head(host: Host, folder: Path) -> FeatureProposer:
 )
 def test_text_is_as_without_drafts(host: Host, folders: tuple[Path, Path], variant: str, sampling: str) -> None:
     """With an empty cache, then with prefixes in it that the head has read, then with some that it has not."""
-    host.fresh(VARIANTS[variant])
-    expected = host.plain(variant, sampling)
+    host.fresh(VARIANTS[variant].switches)
+    expected = host.plain(PROMPTS, SAMPLINGS[sampling])
     proposer = with_head(host, folders[1])
     for budget, length in ((512, 4), (90, 2), (120, 4)):
         if budget == 120:
@@ -108,20 +97,20 @@ def test_text_is_as_without_drafts(host: Host, folders: tuple[Path, Path], varia
         assert host.of(ids) == expected
         # Rows that choose pages are chains, of which fewer hold; of a greedy text an untrained head may hit nothing.
         wanted = {"corrected"} if variant == "quest" or sampling == "greedy" else {"corrected", "eagle"}
-        assert wanted <= {source for id in ids for source in host.sources[id]}
+        assert wanted <= set(host.sources(ids))
     assert not proposer._texts
 
 
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_preemption_and_several_answers(host: Host, folders: tuple[Path, Path], mode: str) -> None:
-    host.fresh(VARIANTS["16bit"])
-    expected = host.plain("16bit", "seeded", 3)
+    host.fresh(VARIANTS["16bit"].switches)
+    expected = host.plain(PROMPTS, SAMPLINGS["seeded"], 3)
     proposer = with_head(host, folders[1])
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(2):
         ids = host.ask(PROMPTS, SAMPLINGS["seeded"], 3, speculation="eagle", draft_length=4)
         assert host.run(160, random.Random(seed)) > 2
         assert host.of(ids, 3) == expected
-        assert "eagle" in {source for id in ids for source in host.sources[id]}
+        assert "eagle" in host.sources(ids)
     assert not proposer._texts
     assert host.stepper.cache.pool.owners() in ([], [TREE])

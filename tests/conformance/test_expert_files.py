@@ -17,12 +17,11 @@ from engine.checkpoints.source import CheckpointSource
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError
 from tests.conformance.engine_support import Ours, relative
+from tests.conformance.expert_models import GPT_OSS, save_gptq
 from tests.conformance.gptq_packer import Packing
 from tests.conformance.packed_support import (
     assert_planned,
-    one_thread,  # noqa: F401 - a fixture
 )
-from tests.conformance.test_experts import GPT_OSS, save_gptq
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

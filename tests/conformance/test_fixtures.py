@@ -19,7 +19,6 @@ from engine.layers.linear.coded import unpack
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.packed_support import (
     FUSED,
-    one_thread,  # noqa: F401 - a fixture
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -18,9 +18,8 @@ from safetensors.torch import save_file
 
 from engine.checkpoints.open import open_checkpoint
 from tests.conformance.assistant_models import DENSE, SMALL_E
+from tests.conformance.compressed_packer import quantise
 from tests.conformance.engine_support import Ours, relative
-from tests.conformance.packed_support import one_thread  # noqa: F401 - a fixture
-from tests.conformance.test_compressed_tensors import quantise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 VOCABULARY, TOLERANCE = 160, 2e-4

@@ -101,12 +101,7 @@ def compare(ours: Ours, model: transformers.PreTrainedModel, tolerance: float = 
     assert relative(ours.chunked(texts[-1], 7, sequence=3), expected[-1]) <= tolerance
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -19,8 +19,8 @@ from engine import protocol as p
 from engine.core.engine import Engine
 from engine.server.residency import Policy
 from engine.server.serve import Server, open_socket
-from tests.engine.server.conftest import TOKEN
 from tests.engine.server.fake import FakeProbes
+from tests.kit.servers import TOKEN
 
 GUIDE, HYBRID = paths.BUNDLED, "kvasir-hybrid"
 OPTIONS = p.LoadOptions(device="cpu", memory=600e6, context=512)

@@ -22,21 +22,20 @@ from engine.checkpoints.adapters.read import WEIGHTS, open_adapter
 from engine.checkpoints.adapters.sites import sites_of
 from engine.checkpoints.open import open_checkpoint
 from engine.core.commands import AddRequest
-from engine.core.events import Event
 from engine.errors import CheckpointError
 from engine.layers.linear.adapted import Adapted
 from engine.loading.adapters import adapters_of
 from engine.models.adapters import Adapter, parts_of
-from engine.protocol import Adapters, Error, Finished, LoadAdapter, Sampling, Set, Unload, UnloadAdapter
+from engine.protocol import Adapters, LoadAdapter, Sampling, Set, UnloadAdapter
 from tests.conformance.adapter_files import ALL, ATTENTION, merged, modules, write_adapter
 from tests.conformance.engine_support import Ours, relative
+from tests.conformance.families import GEMMA, GEMMA4_E, QWEN3_5, Case, make
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_families import random_model
 from tests.conformance.gptq_packer import Packing, quantise
 from tests.conformance.packed_support import save
-from tests.conformance.test_cache_equality import Host
-from tests.conformance.test_logits import GEMMA, GEMMA4_E, QWEN3_5, Case, make
-from tests.conformance.test_speculation_equality import EOS, write_model
+from tests.kit.checkpoints import EOS, write_llama
+from tests.kit.hosts import Host
 
 TOLERANCE = 1e-4
 PROMPT = [3, 40, 77, 9, 120, 5, 5, 61, 14, 90, 33, 2, 8]
@@ -211,32 +210,22 @@ def test_without_adapters_the_layers_are_what_they_were(pair: tuple[Any, Path, l
 
 
 class Lora(Host):
-    """An engine with a model and two adapters, "one" and "two"; errors are kept, not raised."""
+    """An engine with a model and two adapters, "one" and "two"."""
 
     def __init__(self, folder: Path, saved_chats: SavedChats | None = None) -> None:
-        self.errors: list[Error] = []
-        self.told: list[Adapters] = []
-        self.reasons: dict[str, str] = {}
-        super().__init__(folder / "model", saved_chats)
+        super().__init__(folder / "model", saved=saved_chats)
         for name in ("one", "two"):
             self.send(LoadAdapter(name=name, path=str(folder / name)))
-        assert not self.errors
+        super().check()
 
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, Error):
-            self.errors.append(event)
-        elif isinstance(event, Adapters):
-            self.told.append(event)
-        else:
-            if isinstance(event, Finished):
-                self.reasons[event.id] = event.reason
-            super()._hear(event)
+    @property
+    def told(self) -> list[Adapters]:
+        """What was said of the adapters."""
+        return [event for event in self.heard.others if isinstance(event, Adapters)]
 
-    def run(self, budget: int = 512, disturb: random.Random | None = None) -> int:
-        before = len(self.errors)
-        gave_way = super().run(budget, disturb)
-        assert self.expected_errors or len(self.errors) == before, self.errors[before:]
-        return gave_way
+    def check(self) -> None:
+        if not self.expected_errors:
+            super().check()
 
     expected_errors = False
 
@@ -265,7 +254,7 @@ WAYS = ["", "one", "two"]
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("lora")
-    write_model(root / "model", 0.0, layers=4, width=64)
+    write_llama(root / "model", num_hidden_layers=4)
     model = LlamaForCausalLM.from_pretrained(root / "model", dtype=torch.float32)
     write_adapter(root / "one", model, strength=0.6)
     write_adapter(root / "two", model, ("q_proj", "v_proj", "gate_proj"), 8, seed=1, strength=0.6)
@@ -274,9 +263,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def host(home: Path) -> Iterator[Lora]:
-    host = Lora(home)
-    yield host
-    host.send(Unload())
+    with Lora(home) as host:
+        yield host
 
 
 @pytest.fixture(scope="module")
@@ -361,11 +349,10 @@ def test_speculation_changes_no_text(host: Lora, alone: Callable[[Sampling], lis
     for sampling in (GREEDY, SEEDED):
         expected = alone(sampling)
         host.stepper.cache.tree.evict(1 << 30)
-        host.sources.clear()
         ids = host.ask_with(WAYS, sampling, speculation=proposer, draft_length=4, ngram_first=proposer == "ngram")
         host.run()
         assert host.of(ids) == expected
-    told = {source for sources in host.sources.values() for source in sources}
+    told = set(host.sources(ids))
     assert proposer in told or proposer == "ngram", told
 
 
@@ -438,21 +425,21 @@ def test_loading_unloading_and_unknown_names(home: Path) -> None:
     assert one.bytes == sum(tensor.nbytes for tensor in load_file(home / "one" / WEIGHTS).values())
     host.engine.submit(AddRequest("none", PROMPTS[0], GREEDY, adapter="three"))
     host.run()
-    (error,) = host.errors
+    (error,) = host.heard.errors
     assert (error.code, error.id) == ("adapter_not_found", "none")
     assert error.message == "No adapter is called 'three'. Loaded are: one, two."
     host.send(LoadAdapter(name="one", path=str(home / "two")))
-    assert host.errors[-1].message == "The name one is in use already. Give the adapter another one."
+    assert host.heard.errors[-1].message == "The name one is in use already. Give the adapter another one."
     host.engine.submit(AddRequest("stopped", PROMPTS[0], GREEDY, adapter="one"))
     host.engine.submit(AddRequest("goes on", PROMPTS[0], GREEDY, adapter="two"))
     for _ in range(4):
         host.engine.step()
     host.send(UnloadAdapter(name="one"))
     host.run()
-    assert (host.reasons["stopped"], host.reasons["goes on"]) == ("cancelled", "length")
+    assert (host.answers["stopped", 0].reason, host.answers["goes on", 0].reason) == ("cancelled", "length")
     assert [card.name for card in host.told[-1].adapters] == ["two"]
     host.send(UnloadAdapter(name="one"))
-    assert host.errors[-1].code == "adapter_not_found"
+    assert host.heard.errors[-1].code == "adapter_not_found"
     host.send(Set(key="kv_kind", value="int8"))
     assert [card.name for card in host.told[-1].adapters] == ["two"], "another cache kind keeps the weights"
     host.send(Set(key="weights", value="16bit"))

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.core.commands import AddRequest
-from engine.protocol import LoadAdapter, Unload
+from engine.protocol import LoadAdapter
 from tests.conformance.adapter_files import ALL, merged, write_adapter
+from tests.conformance.seeing_host import CHATS, COUNT, GREEDY, Seeing
 from tests.conformance.seeing_models import theirs, write_seeing
-from tests.conformance.test_cache_equality import VARIANTS
-from tests.conformance.test_pictures import CHATS, COUNT, GREEDY, Seeing
+from tests.conformance.texts import VARIANTS
 
 
 def of_the_language_model(adapter: Path) -> None:
@@ -50,11 +50,9 @@ def test_answers_are_those_of_added_weights(name: str, tmp_path: Path) -> None:
     }
     assert not any(map(list.__eq__, *expected.values()))
     for budget in (512, 33):
-        host.fresh(VARIANTS["16bit"])
+        host.fresh(VARIANTS["16bit"].switches)
         for _ in range(2):
             ids = {adapter: say(host, adapter) for adapter in expected}
             host.run(budget)
             assert {adapter: host.of(mine) for adapter, mine in ids.items()} == expected
         assert all(host.cached[id] for mine in ids.values() for id in mine)
-    host.engine.submit(Unload())
-    host.engine.step()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +17,18 @@ from engine import protocol as p
 from engine.cli.arguments import adapters_of
 from engine.cli.chat import ChatArguments, run_chat
 from engine.cli.errors import CommandFailed
-from engine.core.engine import Engine
-from engine.server.serve import Server, open_socket
 from tests.conformance.adapter_files import write_adapter
-from tests.conformance.test_speculation_equality import write_model
-from tests.engine.server.conftest import TOKEN, Client
-from tests.engine.server.fake import FakeProbes
+from tests.kit.checkpoints import write_llama
+from tests.kit.servers import TOKEN, Client, Serving
 
 GREEDY = p.Sampling(temperature=0.0, max_tokens=12, ignore_eos=True)
 TEXT = "a text that is 4 pages long: " + "0123456789" * 4
 
 
-class Serving:
-    """A server in a thread, with a real engine."""
-
-    def __init__(self, folder: Path, adapters: Mapping[str, str]) -> None:
-        def make(emit: Any) -> Engine:
-            self.engine = Engine(emit, "cpu")
-            return self.engine
-
-        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, make, FakeProbes())
-        options = p.LoadOptions(device="cpu", dtype="float32", memory=300e6)
-        self.server.load(str(folder), "", options, needed=True, adapters=adapters)
-        self.thread = threading.Thread(target=self.server.run)
-        self.thread.start()
-
-    def stop(self) -> None:
-        self.server.stop()
-        self.thread.join(300)
-        assert not self.thread.is_alive()
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("served")
-    write_model(root / "base", 0.0, layers=3)
+    write_llama(root / "base", num_hidden_layers=3)
     model = LlamaForCausalLM.from_pretrained(root / "base", dtype=torch.float32)
     write_adapter(root / "one", model, strength=0.7)
     write_adapter(root / "two", model, ("v_proj", "up_proj"), 8, seed=1, strength=0.7)

@@ -35,7 +35,6 @@ from tests.conformance.packed_support import (
     TOLERANCE,
     compare,
     greedy,
-    one_thread,  # noqa: F401 - a fixture
     save,
 )
 

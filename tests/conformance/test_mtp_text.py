@@ -12,17 +12,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.models.heads.mtp import MIMO
-from engine.protocol import Unload
-from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host
-from tests.conformance.test_eagle_equality import quiet
-from tests.conformance.test_speculation_equality import write_model
+from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS
+from tests.kit.checkpoints import quiet, write_llama
+from tests.kit.hosts import Host
 
 WIDTH = 128
 
 
 def write_mimo(folder: Path) -> None:
     """A target whose next token depends mostly on the last one, and a layer beside it that passes that token on."""
-    write_model(folder, 0.0, width=WIDTH)
+    write_llama(folder, hidden_size=WIDTH)
     quiet(folder)
     tensors = load_file(folder / "model.safetensors")
     torch.manual_seed(4)
@@ -47,10 +46,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models") / "mimo"
     write_mimo(folder)
-    host = Host(folder)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Host(folder) as host:
+        yield host
 
 
 def test_a_load_finds_the_layer(host: Host) -> None:
@@ -62,11 +59,11 @@ def test_a_load_finds_the_layer(host: Host) -> None:
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 @pytest.mark.parametrize("variant", ["16bit", "int8", "window"])
 def test_the_layer_drafts_and_the_text_stays(host: Host, variant: str, sampling: str) -> None:
-    host.fresh(VARIANTS[variant])
+    host.fresh(VARIANTS[variant].switches)
     expected = host.texts(PROMPTS, SAMPLINGS[sampling])
     for budget, disturbed in ((512, None), (90, None), (160, random.Random(1))):
         drafting = {"speculation": "mtp", "draft_length": 4, "ngram_first": False}
         ids = host.ask(PROMPTS, SAMPLINGS[sampling], **drafting)
         host.run(budget, disturbed)
         assert host.of(ids) == expected
-        assert {"mtp", "corrected"} <= {source for id in ids for source in host.sources[id]}
+        assert {"mtp", "corrected"} <= set(host.sources(ids))

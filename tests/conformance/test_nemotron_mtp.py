@@ -21,9 +21,11 @@ from engine.models.heads.base import OUTPUT
 from engine.models.heads.mtp import QWEN, MultiToken, layout_of
 from engine.runner.runner import Runner
 from tests.conformance.engine_support import Ours, relative
-from tests.conformance.hybrid_models import SHAPE, write_tokenizer
-from tests.conformance.test_cache_equality import PROMPTS, SAMPLINGS, Host
-from tests.conformance.test_logits import BASE, NEMOTRON_EXPERTS, Case, make
+from tests.conformance.families import BASE, NEMOTRON_EXPERTS, Case, make
+from tests.conformance.hybrid_models import SHAPE
+from tests.conformance.texts import PROMPTS, SAMPLINGS
+from tests.kit.checkpoints import write_tokenizer
+from tests.kit.hosts import Host
 
 ATTENTION, EXPERTS = 3, 4
 """Layers of each kind in the model; copies of them with other numbers are the multi-token layer's."""
@@ -121,13 +123,9 @@ def test_it_drafts_and_the_text_is_the_same(tmp_path: Path) -> None:
     write_tokenizer(folder)
     add_layer(folder, SHAPE["hidden_size"])
     host, sampling = Host(folder), SAMPLINGS["seeded"]
-    expected = []
-    for prompt in PROMPTS:
-        ids = host.ask([prompt], sampling, prefix_cache=False)
-        host.run()
-        expected += host.of(ids)
+    expected = host.plain(PROMPTS, sampling)
     for length in (1, 4):
         ids = host.ask(PROMPTS, sampling, speculation="mtp", draft_length=length)
         host.run(160, random.Random(length))
         assert host.of(ids) == expected
-        assert "mtp" in {source for id in ids for source in host.sources[id]}
+        assert "mtp" in host.sources(ids)

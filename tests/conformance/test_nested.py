@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
 from tests.conformance.engine_support import Ours, relative
-from tests.conformance.test_logits import (
+from tests.conformance.families import (
     BASE,
     GEMMA,
     GEMMA4_MOE,
@@ -28,6 +26,7 @@ from tests.conformance.test_logits import (
     prompts,
     theirs,
 )
+from tests.conformance.tensor_names import newer, older, rename
 
 VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "image_size": 32, "patch_size": 16}  # fmt: skip
@@ -115,27 +114,6 @@ def saved(model: Any, folder: Path) -> transformers.PreTrainedModel:
             parameter.uniform_(0.5, 1.5) if name.endswith("norm.weight") else parameter.normal_(0, 0.15)
     model.save_pretrained(folder)
     return type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-
-
-def newer(name: str) -> str:
-    """As transformers 5 names it within the program; some files have that."""
-    for old, new in (("language_model.model.", "model.language_model."), ("language_model.lm_head.", "lm_head.")):
-        if name.startswith(old):
-            return new + name.removeprefix(old)
-    return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
-
-
-def older(name: str) -> str:
-    for old, new in (("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head.")):
-        if name.startswith(old):
-            return new + name.removeprefix(old)
-    return name.removeprefix("model.") if name.startswith(("model.vision", "model.visual")) else name
-
-
-def rename(folder: Path, name: Callable[[str], str]) -> None:
-    file = folder / "model.safetensors"
-    tensors: dict[str, Tensor] = {name(key): tensor for key, tensor in load_file(file).items()}
-    save_file(tensors, file)
 
 
 @pytest.mark.parametrize("names", [newer, older])

@@ -19,7 +19,7 @@ from engine.models.heads.base import OUTPUT
 from engine.models.heads.mtp import QWEN, MultiToken, deepseek, layout_of
 from engine.runner.runner import Runner
 from tests.conformance.engine_support import Ours, relative
-from tests.conformance.test_logits import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
+from tests.conformance.families import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
 
 FAMILIES = {
     "Glm4Moe": SIGMOID | {"head_dim": 16, "first_k_dense_replace": 1, "use_qk_norm": True},

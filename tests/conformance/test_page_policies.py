@@ -10,18 +10,13 @@ import torch
 from engine.batch import SequenceRows
 from engine.cache.policies import WindowWithSinks
 from tests.conformance.engine_support import Ours, relative
-from tests.conformance.test_logits import GPT_OSS, MLA, TOLERANCE, VOCABULARY, Case, longrope, make, theirs
+from tests.conformance.families import GPT_OSS, MLA, TOLERANCE, VOCABULARY, Case, longrope, make, theirs
 
 POLICY = WindowWithSinks(64, 4)
 PROMPT = torch.randint(3, VOCABULARY, (170,), generator=torch.Generator().manual_seed(7)).tolist()
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def windowed(ours: Ours, chunk: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,62 +13,12 @@ import torch
 from engine.cache.offload.saved import SavedChats
 from engine.core.cache_view import radix_tree
 from engine.core.commands import AddRequest, Inspect
-from engine.core.events import Event
-from engine.protocol import ChatMessage, Delta, Sampling, TokenInfo, Unload, Value
-from engine.server.pictures import PromptTokens, Shown
+from engine.protocol import Sampling
 from engine.server.session.cache_messages import PICTURE, _reads
-from engine.text.prompt import rendered
 from engine.vision.embeddings import PictureEmbeddings
+from tests.conformance.seeing_host import CHATS, COUNT, FIRST, GREEDY, QUESTION, Seeing
 from tests.conformance.seeing_models import END, IMAGE, START, inputs_of, photo, theirs, user, write_seeing
-from tests.conformance.test_cache_equality import VARIANTS, Host
-
-COUNT = 24
-GREEDY = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True)
-FIRST, SECOND = photo(100, 80), photo(61, 109)
-QUESTION = "describe this picture"
-SEEN = [user(QUESTION, FIRST), ChatMessage(role="assistant", content="it is grey")]
-CHATS: dict[str, list[ChatMessage]] = {
-    "one": [user(QUESTION, FIRST)],
-    "other": [user(QUESTION, SECOND)],
-    "two at once": [user("compare these", SECOND, FIRST)],
-    "later": [*SEEN, user("and this one?", SECOND)],
-    "no longer": [*SEEN, user("what did it look like? " * 3)],
-    "none": [user(QUESTION)],
-}
-
-
-class Seeing(Host):
-    """A host that is asked in messages; ``infos`` are the tokens of all answers."""
-
-    def __init__(self, folder: Path, saved: SavedChats | None = None) -> None:
-        self.infos: list[TokenInfo] = []
-        super().__init__(folder, saved)
-
-    def _hear(self, event: Event) -> None:
-        super()._hear(event)
-        if isinstance(event, Delta):
-            self.infos += event.tokens
-
-    def tokens(self, chat: Sequence[ChatMessage]) -> PromptTokens:
-        loaded = self.engine.loaded
-        assert loaded is not None
-        assert loaded.tokenizer is not None
-        assert loaded.chat_template is not None
-        shown = Shown(loaded, chat)
-        text = shown.around(rendered(loaded.chat_template, chat))
-        return shown.within(loaded.tokenizer.encode(text.text, special=text.special))
-
-    def say(self, chats: Sequence[Sequence[ChatMessage]], n: int = 1, chat: str = "", **switches: Value) -> list[str]:
-        ids = [f"{len(self.answers)}.{number}" for number in range(len(chats))]
-        for id, messages in zip(ids, chats, strict=True):
-            prompt = self.tokens(messages)
-            self.engine.submit(AddRequest(id, prompt.ids, GREEDY, n, switches, chat=chat, pictures=prompt.pictures))
-        return ids
-
-    def answer(self, chat: Sequence[ChatMessage], budget: int = 512, **switches: Value) -> list[int]:
-        ids = self.say([chat], **switches)
-        self.run(budget)
-        return self.of(ids)[0]
+from tests.conformance.texts import VARIANTS
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +34,8 @@ def model(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def host(folder: Path, model: Any) -> Iterator[Seeing]:
-    host = Seeing(folder)
-    assert host.engine.loaded is not None
-    assert host.engine.loaded.card.pictures, host.engine.loaded.card.notices
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Seeing(folder) as host:
+        yield host
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +48,7 @@ def expected(host: Seeing, model: Any) -> dict[str, list[int]]:
 
 def fresh(host: Seeing) -> None:
     """Nothing is known of any text or picture."""
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     manager: Any = host.stepper.cache.manager
     manager.snapshots.make_room(manager.slots.total)
     host.stepper.cache.check(idle=True)
@@ -137,7 +83,7 @@ def test_answers_are_those_of_transformers(host: Seeing, expected: dict[str, lis
     """In chunks that end before, within and after pictures."""
     fresh(host)
     for name, chat in CHATS.items():
-        assert host.answer(chat, budget, prefix_cache=False) == expected[name], name
+        assert host.reply(chat, budget, prefix_cache=False) == expected[name], name
     ids = host.say(list(CHATS.values()), prefix_cache=False)
     host.run(budget)
     assert host.of(ids) == list(expected.values())
@@ -148,10 +94,9 @@ def test_logits_are_those_of_transformers(host: Seeing, model: Any) -> None:
     sampling = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True, logprobs=8)
     for name, chat in CHATS.items():
         tokens = host.tokens(chat)
-        host.infos.clear()
         host.engine.submit(AddRequest(name, tokens.ids, sampling, pictures=tokens.pictures))
         host.run(50)
-        for info, logs in zip(host.infos, theirs(model, chat, tokens.ids, COUNT)[1], strict=True):
+        for info, logs in zip(host.answers[name, 0].infos, theirs(model, chat, tokens.ids, COUNT)[1], strict=True):
             for token, logprob in info.top:
                 assert logprob == pytest.approx(float(logs[token]), abs=2e-3)
 
@@ -167,7 +112,7 @@ def test_the_same_picture_is_read_once(host: Seeing, expected: dict[str, list[in
     )
     host.stepper.model.pictures._kept.clear()  # type: ignore[union-attr]
     for name in ("one", "one", "no longer", "other"):
-        assert host.answer(CHATS[name], 40) == expected[name], name
+        assert host.reply(CHATS[name], 40) == expected[name], name
     cached = list(host.cached.values())[-4:]
     length = len(host.tokens(CHATS["one"]).ids)
     assert cached[0] == 0
@@ -183,7 +128,7 @@ def test_two_pictures_of_one_size_share_nothing(host: Seeing, model: Any) -> Non
     chats = [[user(QUESTION, FIRST)], [user(QUESTION, turned)]]
     assert host.tokens(chats[0]).ids == host.tokens(chats[1]).ids, "told apart by nothing but the picture"
     for chat in chats:
-        assert host.answer(chat) == theirs(model, chat, host.tokens(chat).ids, COUNT)[0]
+        assert host.reply(chat) == theirs(model, chat, host.tokens(chat).ids, COUNT)[0]
         assert list(host.cached.values())[-1] < 16
 
 
@@ -206,7 +151,7 @@ def test_drafts_change_nothing(host: Seeing, expected: dict[str, list[int]], met
         ids = host.say(list(CHATS.values()), speculation=method, draft_length=4)
         host.run(budget, disturbed)
         assert host.of(ids) == list(expected.values())
-    drafted = {source for id in ids for source in host.sources[id]}
+    drafted = set(host.sources(ids))
     assert method != "mtp" or "mtp" in drafted
 
 
@@ -215,7 +160,7 @@ def test_a_chat_goes_on_after_a_restart(folder: Path, model: Any, tmp_path: Path
     turned = photo(100, 80, "PNG")
     said: list[int] = []
     for number, (name, found) in enumerate(((FIRST, False), (turned, False), (turned, True))):
-        host = Seeing(folder, saved := SavedChats(tmp_path / "chats", 1 << 30))
+        host = Seeing(folder, saved=(saved := SavedChats(tmp_path / "chats", 1 << 30)))
         host.set(disk_cache=1.0)
         prompt = host.tokens([user(QUESTION, name)])
         longer = [*(said or prompt.ids), 5, 6, 7]
@@ -234,7 +179,7 @@ def test_a_chat_goes_on_after_a_restart(folder: Path, model: Any, tmp_path: Path
 
 def test_pages_are_shown_with_their_pictures(host: Seeing) -> None:
     fresh(host)
-    host.answer(CHATS["one"])
+    host.reply(CHATS["one"])
     found: list[Any] = []
     host.engine.submit(Inspect("tree", found.append))
     host.engine.step()

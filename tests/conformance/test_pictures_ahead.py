@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from engine.core.commands import AddRequest
-from engine.protocol import ChatMessage, Sampling, Unload
+from engine.protocol import ChatMessage, Sampling
+from tests.conformance.seeing_host import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
 from tests.conformance.seeing_models import IMAGE, theirs, user, write_seeing
-from tests.conformance.test_cache_equality import VARIANTS
-from tests.conformance.test_pictures import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
+from tests.conformance.texts import VARIANTS
 
 LARGER = (pytest.param(name, marks=pytest.mark.long) for name in ("gemma4-26b", "gemma4-31b"))
 FAMILIES = ["gemma3", "gemma4-12b", *LARGER]
@@ -33,12 +33,8 @@ def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models") / request.param
     model = write_seeing(folder, request.param)
-    host = Seeing(folder)
-    assert host.engine.loaded is not None
-    assert host.engine.loaded.card.pictures, host.engine.loaded.card.notices
-    yield Model(request.param, model, host)
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Seeing(folder) as host:
+        yield Model(request.param, model, host)
 
 
 def watch(host: Seeing, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
@@ -59,14 +55,13 @@ def test_logits_are_those_of_transformers(seeing: Model) -> None:
     sampling = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True, logprobs=8)
     host = seeing.host
     for budget in (512, 20):
-        host.fresh(VARIANTS["16bit"])
+        host.fresh(VARIANTS["16bit"].switches)
         for name, chat in (CHATS | {"long": LONG}).items():
             tokens = host.tokens(chat)
-            host.infos.clear()
             host.engine.submit(AddRequest(f"{name} {budget}", tokens.ids, sampling, pictures=tokens.pictures))
             host.run(budget)
             logs = theirs(seeing.theirs, chat, tokens.ids, COUNT, seeing.name)[1]
-            for info, wanted in zip(host.infos, logs, strict=True):
+            for info, wanted in zip(host.answers[f"{name} {budget}", 0].infos, logs, strict=True):
                 for token, logprob in info.top:
                     assert logprob == pytest.approx(float(wanted[token]), abs=1e-4)
 
@@ -82,12 +77,12 @@ def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyP
     asked = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)
     steps = watch(host, monkeypatch)
     for budget in range(1, len(tokens.ids) + 1, every):
-        host.fresh(VARIANTS["16bit"])
+        host.fresh(VARIANTS["16bit"].switches)
         steps.clear()
         options = {"prefix_cache": False, "speculation": "off"}
         host.engine.submit(AddRequest("cut", tokens.ids, asked, optimisations=options, pictures=tokens.pictures))
         host.run(budget)
-        assert host.answers.pop(("cut", 0)) == expected, budget
+        assert host.answers.pop(("cut", 0)).tokens == expected, budget
         reads = [rows[0] for rows in steps]
         assert all(mine[1] == following[0] for mine, following in pairwise(reads))
         assert not any(first < stop < end for _, stop in reads for first, end in spans)
@@ -98,8 +93,8 @@ def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyP
 def test_found_up_to_any_page(seeing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also up to one within a picture, the rest of which is read; its tower runs once."""
     host = seeing.host
-    expected = host.answer(LONG, prefix_cache=False)
-    host.fresh(VARIANTS["16bit"])
+    expected = host.reply(LONG, prefix_cache=False)
+    host.fresh(VARIANTS["16bit"].switches)
     pictures = host.stepper.model.pictures
     assert pictures is not None
     seen: list[int] = []
@@ -110,10 +105,10 @@ def test_found_up_to_any_page(seeing: Model, monkeypatch: pytest.MonkeyPatch) ->
     found: set[int] = set()
     host.set(host_cache=0.0)
     for pages in range(length // 16 + 3):
-        host.fresh(VARIANTS["16bit"])
-        assert host.answer(LONG, 40) == expected
+        host.fresh(VARIANTS["16bit"].switches)
+        assert host.reply(LONG, 40) == expected
         host.stepper.cache.tree.evict(pages)
-        assert host.answer(LONG) == expected
+        assert host.reply(LONG) == expected
         found.add(list(host.cached.values())[-1])
     assert found >= set(range(16, length - 1, 16)), "what is left in the tree is found, and no more"
     assert seen == [1, 1]
@@ -125,7 +120,7 @@ def test_many_at_once(seeing: Model) -> None:
     chats = [*CHATS.values(), LONG]
     expected = [theirs(seeing.theirs, chat, host.tokens(chat).ids, COUNT, seeing.name)[0] for chat in chats]
     for budget in (512, 33):
-        host.fresh(VARIANTS["16bit"])
+        host.fresh(VARIANTS["16bit"].switches)
         ids = host.say(chats, n=2)
         host.run(budget)
         assert host.of(ids, 2) == [answer for answer in expected for _ in range(2)]
@@ -134,8 +129,8 @@ def test_many_at_once(seeing: Model) -> None:
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
     host = seeing.host
-    expected = [host.answer(chat, prefix_cache=False) for chat in CHATS.values()]
-    host.fresh(VARIANTS["16bit"])
+    expected = [host.reply(chat, prefix_cache=False) for chat in CHATS.values()]
+    host.fresh(VARIANTS["16bit"].switches)
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(2):
         host.stepper.model.pictures._kept.clear()  # type: ignore[union-attr]
@@ -153,27 +148,27 @@ def test_in_every_kind_of_cache(seeing: Model, variant: str) -> None:
     text is not kept, so that preemption at every other step would let nobody come to an end.)"""
     host = seeing.host
     chats = [CHATS["one"], CHATS["none"], LONG]
-    host.fresh(VARIANTS[variant])
-    expected = [host.answer(chat, prefix_cache=False) for chat in chats]
-    host.fresh(VARIANTS[variant])
+    host.fresh(VARIANTS[variant].switches)
+    expected = [host.reply(chat, prefix_cache=False) for chat in chats]
+    host.fresh(VARIANTS[variant].switches)
     for budget, disturbed in ((40, None), (90, None if variant == "window" else random.Random(3))):
         ids = host.say(chats)
         host.run(budget, disturbed)
         assert host.of(ids) == expected
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
 
 
 def test_text_alone_takes_the_usual_way(seeing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     host = seeing.host
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     batches: list[Any] = []
     runner = host.stepper.model.runner
     make = runner.batch
     monkeypatch.setattr(runner, "batch", lambda *given: batches.append(make(*given)) or batches[-1])
-    host.answer(CHATS["none"])
+    host.reply(CHATS["none"])
     assert batches
     assert all(batch.views is None and not batch.embedded for batch in batches)
     batches.clear()
-    host.answer(CHATS["one"])
+    host.reply(CHATS["one"])
     assert batches[0].views.until is not None
     assert all(batch.views is None for batch in batches[1:]), "the answer to a picture too"

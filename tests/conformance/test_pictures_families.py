@@ -18,9 +18,9 @@ from engine.protocol import ChatMessage, LoadOptions, Unload
 from engine.server.pictures import Shown
 from engine.server.refused import Refused
 from engine.vision.album import Album
+from tests.conformance.seeing_host import CHATS, COUNT, QUESTION, Seeing
 from tests.conformance.seeing_models import FAMILIES, photo, theirs, user, write_seeing
-from tests.conformance.test_cache_equality import VARIANTS
-from tests.conformance.test_pictures import CHATS, COUNT, QUESTION, Seeing
+from tests.conformance.texts import VARIANTS
 
 ELSEWHERE = ("qwen3.5", "gemma3", "gemma4-12b", "gemma4-26b", "gemma4-31b")
 """Those of test_pictures.py and test_pictures_ahead.py."""
@@ -31,12 +31,10 @@ def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     model = write_seeing(tmp_path, name)
     host = Seeing(tmp_path)
-    assert host.engine.loaded is not None
-    assert host.engine.loaded.card.pictures, host.engine.loaded.card.notices
     expected = [theirs(model, chat, host.tokens(chat).ids, COUNT, name)[0] for chat in CHATS.values()]
     assert len({tuple(answer) for answer in expected}) == len(CHATS)
     for budget, disturbed, method in ((512, None, "off"), (33, None, "ngram"), (60, random.Random(1), "ngram")):
-        host.fresh(VARIANTS["16bit"])
+        host.fresh(VARIANTS["16bit"].switches)
         for _ in range(2):
             ids = host.say(list(CHATS.values()), speculation=method)
             host.run(budget, disturbed)
@@ -44,8 +42,6 @@ def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
         # What gave way may have lost the slots of its windows meanwhile, and is read again.
         if disturbed is None or not isinstance(host.stepper.model.stores[0], WindowedStore):
             assert all(host.cached[id] for id in ids), "the second time all of them are known"
-    host.engine.submit(Unload())
-    host.engine.step()
 
 
 class Given(NamedTuple):
@@ -94,8 +90,6 @@ def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Album, "most_bytes", 150_000)
     with pytest.raises(Refused, match="The first 2 pictures of the conversation take more than 0 GiB"):
         host.tokens(CHATS["two at once"])
-    host.engine.submit(Unload())
-    host.engine.step()
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +97,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeing]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models") / "seeing"
     write_seeing(folder, "qwen3-vl")
-    host = Seeing(folder)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Seeing(folder) as host:
+        yield host
 
 
 @pytest.mark.parametrize(
@@ -114,13 +106,13 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeing]:
 )
 def test_other_caches_tell_pictures_apart(host: Seeing, variant: str) -> None:
     """Two pictures of one size, whose prompts have the same tokens, each asked twice and gone on from."""
-    host.fresh(VARIANTS[variant])
+    host.fresh(VARIANTS[variant].switches)
     chats = [[user(f"{QUESTION} {'in some detail ' * 6}", photo(100, 80, turned=turned))] for turned in (0, 180)]
     chats += [[*chat, ChatMessage(role="assistant", content="grey"), user("why?")] for chat in chats]
     assert host.tokens(chats[0]).ids == host.tokens(chats[1]).ids
-    expected = [host.answer(chat, prefix_cache=False) for chat in chats]
+    expected = [host.reply(chat, prefix_cache=False) for chat in chats]
     assert expected[0] != expected[1]
-    host.fresh(VARIANTS[variant])
+    host.fresh(VARIANTS[variant].switches)
     for _ in range(2):
-        assert [host.answer(chat, 40) for chat in chats] == expected
+        assert [host.reply(chat, 40) for chat in chats] == expected
     assert VARIANTS[variant].shares is False or list(host.cached.values())[-1] > 64

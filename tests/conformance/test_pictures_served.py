@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,9 @@ from websockets.sync.client import connect
 from engine import protocol as p
 from engine.server.pictures import Shown
 from engine.text.prompt import rendered
+from tests.conformance.seeing_host import link, shows
 from tests.conformance.seeing_models import IMAGE, photo, theirs, user, write_seeing
-from tests.engine.server.conftest import TOKEN, Client
-from tests.engine.server.test_real_engine import Serving
+from tests.kit.servers import TOKEN, Client, Serving
 
 COUNT = 16
 QUESTION = "describe this picture"
@@ -63,15 +62,6 @@ def api(serving: Serving) -> Iterator[openai.OpenAI]:
 def client(serving: Serving) -> Iterator[Client]:
     with connect(f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, compression=None) as socket:
         yield Client(socket)
-
-
-def link(file: bytes, kind: str = "jpeg") -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(file).decode()}"
-
-
-def shows(text: str, *urls: str) -> Any:
-    parts: list[Any] = [{"type": "text", "text": text}]
-    return {"role": "user", "content": parts + [{"type": "image_url", "image_url": {"url": url}} for url in urls]}
 
 
 def expected(serving: Serving, model: Any, chat: list[p.ChatMessage]) -> tuple[str, int]:

@@ -24,7 +24,7 @@ from engine.loading.model import LoadModel
 from engine.protocol import LoadOptions, Unload
 from engine.vision.interface import Tower
 from tests.conformance.gguf_models import KIND, Shape, write
-from tests.conformance.test_vision import CASES, CPU, SIZES, TOKENS, picture, save
+from tests.conformance.vision_models import CASES, CPU, SIZES, TOKENS, picture, save
 
 PROJECTORS = {
     "qwen2_5_vl": ("qwen2.5vl_merger", "qwen2vl"),

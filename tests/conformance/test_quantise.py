@@ -19,7 +19,6 @@ from tests.conformance.engine_support import Ours, relative
 from tests.conformance.packed_support import (
     PROMPT,
     VOCABULARY,
-    one_thread,  # noqa: F401 - a fixture
     save,
 )
 

@@ -17,9 +17,11 @@ import transformers
 
 from engine.cache.offload.saved import SavedChats
 from engine.cache.recurrent import EVERY, GRACE, RecurrentManager
-from engine.protocol import Sampling, Unload
-from tests.conformance.hybrid_models import SHAPE, write_hybrid, write_tokenizer
-from tests.conformance.test_cache_equality import COMMON, PROMPTS, SAMPLINGS, VARIANTS, Host
+from engine.protocol import Sampling
+from tests.conformance.hybrid_models import SHAPE, write_hybrid
+from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
+from tests.kit.checkpoints import write_tokenizer
+from tests.kit.hosts import Host
 
 KINDS = ("16bit", "int8", "fp8", "int4", "quest", "window")
 GREEDY = Sampling(temperature=0.0, max_tokens=40, ignore_eos=True)
@@ -35,15 +37,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def host(folder: Path) -> Iterator[Host]:
-    host = Host(folder)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Host(folder) as host:
+        yield host
 
 
 def fresh(host: Host, variant: str = "16bit") -> None:
     """Nothing is known of any text."""
-    host.fresh(VARIANTS[variant])
+    host.fresh(VARIANTS[variant].switches)
     manager(host).snapshots.make_room(manager(host).slots.total)
     host.stepper.cache.check(idle=True)
 
@@ -58,7 +58,7 @@ def manager(host: Host) -> RecurrentManager:
 @pytest.mark.parametrize("variant", KINDS)
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     fresh(host, variant)
-    expected = host.plain(variant, sampling)
+    expected = host.plain(PROMPTS, SAMPLINGS[sampling])
     for budget in (512, 33, 16):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
@@ -69,7 +69,7 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
 
 def test_several_answers(host: Host) -> None:
     fresh(host)
-    expected = host.plain("16bit", "seeded", 3)
+    expected = host.plain(PROMPTS, SAMPLINGS["seeded"], 3)
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3) == expected
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3, 40) == expected
 
@@ -78,7 +78,7 @@ def test_several_answers(host: Host) -> None:
 @pytest.mark.parametrize("variant", ["16bit", pytest.param("int4", marks=pytest.mark.long)])
 def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> None:
     fresh(host, variant)
-    expected = host.plain(variant, "seeded", 3)
+    expected = host.plain(PROMPTS, SAMPLINGS["seeded"], 3)
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(3):
         ids = host.ask(PROMPTS, SAMPLINGS["seeded"], 3)
@@ -95,26 +95,26 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
 def test_drafts_change_nothing(host: Host, method: str, sampling: str) -> None:
     """Chains of all lengths, with what is accepted of them moving the states on, undisturbed and disturbed."""
     fresh(host)
-    expected = host.plain("16bit", sampling)
+    expected = host.plain(PROMPTS, SAMPLINGS[sampling])
     drafted: set[str] = set()
     for length in (1, 4, 7):
         for budget, disturbed in ((512, None), (90, None), (160, random.Random(length))):
             ids = host.ask(PROMPTS, SAMPLINGS[sampling], speculation=method, draft_length=length)
             host.run(budget, disturbed)
             assert host.of(ids) == expected
-            drafted |= {source for id in ids for source in host.sources[id]}
+            drafted |= set(host.sources(ids))
     # What n-grams propose, this model hardly ever says.
     assert {"ngram": "corrected", "mtp": "mtp", "auto": "target"}[method] in drafted
 
 
 def test_a_tree_of_drafts_changes_nothing(host: Host) -> None:
     fresh(host)
-    expected = host.plain("16bit", "seeded")
+    expected = host.plain(PROMPTS, SAMPLINGS["seeded"])
     host.set(tree_nodes=12)
     ids = host.ask(PROMPTS, SAMPLINGS["seeded"], speculation="mtp", draft_length=4)
     host.run()
     assert host.of(ids) == expected
-    assert "mtp" in {source for id in ids for source in host.sources[id]}
+    assert "mtp" in host.sources(ids)
 
 
 def test_a_second_turn_reads_what_is_new(host: Host) -> None:
@@ -184,14 +184,14 @@ def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: s
     """Asked, answered and saved by one engine; continued by another, which has its pages and its state from files."""
     switches = VARIANTS[variant].switches
     saved = SavedChats(tmp_path / "chats", 1 << 30)
-    first = Host(folder, saved)
+    first = Host(folder, saved=saved)
     first.set(disk_cache=1.0, **switches)
     ids = first.ask(PROMPTS[:1], GREEDY, chat="a chat")
     first.run()
     assert saved.flush(20)
     saved.close()
     longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
-    second = Host(folder, saved := SavedChats(tmp_path / "chats", 1 << 30))
+    second = Host(folder, saved=(saved := SavedChats(tmp_path / "chats", 1 << 30)))
     second.set(disk_cache=1.0, **switches)
     ids = second.ask([longer], GREEDY, chat="a chat")
     second.run()
@@ -208,7 +208,7 @@ def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: s
 def test_a_failed_step_harms_no_state(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory runs out in the midst of a step: it is tried again, from the state before it."""
     fresh(host)
-    expected = host.plain("16bit", "greedy")
+    expected = host.plain(PROMPTS, SAMPLINGS["greedy"])
     layer = host.stepper.model.model.layers[2]
     real, calls = type(layer).forward, [0]
 
@@ -311,10 +311,8 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     model.save_pretrained(folder)
     write_tokenizer(folder)
     # Latents are expanded in 200 MB of their own.
-    host = Host(folder, memory=300e6 if name == "KimiLinear" else 200e6)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Host(folder, memory=300e6 if name == "KimiLinear" else 200e6) as host:
+        yield host
 
 
 @pytest.mark.parametrize("variant", ["16bit", "int4"])
@@ -324,11 +322,7 @@ def test_other_states(other: Host, variant: str) -> None:
     if variant != "16bit" and host.stepper.model.model.config.latent is not None:
         pytest.skip("latents stay in 16 bits")
     fresh(host, variant)
-    expected = []
-    for prompt in PROMPTS:
-        ids = host.ask([prompt], sampling, prefix_cache=False)
-        host.run()
-        expected += host.of(ids)
+    expected = host.plain(PROMPTS, sampling)
     assert len({tuple(text) for text in expected}) > 2
     for budget in (512, 33, 16):
         assert host.texts(PROMPTS, sampling, budget=budget) == expected
@@ -343,4 +337,4 @@ def test_other_states(other: Host, variant: str) -> None:
         ids = host.ask(PROMPTS, sampling, speculation="ngram", draft_length=length)
         host.run(160, random.Random(length))
         assert host.of(ids) == expected
-        assert "corrected" in {source for id in ids for source in host.sources[id]}
+        assert "corrected" in host.sources(ids)

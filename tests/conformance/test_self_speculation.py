@@ -23,9 +23,11 @@ from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerS
 from engine.speculation.verify.early_exit import forward_step
 from engine.speculation.verify.verifier import verify
 from engine.text.prompt import prompt_ids
+from tests.broken_models import ASSETS as BUNDLED
 from tests.conformance.engine_support import Ours
-from tests.conformance.test_speculation_equality import BUNDLED, EOS, prompts, write_model
+from tests.conformance.texts import prompts
 from tests.engine.core.requests_support import new_request
+from tests.kit.checkpoints import EOS, write_llama
 
 LAYERS = 6
 BUNDLED_MODEL = BUNDLED / "kvasir-guide"
@@ -38,7 +40,7 @@ needs_bundled = pytest.mark.skipif(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models") / "target"
-    write_model(folder, 0.0, layers=LAYERS)
+    write_llama(folder, num_hidden_layers=LAYERS)
     return folder
 
 

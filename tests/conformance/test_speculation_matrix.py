@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from engine.protocol import Sampling
-from tests.conformance.test_cache_equality import VARIANTS, Host
+from tests.conformance.texts import VARIANTS
+from tests.kit.hosts import Host
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo"
 PROPOSERS = ("ngram", "draft", "exit", "skip", "medusa", "eagle", "auto")
@@ -77,7 +78,7 @@ def plain(host: Host, sampling: str, batch: int, variant: str) -> list[list[int]
     [pytest.param(*case, marks=() if case in SAMPLE else pytest.mark.long) for case in EVERY],
 )
 def test_on_is_off(host: Host, proposer: str, sampling: str, batch: int, variant: str) -> None:
-    host.fresh(VARIANTS[variant])
+    host.fresh(VARIANTS[variant].switches)
     expected = plain(host, sampling, batch, variant)
     for length, budget, disturbed in ((4, 512, None), (0, 64, None), (3, 256, random.Random(1))):
         drafting = {"speculation": proposer, "draft_length": length, "ngram_first": length != 4}
@@ -89,12 +90,12 @@ def test_on_is_off(host: Host, proposer: str, sampling: str, batch: int, variant
 @pytest.mark.parametrize("proposer", PROPOSERS[:-1])
 def test_each_kind_of_draft_holds_at_times(host: Host, proposer: str) -> None:
     """Otherwise the equalities above would say nothing."""
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     ids = host.ask(
         prompts(host, 8), SAMPLINGS["greedy"], speculation=proposer, draft_length=4, ngram_first=proposer == "ngram"
     )
     host.run()
-    sources = [source for id in ids for source in host.sources[id]]
+    sources = host.sources(ids)
     assert {proposer, "corrected"} <= set(sources)
 
 
@@ -106,7 +107,7 @@ def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
     A second run may draft otherwise where heads do: Medusa's trees follow what held lately, and an EAGLE head that
     finds a prefix in the cache goes on from another last entry.
     """
-    host.fresh(VARIANTS["16bit"])
+    host.fresh(VARIANTS["16bit"].switches)
     drafting = {"speculation": proposer, "draft_length": 4, "ngram_first": False, "acceptance": mode}
     cold = host.ask(prompts(host, 8), SAMPLINGS["greedy"], **drafting)
     host.run()
@@ -119,4 +120,4 @@ def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
     # What n-grams draft is rarely unlikely enough for typical acceptance to keep what would not have been drawn.
     assert warm[0] != plain(host, "warm", 8, "16bit") or (mode, proposer) == ("typical", "ngram")
     assert warm[0] == warm[1] or proposer in ("medusa", "eagle")
-    assert any(proposer == source for id in ids for source in host.sources[id])
+    assert proposer in host.sources(ids)

@@ -13,8 +13,8 @@ from engine.text.stream import TextStream
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import CHATML, TEXT, write_folder
-from tests.engine.text.test_token_files import PLACES, folder_of
-from tests.engine.text.test_token_files import TEXT as MARKED
+from tests.engine.text.token_folders import PLACES, folder_of
+from tests.engine.text.token_folders import TEXT as MARKED
 
 transformers = pytest.importorskip("transformers")
 

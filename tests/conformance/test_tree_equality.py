@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
 from engine.core import stepper as stepper_module
 from engine.core.step import moves
-from engine.protocol import Sampling, Set, Unload
+from engine.protocol import Sampling
 from engine.request import Request
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
 from engine.speculation.control.controller import Controller
-from tests.conformance.test_cache_equality import VARIANTS
-from tests.conformance.test_speculation_equality import EOS, Host, with_, write_model
+from tests.conformance.texts import VARIANTS
+from tests.kit.checkpoints import EOS, write_llama
+from tests.kit.hosts import Host
 
 NODES = 16
 SAMPLINGS = {
@@ -42,7 +43,8 @@ class Oracle(Proposer):
 
     def __init__(self, layers: int) -> None:
         self.needs_hidden = frozenset({layers})
-        self.truth: dict[str, list[int]] = {}
+        self.truth: dict[tuple[int, ...], list[int]] = {}
+        """What plain decoding writes after each prompt."""
         self.random = random.Random(5)
         self.sizes: list[int] = []
         self.seen: dict[tuple[str, int], int] = {}
@@ -52,7 +54,7 @@ class Oracle(Proposer):
 
     def _tree(self, ask: Ask) -> DraftTree:
         request = ask.request
-        truth = self.truth[request.id][request.generated :]
+        truth = self.truth[tuple(request.tokens[: request.prompt_length])][request.generated :]
         tokens: list[int] = []
         parents: list[int] = []
         depths: list[int] = []
@@ -86,11 +88,9 @@ class Oracle(Proposer):
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "target", 0.0, layers=3)
-    host = Host(folder / "target", Path())
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    write_llama(folder / "target", num_hidden_layers=3)
+    with Host(folder / "target", speculation="off") as host:
+        yield host
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -100,8 +100,7 @@ def prompts(count: int) -> list[list[int]]:
 
 
 def with_oracle(host: Host) -> Oracle:
-    stepper = host.engine._stepper
-    assert stepper is not None
+    stepper = host.stepper
     oracle = Oracle(len(stepper.model.model.layers))  # type: ignore[union-attr]
     stepper.controller = Controller((oracle,))
     host.engine._options.capabilities |= {"medusa heads"}
@@ -109,7 +108,7 @@ def with_oracle(host: Host) -> Oracle:
 
 
 def drafted(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: list[Any], budget: int) -> list[Any]:
-    oracle.truth = {str(number): outcome.tokens for number, outcome in enumerate(plain)}
+    oracle.truth = {tuple(prompt): answer.tokens for prompt, answer in zip(prompts(count), plain, strict=True)}
     options: dict[str, bool | int | str] = {"speculation": "medusa", "draft_length": NODES, "tree_nodes": NODES}
     return host.answer(prompts(count), sampling, budget, ngram_first=False, **options)
 
@@ -120,9 +119,7 @@ def drafted(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: l
     "variant", [pytest.param(name, marks=() if name in ("16bit", "int4") else pytest.mark.long) for name in VARIANTS]
 )
 def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, batch: int) -> None:
-    for key, value in VARIANTS[variant].switches.items():
-        host.engine.submit(Set(key=key, value=value))
-    host.engine.step()
+    host.fresh(VARIANTS[variant].switches)
     try:
         oracle = with_oracle(host)
         plain = host.answer(prompts(batch), SAMPLINGS[sampling])
@@ -136,11 +133,7 @@ def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, 
             assert len(host.steps) < sum(len(outcome.tokens) for outcome in plain)
         assert max(oracle.sizes) == NODES
     finally:
-        for key in VARIANTS[variant].switches:
-            host.engine.submit(
-                Set(key=key, value="16bit" if key == "kv_kind" else "keep_all" if key == "page_policy" else 64)
-            )
-        host.engine.step()
+        host.fresh()
 
 
 def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +146,7 @@ def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkey
 
 
 def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    stepper = host.engine._stepper
-    assert stepper is not None
+    stepper = host.stepper
     moved: list[int] = []
 
     def counted(taken: Any, group: int) -> tuple[list[int], list[int]]:
@@ -163,7 +155,7 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
         return source, target
 
     monkeypatch.setattr(stepper_module, "moves", counted)
-    host.engine._stepper.controller = Controller(stepper.model.proposers)  # type: ignore[union-attr]
+    stepper.controller = Controller(stepper.model.proposers)
     copying = [[*prompts(1)[0][:6]] * 4]
     found = host.answer(
         copying, Sampling(temperature=0.0, max_tokens=3 * PAGE_SIZE), speculation="ngram", draft_length=4
@@ -178,7 +170,7 @@ def test_limits_right_behind_an_accepted_path(host: Host, sampling: str) -> None
     oracle, last = with_oracle(host), set()
     plain = host.answer(prompts(1), SAMPLINGS[sampling])
     for length in range(1, 14):
-        limited = with_(SAMPLINGS[sampling], max_tokens=length)
+        limited = replace(SAMPLINGS[sampling], max_tokens=length)
         (found,) = drafted(host, oracle, 1, limited, plain, 256)
         assert (found.tokens, found.reason) == (plain[0].tokens[:length], "length")
         last.add(found.sources[-1])
@@ -193,7 +185,7 @@ def test_stop_strings_inside_an_accepted_path(host: Host, sampling: str) -> None
     for start in range(1, 12):
         stop = plain[0].text[start : start + 2]
         cut = plain[0].text.find(stop)
-        (found,) = drafted(host, oracle, 1, with_(SAMPLINGS[sampling], stop=[stop]), plain, 256)
+        (found,) = drafted(host, oracle, 1, replace(SAMPLINGS[sampling], stop=[stop]), plain, 256)
         assert (found.text, found.reason) == (plain[0].text[:cut], "stop")
         assert found.tokens == plain[0].tokens[: cut + 2]
         last.add(found.sources[-1])
@@ -206,7 +198,7 @@ def test_the_end_of_the_text_inside_an_accepted_path(host: Host) -> None:
     for seed in range(8):
         endless = Sampling(temperature=1.0, seed=seed, logit_bias={EOS: 3.0}, max_tokens=40, ignore_eos=True)
         truth = host.answer(prompts(1), endless)
-        (found,) = drafted(host, oracle, 1, with_(endless, ignore_eos=False), truth, 256)
+        (found,) = drafted(host, oracle, 1, replace(endless, ignore_eos=False), truth, 256)
         end = truth[0].tokens.index(EOS) + 1
         assert (found.tokens, found.reason) == (truth[0].tokens[:end], "stop")
         last.add(found.sources[-1])
@@ -216,8 +208,7 @@ def test_the_end_of_the_text_inside_an_accepted_path(host: Host) -> None:
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 def test_only_accepted_tokens_enter_the_prefix_tree(host: Host, sampling: str) -> None:
     """Neither their ids nor their keys and values: texts that go on from what is kept there are those read anew."""
-    assert host.engine._stepper is not None
-    cache = host.engine._stepper.cache
+    cache = host.stepper.cache
     oracle = with_oracle(host)
     plain = host.answer(prompts(6), SAMPLINGS[sampling], prefix_cache=False)
     cache.tree.evict(1 << 30)

@@ -22,14 +22,14 @@ from engine.cache.windowed import WindowedManager
 from engine.catalogue import idle
 from engine.core.lane import Lane
 from engine.memory import estimate
-from engine.protocol import Sampling, Unload, Value
+from engine.protocol import Sampling, Value
 from engine.sampling.draw import Draw
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import by_torch
-from tests.conformance.hybrid_models import write_tokenizer
-from tests.conformance.test_cache_equality import COMMON, PROMPTS, SAMPLINGS, Host
-from tests.conformance.test_layer_groups_text import SHAPE as GEMMA4
-from tests.conformance.test_speculation_equality import EOS, write_model
+from tests.conformance.gemma_models import SHAPE as GEMMA4
+from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS
+from tests.kit.checkpoints import EOS, write_llama, write_tokenizer
+from tests.kit.hosts import Host
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 COMMONS: dict[str, Any] = {
@@ -88,8 +88,8 @@ class Windowed(Host):
     """A host whose model has few slots, or many, for its windows; and what it says with all pages kept."""
 
     def __init__(self, folder: Path, slots: int | None, saved: SavedChats | None = None) -> None:
-        self.slots, self.texts_of = slots, dict[str, list[list[int]]]()
-        super().__init__(folder, saved)
+        self.slots = slots
+        super().__init__(folder, saved=saved)
 
     def set(self, **switches: Value) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -105,19 +105,14 @@ class Windowed(Host):
         return manager
 
     def expected(self, prompts: list[list[int]], sampling: Sampling, n: int = 1, **switches: Value) -> list[list[int]]:
-        key = repr((prompts, sampling, n, switches))
+        """With all pages kept."""
         self.set(window_pages=False, **switches)
-        if key not in self.texts_of:
-            assert not isinstance(self.stepper.model.stores[0], WindowedStore)
-            texts = []
-            for prompt in prompts:
-                ids = self.ask([prompt], sampling, n, prefix_cache=False)
-                self.run()
-                texts += self.of(ids, n)
-            self.texts_of[key] = texts
+        assert not isinstance(self.stepper.model.stores[0], WindowedStore)
+        self._variant = switches
+        texts = self.plain(prompts, sampling, n)
         self.set(window_pages=True)
         assert self.manager.slots.kept == 0, "the cache is new"
-        return self.texts_of[key]
+        return texts
 
 
 FEW = 11
@@ -138,10 +133,8 @@ def cases() -> Iterator[object]:
 @pytest.fixture(scope="module", params=cases())
 def host(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[Windowed]:
     name, how = request.param
-    host = Windowed(folders[name], FEW if how == "few" else None)
-    yield host
-    host.engine.submit(Unload())
-    host.engine.step()
+    with Windowed(folders[name], FEW if how == "few" else None) as host:
+        yield host
 
 
 SEEDED = SAMPLINGS["seeded"]
@@ -213,7 +206,7 @@ def test_drafts_change_nothing(host: Windowed, method: str) -> None:
         ids = host.ask(PROMPTS, SEEDED, speculation=method, draft_length=length, tree_nodes=16)
         host.run()
         assert host.of(ids) == expected
-        drafted |= {source for id in ids for source in host.sources[id]}
+        drafted |= set(host.sources(ids))
     assert method != "skip" or drafted > {"target"}
 
 
@@ -276,14 +269,13 @@ def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
     """The draft has a window too, and keeps all of its own pages."""
     host = Host(folders["gemma3"], draft=str(folders["gemma3"]))
     host.set(window_pages=False)
-    alone = host.ask(PROMPTS, SEEDED, speculation="off")
-    host.run()
+    alone = host.plain(PROMPTS, SEEDED)
     host.set(window_pages=True)
     assert isinstance(host.stepper.model.stores[0], WindowedStore)
     ids = host.ask(PROMPTS, SEEDED, speculation="draft", draft_length=4)
     host.run()
-    assert host.of(ids) == host.of(alone)
-    assert "draft" in {source for id in ids for source in host.sources[id]}
+    assert host.of(ids) == alone
+    assert "draft" in host.sources(ids)
 
 
 def test_kivi_keeps_everything_and_says_so(folders: dict[str, Path]) -> None:
@@ -294,7 +286,7 @@ def test_kivi_keeps_everything_and_says_so(folders: dict[str, Path]) -> None:
 
 
 def test_a_model_without_windows_has_no_such_switch(tmp_path: Path) -> None:
-    write_model(tmp_path / "llama", 0.0)
+    write_llama(tmp_path / "llama")
     host = Host(tmp_path / "llama")
     spec = next(spec for spec in host.engine._options.state() if spec.key == "window_pages")
     assert spec.hidden

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import tokenizers
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
 from engine.loading.model import LoadModel
 from engine.protocol import LoadOptions, Sampling, Set, Value
-from tests.engine.core.toy_engine import Listener
+from tests.kit.checkpoints import write_small
+from tests.kit.listener import Listener
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 COMMON = [3, 1, 4, 1, 5, 9, 2, 6] * 5
 PROMPTS = [[*COMMON, *range(last, last + 12)] for last in range(1, 7)]
 """Forty tokens alike, and others after them."""
@@ -24,20 +22,10 @@ PAGES = 12
 
 def write_model(folder: Path, architecture: str = "") -> Path:
     """A random Llama of two layers, said to be of another ``architecture`` if one is given."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(LETTERS) + 1, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=128, eos_token_id=len(LETTERS), bos_token_id=None,
-        initializer_range=0.2,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
+    write_small(folder, num_hidden_layers=2)
     if architecture:
         path = folder / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": [architecture]}))
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={c: i for i, c in enumerate(LETTERS)}, merges=[]))
-    inner.decoder = tokenizers.decoders.ByteLevel()
-    inner.add_special_tokens([tokenizers.AddedToken("<end>", special=True)])
-    inner.save(str(folder / "tokenizer.json"))
     return folder
 
 

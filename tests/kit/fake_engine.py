@@ -655,7 +655,13 @@ def run(
         return None if request.path == "/ws" else connection.respond(HTTPStatus.NOT_FOUND, "no such path\n")
 
     server = serve(
-        engine.serve, "127.0.0.1", 0, process_request=only_ws, compression=None, max_size=p.MAX_FRAME, ping_interval=None
+        engine.serve,
+        "127.0.0.1",
+        0,
+        process_request=only_ws,
+        compression=None,
+        max_size=p.MAX_FRAME,
+        ping_interval=None,
     )
     serving = threading.Thread(target=server.serve_forever, name=THREADS, daemon=True)
     serving.start()

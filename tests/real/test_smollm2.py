@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from engine.bench.client import EngineClient
 from engine.cache.policies import KeepAll
@@ -18,11 +16,9 @@ from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadModel
 from engine.loading.parts import new_runner, quantises_activations, readers_of
 from engine.options import EngineOptions
-from engine.protocol import ChatMessage, LoadOptions, Sampling, keys
+from engine.protocol import LoadOptions, Sampling, keys
 from engine.runner.perplexity import reader, score, scored
-
-QUESTION = [ChatMessage(role="user", content="What is the capital of France?")]
-ANSWER = "The capital of France is Paris."
+from tests.real.smollm2 import ANSWER, QUESTION, unpacked
 
 
 @pytest.fixture(scope="module")
@@ -66,30 +62,6 @@ def test_quality_is_what_the_documentation_says(client: EngineClient) -> None:
     client.set(keys.ACTIVATIONS, "auto")
     assert costs["16-bit"] < activations.BEARABLE
     assert 0.01 < costs["int4"] < 0.08
-
-
-def unpacked(file: Path) -> LlamaForCausalLM:
-    """The model of transformers in float32, with the weights that transformers reads out of the file."""
-    config = LlamaConfig(
-        vocab_size=49152,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_hidden_layers=30,
-        num_attention_heads=9,
-        num_key_value_heads=3,
-        max_position_embeddings=8192,
-        rms_norm_eps=1e-5,
-        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
-        bos_token_id=1,
-        eos_token_id=2,
-        tie_word_embeddings=True,
-    )
-    model = LlamaForCausalLM(config)
-    stored = load_gguf_checkpoint(str(file), return_tensors=True, model_to_load=model)["tensors"]
-    missing, unknown = model.load_state_dict(stored, strict=False)
-    assert missing == ["lm_head.weight"], "it is the token table"
-    assert not unknown
-    return model.eval()
 
 
 def test_logits_are_those_of_transformers(smollm2: Path) -> None:

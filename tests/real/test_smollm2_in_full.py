@@ -26,9 +26,9 @@ from engine.recipes.quantise.make import make
 from engine.recipes.quantise.plan import MakePlan
 from engine.server.residency import Policy
 from engine.server.serve import Server, open_socket
-from tests.engine.server.conftest import TOKEN
 from tests.engine.server.fake import FakeProbes
-from tests.real.test_smollm2 import ANSWER, QUESTION, unpacked
+from tests.kit.servers import TOKEN
+from tests.real.smollm2 import ANSWER, QUESTION, unpacked
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 STORY = [ChatMessage(role="user", content="Tell me a short story about a harbour, a storm and a lamp.")]

@@ -135,3 +135,9 @@ def expected(cases: Sequence[Case], spec: AttnSpec) -> tuple[Tensor, Tensor]:
     """The cases' o and lse in float64, one after the other."""
     parts = [case.expected(spec) for case in cases]
     return torch.cat([o for o, _ in parts]), torch.cat([lse for _, lse in parts])
+
+
+def apart(found: Tensor, wanted: Tensor) -> float:
+    """The largest difference; two -inf are none."""
+    same = found.double() == wanted
+    return float((found.double() - wanted).masked_fill(same, 0.0).abs().max())

@@ -24,8 +24,7 @@ from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.layers.numerics import Numerics
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
-from tests.engine.attention.attention_cases import Case, as_latents
-from tests.engine.attention.test_ranges import apart
+from tests.engine.attention.attention_cases import Case, apart, as_latents
 
 SPEC = AttnSpec(0.25)
 TREE = (-1, 0, 0, 1)

@@ -23,8 +23,8 @@ from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.store import DenseKVStore
 from engine.layers.numerics import Numerics
 from engine.runner.runner import Runner
-from tests.engine.attention.attention_cases import Case, place
-from tests.engine.attention.test_ranges import apart, cases_of
+from tests.engine.attention.attention_cases import Case, apart, place
+from tests.engine.attention.ranged_cases import cases_of
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 WINDOW = WindowWithSinks(64, 4)

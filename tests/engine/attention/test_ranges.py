@@ -18,26 +18,13 @@ from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.runner.buffers import powers_of_two
-from tests.engine.attention.attention_cases import Case, as_latents, place
+from tests.engine.attention.attention_cases import Case, apart, as_latents, place
+from tests.engine.attention.ranged_cases import cases_of
 from tests.kit.pairs import pairs
 
-TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}
 Ranges = list[tuple[int, int]]
-
-
-def cases_of(
-    shapes: list[tuple[int, int, bool]],
-    heads: tuple[int, int] = (4, 2),
-    dtype: torch.dtype = torch.float32,
-    width: int = 16,
-) -> list[Case]:
-    generator = torch.Generator().manual_seed(len(shapes))
-    return [
-        Case(start, len(TREE) if tree else rows, TREE if tree else None).fill(*heads, width, dtype, generator)
-        for start, rows, tree in shapes
-    ]
 
 
 def random_ranges(cases: list[Case], seed: int) -> list[Ranges]:
@@ -80,12 +67,6 @@ def key_range(ranges: list[Ranges], ahead: bool = False) -> KeyRange:
 def expected(cases: list[Case], spec: AttnSpec, ranges: list[Ranges], ahead: bool = False) -> tuple[Tensor, Tensor]:
     parts = [case.expected(spec, own, ahead) for case, own in zip(cases, ranges, strict=True)]
     return torch.cat([o for o, _ in parts]), torch.cat([lse for _, lse in parts])
-
-
-def apart(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference; two -inf are none."""
-    same = found.double() == wanted
-    return float((found.double() - wanted).masked_fill(same, 0.0).abs().max())
 
 
 def compare(

@@ -11,7 +11,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.memory.estimate import kv_bytes_per_token
 from engine.model_config.model import LatentShape
 from engine.models.arenas import new_store, refuses
-from tests.engine.cache.test_packed_stores import config
+from tests.kit.models import CONFIG
 
 BY_TOKEN = [KVKind(name) for name in ("int8", "fp8", "int4")]
 KINDS = [KVKind(), *BY_TOKEN, *(KVKind("kivi", k, v) for k in (2, 4) for v in (2, 4))]
@@ -48,7 +48,7 @@ def test_kinds_that_make_no_sense_are_refused() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
 @pytest.mark.parametrize("width", [64, 80, 96, 128, 192, 256])
 def test_the_bits_are_those_of_the_allocated_bytes(kind: KVKind, width: int) -> None:
-    shape = config(width)
+    shape = replace(CONFIG, head_dim=width)
     store = new_store(shape, 9, torch.bfloat16, kind=kind, recent_pages=5)
     elements = shape.num_layers * 2 * shape.num_kv_heads * width
     assert store.bytes_per_token() * 8 == elements * kind.bits_per_element(width)
@@ -58,7 +58,7 @@ def test_the_bits_are_those_of_the_allocated_bytes(kind: KVKind, width: int) -> 
 
 
 def test_latents_stay_as_they_are() -> None:
-    latent = replace(config(64), latent=LatentShape(32, 16, 8, 16))
+    latent = replace(CONFIG, head_dim=64, latent=LatentShape(32, 16, 8, 16))
     assert refuses(latent, KVKind()) == ""
     for kind in KINDS[1:]:
         assert "kept in 16 bits" in refuses(latent, kind)
@@ -67,5 +67,6 @@ def test_latents_stay_as_they_are() -> None:
 
 
 def test_a_width_that_fills_no_byte_is_refused() -> None:
-    assert refuses(config(66), KVKind("int4")) == ""
-    assert "packs 4 channels into a byte, and this model's heads have 66" in refuses(config(66), KVKind("kivi", 4, 2))
+    odd = replace(CONFIG, head_dim=66)
+    assert refuses(odd, KVKind("int4")) == ""
+    assert "packs 4 channels into a byte, and this model's heads have 66" in refuses(odd, KVKind("kivi", 4, 2))

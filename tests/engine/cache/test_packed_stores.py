@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,20 +12,11 @@ from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_al
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
 from engine.cache.stores.store import KVStore
-from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.arenas import new_store
+from tests.kit.models import CONFIG
 
 KINDS = [KVKind("int8"), KVKind("fp8"), KVKind("int4"), KVKind("kivi", 4, 2, 64)]
 TOKENS = 96
-
-
-def config(width: int, heads: int = 2) -> ModelConfig:
-    return ModelConfig(
-        architecture="LlamaForCausalLM", vocab_size=50, hidden_size=32, intermediate_size=48, num_layers=2,
-        num_heads=4, num_kv_heads=heads, head_dim=width, rms_norm_eps=1e-5, rope=RopeConfig(10000.0), max_position=512,
-        tie_word_embeddings=False, qkv_bias=False, output_bias=False, mlp_bias=False, qk_norm=False,
-        windows=(None, None), rotary=(True, True), dtype=torch.float32,
-    )  # fmt: skip
 
 
 def rows(seed: int, count: int = TOKENS, width: int = 64) -> tuple[Tensor, Tensor]:
@@ -38,7 +31,7 @@ def slots(pages: list[int]) -> Tensor:
 
 def filled(kind: KVKind, pages: list[int], width: int = 64, cut: int = TOKENS) -> KVStore:
     """Two layers of 96 tokens on six pages, written in runs of `cut`; for KIVI the same pages hold the recent ones."""
-    store = new_store(config(width), 9, torch.float32, kind=kind)
+    store = new_store(replace(CONFIG, head_dim=width), 9, torch.float32, kind=kind)
     places = slots(pages)
     for layer in range(2):
         k, v = rows(layer, width=width)
@@ -110,7 +103,7 @@ def test_pages_are_copied_and_travel_with_their_scales(kind: KVKind) -> None:
     store.copy_page(8, 3)
     store.copy_page(1, 6)
     assert all(torch.equal(a, b) for a, b in zip(content(store, [5, 2, 3, 6, 7, 4]), before, strict=True))
-    other = new_store(config(64), 9, torch.float32, kind=kind)
+    other = new_store(replace(CONFIG, head_dim=64), 9, torch.float32, kind=kind)
     other.import_pages([3, 4, 5, 6, 7, 8], store.export_pages(pages))
     assert all(torch.equal(a, b) for a, b in zip(content(other, [3, 4, 5, 6, 7, 8]), before, strict=True))
     with pytest.raises(ValueError, match="shape"):

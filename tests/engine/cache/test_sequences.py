@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
 import pytest
 
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.prefix.states import StateSnapshots
 from engine.cache.recurrent import RecurrentCache
-from engine.cache.sequences import SequenceCache, pages_for
+from engine.cache.sequences import SequenceCache
 from engine.cache.types import StateRun
 from engine.scheduling.scheduler import Limits
-from tests.engine.cache.sequences_support import Asked, House, text
-
-
-def prompt(*runs: tuple[int, int]) -> list[int]:
-    """(letter, count) one after the other."""
-    return [letter for letter, count in runs for _ in range(count)]
-
-
-def run(house: House, steps: int) -> None:
-    for _ in range(steps):
-        house.step()
-
+from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt, run
 
 # --- single cases ------------------------------------------------------------------------------------------------
 
@@ -202,90 +188,6 @@ def test_nobody_comes_and_goes_for_want_of_recent_pages() -> None:
 
 
 # --- random histories --------------------------------------------------------------------------------------------
-
-
-def policy(rng: random.Random, length: int) -> PagePolicy:
-    return rng.choice([KeepAll(), KeepAll(), KeepAll(), WindowWithSinks(64), QuestPolicy(32, length)])
-
-
-class Fuzz:
-    """Random operations over one house, all proved as they go."""
-
-    def __init__(self, seed: int, states: bool = False, windows: bool = False) -> None:
-        rng = self.rng = random.Random(seed)
-        residual = rng.choice([0, 0, 0, 64, 96]) * (not states and not windows)
-        self.host = rng.choice([0, 0, 3, 12, 100])
-        mode = rng.choice(["swap", "recompute", "either"])
-        swaps: Callable[[], bool] = {
-            "swap": lambda: True,
-            "recompute": lambda: False,
-            "either": lambda: rng.random() < 0.5,
-        }[mode]
-        self.house = House(rng.choice([14, 18, 26, 60]), self.host, swaps, residual, rng.choice([12, 20, 40]))
-        if states:
-            pages, slots = self.house.pool.total + 1, rng.choice([5, 7, 12, 60])
-            self.house = House(pages, self.host, swaps, states=slots)
-        if windows:
-            pages, window = self.house.pool.total + 1, rng.choice([1, 7, 16, 40, 100])
-            least = 3 + pages_for(window - 1) + 1
-            self.house = House(pages, self.host, swaps, window=window, slots=least + rng.choice([0, 1, 3, 9, 40]))
-        self.house.accepts = lambda draft_tokens: rng.randint(0, draft_tokens)
-        self.arrivals = 0
-
-    def play(self, operations: int) -> None:
-        for _ in range(operations):
-            if len(self.house.everybody) > 24:
-                self.house.step()
-            else:
-                self.rng.choices([self.add, self.house.step, self.cancel, self.disturb], [20, 70, 4, 6])[0]()
-        self.house.drain()
-        for asked in self.house.failed:
-            assert pages_for(asked.known + 1) > self.house.pool.total, "failed although it fits alone"
-
-    def add(self) -> None:
-        rng, house = self.rng, self.house
-        asked = text(rng)
-        if rng.random() < 0.3 and house.done:  # somebody goes on with a conversation
-            asked = (rng.choice(house.done[-10:]).tokens + asked[: rng.randrange(1, 30)])[:300]
-        pages = policy(rng, len(asked))
-        cached = rng.random() < 0.93
-        private = house.residual or isinstance(pages, WindowWithSinks) or not cached or rng.random() < 0.1
-        namespace = None if private else rng.choice([0, 0, 0, 1])
-        first: Asked | None = None
-        for answer in range(rng.choice([1, 1, 1, 2, 4])):
-            self.arrivals += 1
-            one = Asked(
-                self.arrivals, answer, list(asked), rng.randrange(1, 70), KeepAll() if house.residual else pages,
-                cached, cached and not isinstance(pages, WindowWithSinks) and rng.random() < 0.5, namespace,
-                rng.choice([1, 2]), fork_of=first,
-            )  # fmt: skip
-            first = first or house.add(one)
-            if one is not first:
-                house.add(one)
-
-    def cancel(self) -> None:
-        if self.house.everybody:
-            self.house.cancel(self.rng.choice(self.house.everybody))
-
-    def disturb(self) -> None:
-        rng, house = self.rng, self.house
-        match rng.randrange(6):
-            case 0:
-                house.limits = Limits(rng.choice([16, 33, 64, 512]), rng.random() < 0.8, rng.random() < 0.2)
-            case 1:
-                house.tree.evict(rng.randrange(1, 8))
-            case 2:
-                house.space.resize(rng.choice([self.host, 0, 2]) * 2 * house.target.page_bytes)
-            case 3:
-                house.draft_tokens = rng.choice([0, 0, 3, 9])
-            case 4:
-                if house.scheduler.running:
-                    house.scheduler.preempt(rng.choice(house.scheduler.running))
-            case 5:
-                for asked in house.everybody:  # the arithmetic changed
-                    if rng.random() < 0.3:
-                        asked.cache.stop_sharing()
-        house.check()
 
 
 @pytest.mark.parametrize("seed", range(24))

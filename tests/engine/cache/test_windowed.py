@@ -11,8 +11,7 @@ from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots, first_seen
 from engine.cache.windowed import WindowedCache, WindowedManager
 from engine.scheduling.scheduler import Limits
-from tests.engine.cache.sequences_support import Asked, House
-from tests.engine.cache.test_sequences import Fuzz, prompt, run
+from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt, run
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -30,7 +30,7 @@ from engine.sampling.params import resolve
 from engine.text.prompt import prompt_ids
 from engine.text.template import PromptError
 from tests.conformance.gguf_models import KIND, Shape, write
-from tests.engine.checkpoints.test_safetensors_fuzz import header_end, other_bytes, other_config, other_header, sound
+from tests.engine.checkpoints.changes import header_end, other_bytes, other_config, other_header, sound
 from tests.engine.text.samples import TEXT, trained, write_folder
 
 _SMALL: dict[str, Any] = {"hidden": 256, "inner": 32, "heads": 1, "kv_heads": 1, "head_dim": 32}

@@ -15,9 +15,7 @@ import pytest
 
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
-from tests.engine.checkpoints.test_open import CONFIG, folder, refusal
-
-__all__ = ["folder"]  # a fixture
+from tests.engine.checkpoints.sound_folders import CONFIG, refusal
 
 
 def _bind(place: Path) -> None:

@@ -14,7 +14,7 @@ from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
-from tests.engine.checkpoints.test_load import write_dense
+from tests.engine.checkpoints.llama_folders import write_dense
 
 
 @pytest.fixture

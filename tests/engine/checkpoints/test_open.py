@@ -16,69 +16,7 @@ from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
 from engine.protocol import Sampling
 from engine.sampling.params import SamplingParams, resolve
-
-
-def compressed(scheme: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
-    """A quantization_config of compressed-tensors with one scheme, changed."""
-    sound = {"targets": ["Linear"], "weights": {"num_bits": 4, "strategy": "channel"}, "input_activations": None}
-    whole = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-    return whole | {"config_groups": {"group_0": sound | (scheme or {})}} | values
-
-
-CONFIG: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 40,
-    "max_position_embeddings": 128,
-    "rms_norm_eps": 1e-5,
-    "tie_word_embeddings": False,
-    "dtype": "float32",
-}
-
-
-def tensors() -> dict[str, torch.Tensor]:
-    found = {
-        "model.embed_tokens.weight": torch.randn(40, 32),
-        "model.norm.weight": torch.ones(32),
-        "lm_head.weight": torch.randn(40, 32),
-    }
-    for layer in range(2):
-        prefix = f"model.layers.{layer}."
-        found |= {
-            f"{prefix}self_attn.q_proj.weight": torch.randn(32, 32),
-            f"{prefix}self_attn.k_proj.weight": torch.randn(16, 32),
-            f"{prefix}self_attn.v_proj.weight": torch.randn(16, 32),
-            f"{prefix}self_attn.o_proj.weight": torch.randn(32, 32),
-            f"{prefix}mlp.gate_proj.weight": torch.randn(64, 32),
-            f"{prefix}mlp.up_proj.weight": torch.randn(64, 32),
-            f"{prefix}mlp.down_proj.weight": torch.randn(32, 64),
-            f"{prefix}input_layernorm.weight": torch.ones(32),
-            f"{prefix}post_attention_layernorm.weight": torch.ones(32),
-        }
-    return found
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A sound checkpoint."""
-    save_file(tensors(), tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "tokenizer.json").write_text("{}")
-    return tmp_path
-
-
-def refusal(folder: Path) -> str:
-    with pytest.raises(CheckpointError) as caught:
-        open_checkpoint(folder)
-    text = str(caught.value)
-    assert text.endswith(".")
-    assert ". " in text, "it says what happened, then what to do"
-    assert "\n" not in text
-    return text
+from tests.engine.checkpoints.sound_folders import CONFIG, compressed, refusal, tensors
 
 
 def configure(folder: Path, **values: Any) -> None:

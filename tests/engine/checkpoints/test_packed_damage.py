@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,57 +13,19 @@ from safetensors.torch import save_file
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
-from tests.engine.checkpoints.test_open import CONFIG, compressed, refusal, tensors
-
-NAME = "model.layers.1.mlp.down_proj"
-"""32 output features, 64 input features."""
-Held = dict[str, torch.Tensor]
-
-
-def words(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.int32)
-
-
-def state(**values: Any) -> torch.Tensor:
-    sound = {"quant_type": "nf4", "blocksize": 64, "dtype": "float16", "shape": [32, 64]}
-    return text(json.dumps(sound | values))
-
-
-def text(raw: str) -> torch.Tensor:
-    return torch.tensor(list(raw.encode()), dtype=torch.uint8)
-
-
-STATE = "weight.quant_state.bitsandbytes__nf4"
-NF4 = {
-    "weight": torch.zeros(1024, 1, dtype=torch.uint8), "weight.absmax": torch.ones(32),
-    "weight.quant_map": torch.linspace(-1, 1, 16), STATE: state(),
-}  # fmt: skip
-NESTED = NF4 | {
-    "weight.absmax": torch.zeros(32, dtype=torch.uint8), "weight.nested_absmax": torch.ones(1),
-    "weight.nested_quant_map": torch.ones(256), STATE: state(nested_blocksize=256, nested_offset=0.1),
-}  # fmt: skip
-GPTQ = {"qweight": words(8, 32), "qzeros": words(2, 4), "scales": torch.ones(2, 32)}
-GPTQ3 = {"qweight": words(6, 32), "qzeros": words(2, 3), "scales": torch.ones(2, 32)}
-AWQ = {"qweight": words(64, 4), "qzeros": words(2, 4), "scales": torch.ones(2, 32)}
-PACKED = {
-    "weight_packed": words(32, 8), "weight_scale": torch.ones(32, 1), "weight_shape": torch.tensor([32, 64]),
-}  # fmt: skip
-ROWS = {
-    "weight": torch.zeros(32, 64, dtype=torch.int8), "SCB": torch.ones(32),
-    "weight_format": torch.tensor(0, dtype=torch.uint8),
-}  # fmt: skip
-STATED = {
-    "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False},
-    "gptq3": {"quant_method": "gptq", "bits": 3, "group_size": 32, "sym": False},
-    "awq": {"quant_method": "awq", "bits": 4, "group_size": 32},
-    "compressed": compressed(),
-    "nf4": {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
-    "nested": {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
-    "int8": {"quant_method": "bitsandbytes", "load_in_8bit": True},
-}
-SOUND: dict[str, Held] = {
-    "gptq": GPTQ, "gptq3": GPTQ3, "awq": AWQ, "compressed": PACKED, "nf4": NF4, "nested": NESTED, "int8": ROWS,
-}  # fmt: skip
+from tests.engine.checkpoints.sound_folders import (
+    CONFIG,
+    NAME,
+    NESTED,
+    SOUND,
+    STATE,
+    STATED,
+    refusal,
+    state,
+    tensors,
+    text,
+    words,
+)
 
 
 def write(folder: Path, method: str, change: dict[str, torch.Tensor | None] | None = None) -> Path:

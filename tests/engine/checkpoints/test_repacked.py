@@ -22,7 +22,7 @@ from engine.checkpoints.quantised.repacked import Kept, clear, content_key, kept
 from engine.checkpoints.times import LoadTimes
 from engine.errors import LoadCancelled
 from engine.models.base import CausalLM
-from tests.engine.checkpoints.test_load import write_dense
+from tests.engine.checkpoints.llama_folders import write_dense
 
 CPU = torch.device("cpu")
 METHODS = ("nf4", "int4", "int8")

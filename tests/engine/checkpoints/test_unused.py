@@ -14,7 +14,7 @@ from engine.checkpoints import unused as module
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.unused import unused
-from tests.engine.checkpoints.test_open import CONFIG, tensors
+from tests.engine.checkpoints.sound_folders import CONFIG, tensors
 
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 

@@ -11,8 +11,9 @@ from engine.request import Request
 from engine.sampling.params import resolve
 from engine.text.channels import channel_style
 from engine.text.stream import TextStream
+from tests.conformance.templates import CHATML
 from tests.engine.core.requests_support import new_request
-from tests.engine.text.test_channels import CHATML, tagged
+from tests.engine.text.samples import tagged
 
 EOS = 1
 

@@ -21,15 +21,16 @@ from engine.loading.model import LoadFailed, LoadModel
 from engine.memory.estimate import kv_bytes_per_token
 from engine.protocol import Loaded, LoadOptions, Options, Sampling, Set
 from engine.runner.runner import Runner
-from tests.engine.core.toy_engine import Listener
-from tests.engine.loading.test_loader import generate, load, write_model
+from tests.kit.checkpoints import write_small
+from tests.kit.hosts import generate, load
+from tests.kit.listener import Listener
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "target")
-    write_model(folder / "latent")
+    write_small(folder / "target")
+    write_small(folder / "latent")
     torch.manual_seed(0)
     config = DeepseekV2Config(
         vocab_size=27, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2,

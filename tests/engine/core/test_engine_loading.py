@@ -14,7 +14,8 @@ from engine.errors import LoadCancelled
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.options import EngineOptions
 from engine.protocol import Fit, Loaded, Loading, Options, Sampling, Set, Unload, Unloaded
-from tests.engine.core.toy_engine import Listener, ToyModel, toy_model
+from tests.engine.core.toy_engine import ToyModel, toy_model
+from tests.kit.listener import Listener
 
 
 class ToyOpened:

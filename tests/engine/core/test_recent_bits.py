@@ -15,10 +15,11 @@ from engine.core.commands import AddRequest
 from engine.core.engine import Engine
 from engine.protocol import Sampling, Set
 from engine.runner.runner import Runner
-from tests.engine.core.test_kv_kinds import LONG, Sequence1, in_chunks
-from tests.engine.core.toy_engine import Listener
-from tests.engine.loading.test_loader import load, write_model
-from tests.engine.runner.test_runner import tokens
+from tests.engine.core.kinds_support import LONG, Sequence1, in_chunks
+from tests.kit.checkpoints import write_small
+from tests.kit.hosts import load
+from tests.kit.listener import Listener
+from tests.kit.models import tokens
 
 KIND = KVKind("kivi", 2, 2, 64)
 
@@ -48,7 +49,7 @@ def test_rows_after_shared_pages_have_the_same_logits(first: int, size: int) -> 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_model(tmp_path_factory.mktemp("models") / "target")
+    folder = write_small(tmp_path_factory.mktemp("models") / "target")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1024}))
     return folder

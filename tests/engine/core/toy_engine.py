@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,14 +16,14 @@ from engine.cache.types import TREE
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
 from engine.loading.model import LoadedModel
-from engine.protocol import Delta, Error, Finished, FinishReason, Fit, ModelCard, Sampling, TokenInfo
+from engine.protocol import FinishReason, Fit, ModelCard, Sampling
 from engine.sampling.params import SamplingParams, resolve
 from engine.sampling.sampler import Draw, new_history, sample
 from engine.speculation.base import Proposer
 from engine.speculation.proposers.draft_model import DraftModelProposer
 from engine.speculation.proposers.ngram import NgramProposer
-from engine.telemetry.records import StepRecord
 from engine.text.stream import Piece, StopStrings
+from tests.kit.listener import Listener
 
 VOCABULARY = 24
 EOS = (22, 23)
@@ -167,53 +167,6 @@ def toy_model(
         stores=(ToyStore(runner), ToyStore(draft)),  # type: ignore[arg-type]
         proposers=proposers,
     )
-
-
-@dataclass
-class Answer:
-    """What the listener saw of one answer."""
-
-    infos: list[TokenInfo] = field(default_factory=list)
-    text: str = ""
-    finished: Finished | None = None
-
-    @property
-    def tokens(self) -> list[int]:
-        return [info.id for info in self.infos]
-
-    @property
-    def reason(self) -> FinishReason | None:
-        return self.finished.reason if self.finished else None
-
-
-class Listener:
-    """Collects events by request and checks what must hold of any stream of them."""
-
-    def __init__(self) -> None:
-        self.answers: dict[tuple[str, int], Answer] = {}
-        self.errors: list[Error] = []
-        self.steps: list[StepRecord] = []
-        self.others: list[object] = []
-
-    def __call__(self, event: object) -> None:
-        match event:
-            case Delta(id=id, answer=number, text=text, tokens=infos):
-                answer = self.answers.setdefault((id, number), Answer())
-                assert answer.finished is None, "tokens after the end"
-                assert sum(info.chars for info in infos) <= len(text)
-                answer.infos.extend(infos)
-                answer.text += text
-            case Finished():
-                answer = self.answers.setdefault((event.id, event.answer), Answer())
-                assert answer.finished is None, "finished twice"
-                assert event.usage.generated_tokens == len(answer.infos), "the count of tokens is exact"
-                answer.finished = event
-            case Error():
-                self.errors.append(event)
-            case StepRecord():
-                self.steps.append(event)
-            case _:
-                self.others.append(event)
 
 
 class ToyEngine:

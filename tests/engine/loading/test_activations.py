@@ -15,8 +15,8 @@ from engine.loading.activations import ActivationCost, length_for
 from engine.native import library
 from engine.paths import bundled_model
 from engine.protocol import Loaded, Options, OptionSpec, Set, keys
-from tests.engine.core.toy_engine import Listener
-from tests.engine.loading.test_loader import load
+from tests.kit.hosts import load
+from tests.kit.listener import Listener
 
 needs_native = pytest.mark.skipif(library.find().library is None, reason="no activation is quantised without it")
 

@@ -16,8 +16,9 @@ from engine.layers.linear.dense import Dense
 from engine.paths import bundled_model
 from engine.protocol import Set
 from tests.conformance.gguf_models import KIND, Shape, write
-from tests.engine.core.toy_engine import Listener
-from tests.engine.loading.test_loader import generate, load, write_model
+from tests.kit.checkpoints import write_small
+from tests.kit.hosts import generate, load
+from tests.kit.listener import Listener
 
 CPU = torch.device("cpu")
 
@@ -115,7 +116,7 @@ def test_the_switch_loads_the_model_again(heard: Listener) -> None:
 
 def test_a_quantised_model_keeps_no_head(heard: Listener, tmp_path: Path) -> None:
     """What is quantised by the load's own option comes from what an earlier load kept, and the head does not."""
-    model = write_model(tmp_path / "model")
+    model = write_small(tmp_path / "model")
     answers = []
     for _ in range(2):
         engine = load(heard, model, quantise="int8")

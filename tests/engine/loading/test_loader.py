@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import tokenizers
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.batch import ForwardOutput
 from engine.core.commands import AddRequest
@@ -19,39 +17,17 @@ from engine.loading.model import LoadModel
 from engine.models.families.llama import Model as Llama
 from engine.protocol import Loaded, Loading, LoadOptions, Sampling, Set, keys
 from engine.runner.runner import Runner
-from tests.engine.core.toy_engine import Listener
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-
-def write_model(folder: Path, letters: str = LETTERS, padding: int = 0) -> Path:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(letters) + 1 + padding,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=128,
-        eos_token_id=len(letters),
-        bos_token_id=None,
-        initializer_range=0.2,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
-    inner.decoder = tokenizers.decoders.ByteLevel()
-    inner.add_special_tokens([tokenizers.AddedToken("<end>", special=True)])
-    inner.save(str(folder / "tokenizer.json"))
-    return folder
+from tests.kit.checkpoints import write_small
+from tests.kit.hosts import generate, load
+from tests.kit.listener import Listener
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    write_model(folder / "target")
-    write_model(folder / "padded", padding=7)
-    write_model(folder / "other", letters="abcdefgh")
+    write_small(folder / "target")
+    write_small(folder / "padded", padding=7)
+    write_small(folder / "other", letters="abcdefgh")
     return folder
 
 
@@ -59,23 +35,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def heard() -> Iterator[Listener]:
     torch.set_num_threads(1)
     return Listener()
-
-
-def load(heard: Listener, target: Path | str, draft: Path | str = "", **options: object) -> Engine:
-    engine = Engine(heard, device="cpu")
-    settings = LoadOptions(**{"device": "cpu", "dtype": "float32", "memory": 300e6, **options})
-    engine.submit(LoadModel(str(target), str(draft), settings))
-    engine.step()
-    return engine
-
-
-def generate(heard: Listener, engine: Engine, **optimisations: bool | int | str) -> list[int]:
-    id = f"r{len(heard.answers)}"
-    sampling = Sampling(temperature=0.0, max_tokens=20, ignore_eos=True)
-    engine.submit(AddRequest(id, [1, 2, 3], sampling, 1, optimisations))
-    while engine.step():
-        pass
-    return heard.answers[id, 0].tokens
 
 
 def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:

@@ -15,8 +15,9 @@ from engine.core.engine import Engine
 from engine.layers.linear.dense import Dense
 from engine.paths import bundled_model
 from engine.protocol import Loaded, Loading, Set
-from tests.engine.core.toy_engine import Listener
-from tests.engine.loading.test_loader import LETTERS, generate, load, write_model
+from tests.kit.checkpoints import write_small
+from tests.kit.hosts import generate, load
+from tests.kit.listener import Listener
 
 METHODS = ("nf4", "int4", "int8")
 
@@ -29,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return write_model(tmp_path / "target")
+    return write_small(tmp_path / "target")
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_packed_model_stays_and_says_so(heard: Listener) -> None:
 
 
 def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) -> None:
-    draft = write_model(tmp_path / "draft", letters=LETTERS)
+    draft = write_small(tmp_path / "draft")
     engine = load(heard, model, draft, quantise="nf4")
     assert engine.loaded is not None
     kinds = {linear.kind for name, linear in engine.loaded.draft_model.linears() if name != "head"}
@@ -143,7 +144,7 @@ def test_what_a_draft_does_is_told_too(
     heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its seconds, that it cannot be kept, and that it is packed already."""
-    draft = write_model(tmp_path / "draft", letters=LETTERS)
+    draft = write_small(tmp_path / "draft")
     with (draft / "model.safetensors").open("r+b") as file:  # other weights than the target's
         file.seek(-8, 2)
         file.write(b"\0" * 8)
@@ -160,7 +161,7 @@ def is_draft(checkpoint: Checkpoint) -> bool:
 
 
 def test_a_draft_with_damaged_weights_is_left_out(heard: Listener, model: Path, tmp_path: Path) -> None:
-    draft = write_model(tmp_path / "draft", letters=LETTERS)
+    draft = write_small(tmp_path / "draft")
     tensors = load_file(draft / "model.safetensors")
     tensors["model.layers.0.mlp.up_proj.weight"][3, 5] = torch.inf
     save_file(tensors, draft / "model.safetensors", metadata={"format": "pt"})

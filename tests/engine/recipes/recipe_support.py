@@ -13,7 +13,7 @@ from engine.recipes.rows import Recipe, TrainingRow, block, chosen, held_out
 from engine.recipes.target import Opening, TargetModel
 from engine.recipes.text import passages
 from engine.recipes.train_heads import Kind, TrainingPlan
-from tests.conformance.test_speculation_equality import write_model
+from tests.kit.checkpoints import write_llama
 
 LENGTH = 48
 WORDS = "thepagesofacacheholdsixteentokenseachandarefreedwhenananswerends.guessesarecheckedbythemodelitself,"
@@ -21,7 +21,7 @@ WORDS = "thepagesofacacheholdsixteentokenseachandarefreedwhenananswerends.guesse
 
 def write_sure_model(folder: Path) -> None:
     """A tiny random model that is sure of what it says: one without opinions leaves nothing to learn."""
-    write_model(folder, 0.0)
+    write_llama(folder)
     file = folder / "model.safetensors"
     tensors = load_file(file)
     tensors["lm_head.weight"] *= 8

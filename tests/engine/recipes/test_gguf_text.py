@@ -13,7 +13,7 @@ from engine.recipes.errors import RecipeError
 from engine.recipes.quantise.gguf_text import metadata
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from tests.engine.text.test_token_files import DECODER, TEXT, folder_of
+from tests.engine.text.token_folders import DECODER, TEXT, folder_of
 
 
 def test_marks_and_ends_are_kept(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ from engine.recipes.quantise.make import make
 from engine.recipes.quantise.plain import plain_checkpoint
 from engine.recipes.quantise.plan import MakePlan, Work, discard, making_folder, unfinished
 from engine.recipes.quantise.quality import Quality
-from tests.conformance.test_speculation_equality import write_model
 from tests.engine.recipes.recipe_support import write_text
+from tests.kit.checkpoints import write_llama
 
 HYBRID = paths.bundled_folder() / "kvasir-hybrid"
 LAYERS = 3
@@ -64,7 +64,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Llama whose layers read inputs that go together: of rank 16, and some of them large."""
     folder = tmp_path_factory.mktemp("source") / "tiny"
-    write_model(folder, 0.0, LAYERS)
+    write_llama(folder, num_hidden_layers=LAYERS)
     tensors = load_file(folder / "model.safetensors")
     torch.manual_seed(2)
     table = tensors["model.embed_tokens.weight"]
@@ -277,7 +277,7 @@ def write_family(folder: Path, name: str, vocabulary: int = 95, **options: objec
     with torch.no_grad():
         for tensor in (tensor for tensor in model.parameters() if tensor.dim() == 1):
             tensor += 0.3 * torch.randn_like(tensor)
-    write_model(folder, 0.0, 1)  # for its tokenizer
+    write_llama(folder, num_hidden_layers=1)  # for its tokenizer
     model.save_pretrained(folder)
     found: transformers.PreTrainedModel = model
     return found

@@ -12,8 +12,8 @@ from engine.recipes.text import TextEncoder, passages, text_files
 from engine.recipes.train_heads import train_heads
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from tests.conformance.test_speculation_equality import write_model
 from tests.engine.recipes.recipe_support import plan
+from tests.kit.checkpoints import write_llama
 
 GUIDE = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 
@@ -88,7 +88,7 @@ def test_texts_that_cannot_be_used(words: TextEncoder, tmp_path: Path) -> None:
 
 
 def test_too_little_text(tmp_path: Path) -> None:
-    write_model(tmp_path / "tiny", 0.0)
+    write_llama(tmp_path / "tiny")
     (tmp_path / "short.txt").write_text("toolittletext", "utf-8")
     with pytest.raises(RecipeError, match="The text is too short: it gives 1 rows, and 4 at least are needed"):
         train_heads(plan(tmp_path / "tiny", tmp_path / "short.txt", tmp_path / "heads"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,16 +22,16 @@ from engine.runner.buffers import BucketPolicy, powers_of_two
 from engine.runner.runner import Runner
 from engine.speculation.base import NO_DRAFT, DraftTree
 from engine.speculation.verify.early_exit import forward_step
-from tests.engine.runner.test_runner import CONFIG, RandomWeights, tokens
 from tests.engine.speculation.target_support import KINDS, NAMES
+from tests.kit.models import RandomWeights, deep, tokens
 
 LAYERS, PAGES, EXIT = 5, 64, 2
-DEEP = replace(CONFIG, num_layers=LAYERS, windows=(None,) * LAYERS, rotary=(True,) * LAYERS, head_dim=32)
+DEEP = deep(LAYERS, head_dim=32)
 START = 94
 """Where drafts begin: row 95 is the first with which KIVI (of 64 recent tokens) packs its first 32."""
 
 
-class Host:
+class Paged:
     """A random Llama of five layers; sequence s has eight pages of its own in each group."""
 
     def __init__(
@@ -77,7 +76,7 @@ class Host:
         return torch.cat(states)
 
 
-def mixed(host: Host, counts: dict[int, int]) -> tuple[list[SequenceRows], list[DraftTree]]:
+def mixed(host: Paged, counts: dict[int, int]) -> tuple[list[SequenceRows], list[DraftTree]]:
     """A step of two chains of the model's own, a chunk of a prompt, a chain of somebody else and one plain row.
 
     ``counts``: how many rows of the chains, by sequence, have early states.
@@ -108,7 +107,7 @@ UPPER = frozenset({EXIT, 3, LAYERS})
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 def test_two_parts_give_the_bits_of_one_pass(kind: KVKind, policy: PagePolicy, counts: dict[int, int]) -> None:
     torch.set_num_threads(1)
-    plain, split = Host(kind, policy), Host(kind, policy)
+    plain, split = Paged(kind, policy), Paged(kind, policy)
     rows, _ = mixed(plain, {})
     expected = plain.runner.forward(rows, want_hidden=UPPER)
     found = forward_step(split.runner, *mixed(split, counts), UPPER)
@@ -122,7 +121,7 @@ def test_two_parts_give_the_bits_of_one_pass(kind: KVKind, policy: PagePolicy, c
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 def test_two_parts_are_near_one_pass_in_fast_arithmetic(counts: dict[int, int], buckets: BucketPolicy | None) -> None:
     torch.set_num_threads(1)
-    plain, split = Host(invariant=False), Host(invariant=False, buckets=buckets)
+    plain, split = Paged(invariant=False), Paged(invariant=False, buckets=buckets)
     rows, _ = mixed(plain, {})
     expected = plain.runner.forward(rows)
     found = forward_step(split.runner, *mixed(split, counts))
@@ -135,7 +134,7 @@ def test_two_parts_are_near_one_pass_in_fast_arithmetic(counts: dict[int, int], 
 
 def test_stale_early_states_would_be_noticed() -> None:
     """The first part is not run again for rows that have states: the result rests on them."""
-    split, plain = Host(), Host()
+    split, plain = Paged(), Paged()
     rows, trees = mixed(split, {0: 5})
     assert trees[0].early is not None
     trees[0] = trees[0]._replace(early=trees[0].early.flip(0))
@@ -146,7 +145,7 @@ def test_stale_early_states_would_be_noticed() -> None:
 
 @pytest.mark.parametrize("wanted", [{0}, {1, 4}, set(range(LAYERS + 1))], ids=str)
 def test_states_below_the_exit_are_those_of_all_rows(wanted: set[int]) -> None:
-    plain, split = Host(), Host()
+    plain, split = Paged(), Paged()
     expected = plain.runner.forward(mixed(plain, {})[0], want_hidden=frozenset(wanted))
     found = forward_step(split.runner, *mixed(split, COUNTS[0]), frozenset(wanted))
     assert torch.equal(found.logits, expected.logits)
@@ -155,10 +154,10 @@ def test_states_below_the_exit_are_those_of_all_rows(wanted: set[int]) -> None:
 
 
 def test_a_tree_of_somebody_else_goes_along() -> None:
-    plain, split = Host(), Host()
+    plain, split = Paged(), Paged()
     parents, nodes = (-1, 0, 0, 2, 1), tokens(5, 80)
 
-    def step(host: Host, counts: dict[int, int]) -> tuple[list[SequenceRows], list[DraftTree]]:
+    def step(host: Paged, counts: dict[int, int]) -> tuple[list[SequenceRows], list[DraftTree]]:
         rows, trees = mixed(host, counts)
         host.read(5, tokens(30, 5))
         tree = DraftTree(tuple(nodes[1:]), tuple(parent - 1 for parent in parents[1:]), proposer="medusa")

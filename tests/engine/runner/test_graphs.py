@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import Batch, EmbeddedRows, ForwardOutput, SequenceRows
@@ -28,47 +26,15 @@ from engine.models.families.llama import Model as Llama
 from engine.runner import graphs
 from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.buffers import Buffers
-from engine.runner.graphs import Captured, Graphs
+from engine.runner.graphs import Captured
 from engine.runner.runner import Runner
 from engine.vision.interface import Picture
 from engine.vision.places import Places
-from tests.engine.runner.test_runner import CONFIG, PAGES, VOCAB, RandomWeights, pages_for, tokens
+from tests.engine.runner.graphs_support import CONTEXT, TREE, Capturing, Player, agree, graphs_of
+from tests.kit.models import CONFIG, PAGES, VOCABULARY, RandomWeights, pages_for, tokens
 
-CONTEXT = 400
 PLACES = Places([Picture(torch.zeros(1), (1, 3), 3, b"key")], [[0, 1, 2]], True)
 VECTOR = torch.ones(1, CONFIG.hidden_size)
-
-
-class Capturing(ReferenceAttention):
-    """It reads nothing but the tensors of the batch, so a frozen one is as good as another."""
-
-    captures = True
-
-
-@dataclass
-class Player:
-    """Plays a graph by running what was captured again; what it gave lies where it lay at the capture."""
-
-    error: Exception | None = None
-    replays: int = 0
-    captures: int = 0
-    pointers: list[int] = field(default_factory=list)
-
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
-        if self.error is not None:
-            raise self.error
-        self.captures += 1
-        out = run()
-        kept = ForwardOutput(out.logits.clone(), {layer: states.clone() for layer, states in out.hidden.items()})
-
-        def replay() -> None:
-            self.replays += 1
-            again = run()
-            kept.logits.copy_(again.logits)
-            for layer, states in again.hidden.items():
-                kept.hidden[layer].copy_(states)
-
-        return Captured(replay, kept)
 
 
 def runners(kind: KVKind = KVKind(), player: Player | None = None, **numerics: bool) -> tuple[Runner, Runner]:
@@ -91,18 +57,6 @@ def runners(kind: KVKind = KVKind(), player: Player | None = None, **numerics: b
     return made[0], made[1]
 
 
-def graphs_of(runner: Runner) -> Graphs:
-    assert runner.graphs is not None
-    return runner.graphs
-
-
-def agree(found: ForwardOutput, expected: ForwardOutput) -> None:
-    torch.testing.assert_close(found.logits, expected.logits, atol=2e-5, rtol=1e-5)
-    assert found.hidden.keys() == expected.hidden.keys()
-    for layer, states in expected.hidden.items():
-        torch.testing.assert_close(found.hidden[layer], states, atol=2e-5, rtol=1e-5)
-
-
 class Chats:
     """Sequences that are read, decoded and checked, on shuffled pages."""
 
@@ -120,7 +74,6 @@ class Chats:
         return SequenceRows(new, start, self.pages[chat], wanted, parents)
 
 
-TREE = (-1, 0, 0, 1, 2)
 KINDS = [KVKind(), KVKind("int8"), KVKind("fp8"), KVKind("int4")]
 
 
@@ -468,4 +421,4 @@ def test_results_outlive_the_next_step() -> None:
     assert captured.eager == ""
     assert torch.equal(first.logits, kept[0])
     assert torch.equal(first.hidden[1], kept[1])
-    assert first.logits.shape == (1, VOCAB)
+    assert first.logits.shape == (1, VOCABULARY)

@@ -12,7 +12,7 @@ from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.runner.runner import Runner
-from tests.engine.runner.test_graphs import Capturing, Player, agree
+from tests.engine.runner.graphs_support import Capturing, Player, agree
 from tests.gpu.gpu_support import CPU, FAMILIES, PAGES, Weights
 
 CONTEXT = 400

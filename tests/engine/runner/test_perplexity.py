@@ -14,8 +14,7 @@ from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import DenseKVStore
 from engine.runner.perplexity import MOST_TOKENS, Reader, Scores, reader, score
 from engine.runner.runner import Runner
-from tests.engine.runner.test_runner import VOCAB as VOCABULARY
-from tests.engine.runner.test_runner import ToyModel
+from tests.kit.models import VOCABULARY, ToyModel
 
 
 class Rounded(DenseKVStore):

@@ -22,16 +22,16 @@ from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
-from tests.engine.runner.test_runner import CONFIG, RandomWeights, tokens
+from tests.kit.models import RandomWeights, deep, tokens
 
 LAYERS, PAGES, PROMPT, LENGTH = 4, 60, 70, 150
-DEEP = replace(CONFIG, num_layers=LAYERS, windows=(None,) * LAYERS, rotary=(True,) * LAYERS)
+DEEP = deep(LAYERS)
 IDS = tokens(LENGTH)
 FIRST = list(range(1, 11))
 QUEST, DENSE = QuestPolicy(48, PROMPT), KeepAll()
 
 
-class Host(Runner):
+class QuestRunner(Runner):
     """A runner of a random Llama; each sequence is known by its first page and has a policy."""
 
     def __init__(self, invariant: bool, policy: PagePolicy = QUEST, config=DEEP, buckets=None) -> None:
@@ -50,7 +50,7 @@ class Host(Runner):
         return self.step(SequenceRows(ids[start:stop], start, pages, stop - start))
 
 
-def token_by_token(host: Host) -> Tensor:
+def token_by_token(host: QuestRunner) -> Tensor:
     """The prompt, then one token a step: logits of all rows."""
     return torch.cat([host.run(0, PROMPT), *(host.run(i, i + 1) for i in range(PROMPT, LENGTH))])
 
@@ -58,14 +58,14 @@ def token_by_token(host: Host) -> Tensor:
 @functools.cache
 def expected(invariant: bool, policy: PagePolicy = QUEST, config=DEEP) -> Tensor:
     """Logits of all rows, token by token."""
-    return token_by_token(Host(invariant, policy, config))
+    return token_by_token(QuestRunner(invariant, policy, config))
 
 
-def chunks(host: Host, size: int) -> Tensor:
+def chunks(host: QuestRunner, size: int) -> Tensor:
     return torch.cat([host.run(i, min(i + size, LENGTH)) for i in range(0, LENGTH, size)])
 
 
-def rejected_drafts(host: Host) -> Tensor:
+def rejected_drafts(host: QuestRunner) -> Tensor:
     """Each step checks a chain of six tokens that are all wrong but the first."""
     parts = [host.run(0, PROMPT)]
     for i in range(PROMPT, LENGTH):
@@ -75,12 +75,12 @@ def rejected_drafts(host: Host) -> Tensor:
     return torch.cat(parts)
 
 
-def accepted_drafts(host: Host) -> Tensor:
+def accepted_drafts(host: QuestRunner) -> Tensor:
     """Chains of seven, all right, which cross from page to page anywhere in the chain."""
     return torch.cat([host.run(0, PROMPT), *(host.run(i, min(i + 7, LENGTH)) for i in range(PROMPT, LENGTH, 7))])
 
 
-def recomputed(host: Host) -> Tensor:
+def recomputed(host: QuestRunner) -> Tensor:
     """Preempted at 120: other tokens take the pages, then everything is read again in chunks, on other pages."""
     begun = [host.run(0, PROMPT), *(host.run(i, i + 1) for i in range(PROMPT, 120))]
     host.run(0, 160, ids=tokens(160, seed=9))
@@ -90,7 +90,7 @@ def recomputed(host: Host) -> Tensor:
     return torch.cat([again, *(host.run(i, i + 1, pages) for i in range(120, LENGTH))])
 
 
-def forked(host: Host) -> Tensor:
+def forked(host: QuestRunner) -> Tensor:
     """A second sequence shares all pages but the last one, which is copied; a third one's came back from the host."""
     parts = [host.run(0, PROMPT), *(host.run(i, i + 1) for i in range(PROMPT, 105))]
     host.kv.copy_page(7, 20)
@@ -103,7 +103,7 @@ def forked(host: Host) -> Tensor:
     return torch.cat([*parts, *(host.run(i, i + 1, third) for i in range(105, LENGTH))])
 
 
-def compacted(host: Host) -> Tensor:
+def compacted(host: QuestRunner) -> Tensor:
     """A row's key waits two slots late while another takes its place, and is moved back, as nodes of a tree are."""
     parts = [host.run(0, PROMPT)]
     for i in range(PROMPT, LENGTH):
@@ -119,7 +119,7 @@ def close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
-WAYS: list[Callable[[Host], Tensor]] = [
+WAYS: list[Callable[[QuestRunner], Tensor]] = [
     *(lambda host, size=size: chunks(host, size) for size in (1, 7, 64, LENGTH)),
     rejected_drafts,
     accepted_drafts,
@@ -131,13 +131,13 @@ NAMES = ["chunks of 1", "of 7", "of 64", "whole", *(way.__name__ for way in WAYS
 
 
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
-def test_no_way_changes_a_bit(way: Callable[[Host], Tensor]) -> None:
-    assert torch.equal(way(Host(True)), expected(True))
+def test_no_way_changes_a_bit(way: Callable[[QuestRunner], Tensor]) -> None:
+    assert torch.equal(way(QuestRunner(True)), expected(True))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=NAMES)
-def test_without_the_switch_only_rounding_changes(way: Callable[[Host], Tensor]) -> None:
-    assert close(way(Host(False)), expected(False))
+def test_without_the_switch_only_rounding_changes(way: Callable[[QuestRunner], Tensor]) -> None:
+    assert close(way(QuestRunner(False)), expected(False))
 
 
 def test_rows_of_the_answer_choose_and_others_do_not() -> None:
@@ -169,7 +169,7 @@ def test_the_first_layers_and_windows_read_everything() -> None:
 def test_in_company(invariant: bool, buckets) -> None:
     """A prompt's chunk, a dense answer, and two that choose, one with another budget, step together."""
     alone = [expected(invariant, policy) for policy in (QUEST, DENSE, QuestPolicy(32, PROMPT))]
-    host = Host(invariant, DENSE, buckets=buckets)
+    host = QuestRunner(invariant, DENSE, buckets=buckets)
     tables = [FIRST, list(range(11, 21)), list(range(21, 31)), list(range(31, 41))]
     host.policies = {1: QUEST, 21: QuestPolicy(32, PROMPT), 31: QUEST}
     for table in tables[:3]:
@@ -181,7 +181,7 @@ def test_in_company(invariant: bool, buckets) -> None:
     for found, whole in zip((first, *others), alone, strict=True):
         assert same(found, whole[140:141])
     assert same(prompt, alone[0][:50])
-    host = Host(invariant, buckets=buckets)
+    host = QuestRunner(invariant, buckets=buckets)
     for table in tables[:2]:
         host.run(0, 140, table)
     both = host.step(*(SequenceRows(IDS[140:145], 140, table, 5) for table in tables[:2]))
@@ -189,14 +189,14 @@ def test_in_company(invariant: bool, buckets) -> None:
 
 
 def test_trees_are_refused() -> None:
-    host = Host(True)
+    host = QuestRunner(True)
     host.run(0, 120)
     with pytest.raises(ValueError, match="not for drafted trees"):
         host.step(SequenceRows(IDS[120:123], 120, FIRST, 1, (-1, 0, 0)))
 
 
 def test_a_store_without_bounds_is_refused() -> None:
-    host = Host(True)
+    host = QuestRunner(True)
     host.kv = DenseKVStore([(2, 8)] * LAYERS, PAGES, torch.float32)
     host.run(0, PROMPT)
     with pytest.raises(ValueError, match="keeps none"):

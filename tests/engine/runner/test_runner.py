@@ -2,141 +2,25 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend, AttnSpec
 from engine.attention.registry import AttentionDispatcher
-from engine.batch import Batch, ForwardOutput, SequenceRows
-from engine.cache.stores.store import DenseKVStore, KVStore
-from engine.layers.linear.base import Linear
-from engine.layers.linear.dense import Dense
-from engine.layers.numerics import Numerics
-from engine.model_config.model import ModelConfig, RopeConfig
-from engine.models.families.llama import Model as Llama
+from engine.batch import SequenceRows
+from engine.cache.stores.store import DenseKVStore
 from engine.runner.buffers import BucketPolicy, powers_of_two
 from engine.runner.runner import Runner
-
-VOCAB, PAGES = 50, 40
-
-
-class ToyModel:
-    """Two layers of attention over token and position embeddings; remembers the batch it saw."""
-
-    num_groups = 1
-
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.table = torch.randn(VOCAB, 16, generator=generator)
-        self.places = torch.randn(600, 16, generator=generator)
-        self.projections = torch.randn(2, 16, 32, generator=generator) / 4
-        self.batch: Batch | None = None
-
-    def forward(
-        self,
-        batch: Batch,
-        kv: KVStore,
-        attention: AttentionBackend,
-        layers: tuple[int, int] = (0, 2),
-        hidden_in: Tensor | None = None,
-    ) -> ForwardOutput:
-        self.batch = batch
-        x = self.table[batch.tokens] + self.places[batch.positions] if hidden_in is None else hidden_in
-        hidden = {}
-        for layer in range(*layers):
-            if layer in batch.want_hidden:
-                hidden[layer] = x
-            q, k, v = (x @ self.projections[layer]).split([16, 8, 8], dim=1)
-            kv.write(layer, k.view(-1, 1, 8), v.view(-1, 1, 8), batch.placement)
-            o, _ = attention.attend(q.view(-1, 2, 8), kv.view(layer), AttnSpec(0.35), batch)
-            x = x + o.reshape(-1, 16)
-        if layers[1] < 2:
-            hidden[layers[1]] = x
-            return ForwardOutput(x.new_empty(0, VOCAB), hidden)
-        return ForwardOutput(x[batch.want_logits] @ self.table.T, hidden)
+from tests.kit.models import PAGES, VOCABULARY, ToyModel, llama, pages_for, tokens
 
 
 def toy(policy: BucketPolicy | None = None) -> Runner:
     return Runner(ToyModel(), DenseKVStore([(1, 8)] * 2, PAGES, torch.float32), AttentionDispatcher(), policy=policy)
 
 
-class RandomWeights:
-    """A `WeightSource` of seeded random weights."""
-
-    device, dtype = torch.device("cpu"), torch.float32
-
-    def __init__(self, numerics: Numerics) -> None:
-        self.numerics, self.generator = numerics, torch.Generator().manual_seed(0)
-
-    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
-        weight = torch.randn(sum(sizes), in_features, generator=self.generator) / in_features**0.5
-        return Dense(weight, torch.randn(sum(sizes), generator=self.generator) if bias else None, self.numerics)
-
-    def experts(
-        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
-        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
-
-    def vector(self, name: str, size: int) -> Tensor:
-        return 1 + torch.randn(size, generator=self.generator) / 8
-
-    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=self.generator)
-
-    def head(self, table: Tensor | None, rows: int, columns: int) -> Linear:
-        weight = table if table is not None else self.embedding("lm_head.weight", rows, columns)
-        return Dense(weight, None, self.numerics)
-
-
-CONFIG = ModelConfig(
-    architecture="LlamaForCausalLM",
-    vocab_size=VOCAB,
-    hidden_size=32,
-    intermediate_size=48,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    rms_norm_eps=1e-5,
-    rope=RopeConfig(10000.0),
-    max_position=512,
-    tie_word_embeddings=False,
-    qkv_bias=False,
-    output_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    windows=(None, None),
-    rotary=(True, True),
-    dtype=torch.float32,
-)
-
-
-def llama(policy: BucketPolicy | None = None, batch_invariant: bool = False) -> Runner:
-    numerics = Numerics(batch_invariant)
-    model = Llama(CONFIG, RandomWeights(numerics))
-    return Runner(model, DenseKVStore([(2, 8)] * 2, PAGES, torch.float32), AttentionDispatcher(numerics), policy=policy)
-
-
 RUNNERS = [toy, llama]
-
-
-def tokens(n: int, seed: int = 0) -> list[int]:
-    return random.Random(seed).choices(range(VOCAB), k=n)
-
-
-def pages_for(n: int, seed: int | None = None) -> Iterator[list[int]]:
-    """Page lists of n / 16 pages each, consecutive or shuffled."""
-    numbers = list(range(1, PAGES))
-    if seed is not None:
-        random.Random(seed).shuffle(numbers)
-    count = -(-n // 16)
-    for at in range(0, len(numbers) - count + 1, count):
-        yield numbers[at : at + count]
 
 
 def whole(runner: Runner, ids: list[int], pages: list[int]) -> Tensor:
@@ -200,7 +84,7 @@ def test_batch_invariant_logits_are_equal_to_the_bit() -> None:
         parts = []
         for start in range(0, 75, chunk):
             part = ids[start : start + chunk]
-            rows = [SequenceRows([start % VOCAB], 40, other, 1), SequenceRows(part, start, mine, len(part))]
+            rows = [SequenceRows([start % VOCABULARY], 40, other, 1), SequenceRows(part, start, mine, len(part))]
             parts.append(runner.forward(rows).logits[1:])
         assert torch.equal(torch.cat(parts), expected)
 
@@ -212,7 +96,7 @@ def test_layer_ranges_compose(make: Any, policy: BucketPolicy | None) -> None:
     expected = make(policy).forward(rows, want_hidden=frozenset({0, 1}))
     runner = make(policy)
     lower = runner.forward(rows, layers=(0, 1))
-    assert lower.logits.shape == (0, VOCAB)
+    assert lower.logits.shape == (0, VOCABULARY)
     torch.testing.assert_close(lower.hidden[1], expected.hidden[1])
     assert expected.hidden[0].shape[0] == lower.hidden[1].shape[0] == 21
     upper = runner.forward(rows, layers=(1, 2), hidden_in=lower.hidden[1])
@@ -223,7 +107,7 @@ def test_padding_rows_write_only_page_0() -> None:
     runner = toy(powers_of_two)
     rows = [SequenceRows(tokens(3), 0, [5], 1), SequenceRows([1], 0, [9], 0), SequenceRows([2], 0, [2], 1)]
     out = runner.forward(rows)
-    assert out.logits.shape == (2, VOCAB)
+    assert out.logits.shape == (2, VOCABULARY)
     batch = runner.model.batch  # type: ignore[attr-defined]
     assert (batch.tokens.shape[0], batch.kv_len.shape[0], batch.host.T, batch.host.S) == (8, 4, 5, 3)
     assert batch.row_start.tolist() == [0, 3, 4, 5, 5]

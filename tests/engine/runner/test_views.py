@@ -19,7 +19,7 @@ from engine.models.families.llama import Model as Llama
 from engine.options import EngineOptions
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
-from tests.engine.runner.test_runner import CONFIG, PAGES, RandomWeights, llama, pages_for, tokens
+from tests.kit.models import CONFIG, PAGES, RandomWeights, deep, llama, pages_for, tokens
 
 POLICY = WindowWithSinks(64, 4)
 LENGTH = 230
@@ -65,7 +65,7 @@ def test_one_layer_is_dense_attention_to_what_is_kept() -> None:
     """
     ids = tokens(LENGTH)
     for layers, same in ((1, True), (2, False)):
-        config = replace(CONFIG, num_layers=layers, windows=(None,) * layers, rotary=(True,) * layers)
+        config = deep(layers)
         logits = whole(model(config), ids)
         for t in (63, 78, 79, 100, 229):
             first = max(0, t + 1 - 64) // 16 * 16

@@ -18,8 +18,8 @@ from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner.runner import Runner
-from tests.engine.runner.test_graphs import CONTEXT, TREE, Capturing, Player, agree, graphs_of
-from tests.engine.runner.test_runner import CONFIG, PAGES, RandomWeights, pages_for, tokens
+from tests.engine.runner.graphs_support import CONTEXT, TREE, Capturing, Player, agree, graphs_of
+from tests.kit.models import CONFIG, PAGES, RandomWeights, pages_for, tokens
 
 WINDOW, SLOTS = 20, 24
 

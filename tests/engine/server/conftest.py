@@ -15,8 +15,7 @@ from engine.server.residency import CallLater, Policy
 from engine.server.security import Allowed
 from engine.server.serve import Server, open_socket
 from tests.engine.server.fake import FakeEngine, FakeProbes
-
-TOKEN = "a token of this test"
+from tests.kit.servers import TOKEN, Client
 
 
 class Running:
@@ -60,30 +59,6 @@ class Running:
         self.server.stop()
         self.thread.join(300)
         assert not self.thread.is_alive()
-
-
-class Client:
-    """A greeted connection with typed messages."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.socket = socket
-        self.send(p.Hello(token=TOKEN, protocol=p.PROTOCOL))
-        self.welcome = self.receive()
-
-    def send(self, message: p.Message) -> None:
-        self.socket.send(p.encode(message))
-
-    def receive(self, timeout: float = 300) -> Any:
-        return p.decode_from_engine(self.socket.recv(timeout=timeout))
-
-    def until(self, kind: type, timeout: float = 300) -> Any:
-        """The next message of a kind; the ones before it are in ``passed``."""
-        self.passed: list[Any] = []
-        while True:
-            message = self.receive(timeout)
-            if isinstance(message, kind):
-                return message
-            self.passed.append(message)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ from engine import protocol as p
 from engine.core.commands import MeasureText
 from engine.protocol import PAGE_STATES, ForgetChat
 from engine.server import hub
-from tests.engine.server.conftest import Client, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import Client
 
 PROMPT = "The cache keeps keys and values, so that every new token costs one row of work."
 

@@ -22,7 +22,8 @@ from engine.server.openai.fields import decoded
 from engine.server.openai.types import ChatIn, CompletionIn, StreamOptions
 from engine.server.openai.writers import ChatWriter, TextWriter
 from engine.text.template import ChatTemplate
-from tests.engine.server.conftest import TOKEN, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import TOKEN
 
 MESSAGES = [{"role": "user", "content": "abc"}]
 CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {

@@ -12,7 +12,8 @@ from engine.protocol import Cancel, Set
 from engine.server.session import compare as comparing
 from engine.server.session.compare import CHANCE, NOT_FOUND, MeasuredRun, first_difference, summary
 from engine.telemetry import pairs
-from tests.engine.server.conftest import Client, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import Client
 
 
 def compare(client: Client, **fields: Any) -> Any:

@@ -21,8 +21,9 @@ from engine.server import hub
 from engine.server.openai.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
 from engine.server.openai.types import ChatIn
 from engine.text.template import ChatTemplate
-from tests.engine.server.conftest import TOKEN, Running
+from tests.engine.server.conftest import Running
 from tests.engine.server.fake import FakeProbes
+from tests.kit.servers import TOKEN
 
 SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"
 MESSAGES: Any = [{"role": "user", "content": "abc"}]

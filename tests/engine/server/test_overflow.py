@@ -30,8 +30,9 @@ from engine.server.overflow import (
 from engine.server.refused import Refused
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from tests.engine.server.conftest import Client, Running
+from tests.engine.server.conftest import Running
 from tests.engine.text.samples import CHATML, trained
+from tests.kit.servers import Client
 
 SYSTEM = ChatMessage(role="system", content="s " * 4)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import threading
 import time
-import urllib.request
 import weakref
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,62 +23,15 @@ from engine.bench.shapes import Shape
 from engine.cache.policies import KeepAll
 from engine.catalogue import BY_KEY
 from engine.core.commands import Inspect
-from engine.core.engine import Engine
 from engine.loading import parts as runners
 from engine.server.probes import MachineProbes
-from engine.server.serve import Server, open_socket
 from engine.server.session.compare import CHANCE
 from engine.telemetry import runs
-from tests.engine.server.conftest import TOKEN, Client
-from tests.engine.server.fake import FakeProbes
+from tests.kit.servers import TOKEN, Client, Serving
 
 GREEDY = p.Sampling(temperature=0.0, max_tokens=12, seed=1, ignore_eos=True)
 PROMPT = " ".join(f"w{5 + 7 * i % 400}" for i in range(100))
 NEW = ("prefix_cache", "admission", "preemption", "host_cache", "cascade", "kv_kind", "page_policy")
-
-
-class KeepingProbes(FakeProbes):
-    """Fixed numbers, but for what is kept of runs."""
-
-    def recorder(self, loaded: Any, bandwidth: float) -> Any:
-        return MachineProbes.recorder(loaded, bandwidth)
-
-
-class Serving:
-    """A server in a thread, with an engine that has loaded the tiny model."""
-
-    def __init__(self, folder: Path) -> None:
-        self.engine: Engine
-
-        def make(emit: Any) -> Engine:
-            self.engine = Engine(emit, "cpu")
-            return self.engine
-
-        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, make, KeepingProbes())
-        self.server.load(str(folder), "", p.LoadOptions(device="cpu", dtype="float32", memory=400e6))
-        ready = threading.Event()
-        self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
-        self.thread.start()
-        assert ready.wait(300)
-
-    def value(self, key: str) -> p.Value:
-        return next(spec.value for spec in self.engine.catalogue_state() if spec.key == key)
-
-    def metrics(self) -> dict[str, float]:
-        obeyed = threading.Event()  # an answer's end is told before the step that ended it is counted
-        self.engine.submit(Inspect("page", lambda view: obeyed.set()))
-        assert obeyed.wait(300)
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.server.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
-        )
-        with urllib.request.urlopen(request, timeout=300) as reply:
-            text = reply.read().decode()
-        return {name: float(value) for name, value in re.findall(r"^kvasir_(\S+) (\S+)$", text, re.MULTILINE)}
-
-    def stop(self) -> None:
-        self.server.stop()
-        self.thread.join(300)
-        assert not self.thread.is_alive()
 
 
 @pytest.fixture(scope="module")

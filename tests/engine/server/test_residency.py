@@ -20,7 +20,8 @@ from engine import protocol as p
 from engine.library import roots
 from engine.loading.model import LoadModel
 from engine.server.residency import NextStep, Policy, next_step
-from tests.engine.server.conftest import TOKEN, Client, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import TOKEN, Client
 
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
 

@@ -10,7 +10,8 @@ from websockets.exceptions import InvalidStatus
 from engine import protocol as p
 from engine.server.openai.types import ChatIn
 from engine.server.security import Allowed, Gate, bearer, token_matches
-from tests.engine.server.conftest import TOKEN, Client, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import TOKEN, Client
 
 
 def refused(gate: Gate, **headers: str) -> str:

@@ -10,8 +10,9 @@ import pytest
 from engine import protocol as p
 from engine.server import threads
 from engine.server.serve import Server, open_socket
-from tests.engine.server.conftest import TOKEN, Client, Running
+from tests.engine.server.conftest import Running
 from tests.engine.server.fake import FakeEngine, FakeProbes
+from tests.kit.servers import TOKEN, Client
 
 
 def connected(running: Running) -> socket.socket:

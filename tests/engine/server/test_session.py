@@ -16,7 +16,8 @@ from engine.loading.model import LoadModel
 from engine.protocol import Cancel, Set
 from engine.server.serve import SLACK
 from engine.text.template import ChatTemplate
-from tests.engine.server.conftest import TOKEN, Client, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import TOKEN, Client
 
 CHAT = [p.ChatMessage(role="user", content="abc")]
 

@@ -12,7 +12,8 @@ import pytest
 
 from engine.server.openai import routes as openai
 from engine.server.openai.stream import Stream
-from tests.engine.server.conftest import TOKEN, Running
+from tests.engine.server.conftest import Running
+from tests.kit.servers import TOKEN
 
 FLOOD = 20_000
 """Tokens of 1 KB, more than the system keeps for a connection."""

@@ -2,63 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import tokenizers
 
 from engine import protocol as p
 from engine.core.commands import AddRequest
-from engine.protocol import ChatMessage, Delta, TokenInfo
+from engine.protocol import ChatMessage
 from engine.server.continuing import continued
-from engine.server.turns import AnswerCollector, Turn, Turns
-from engine.text.channels import channel_style
+from engine.server.turns import Turn, Turns
 from engine.text.prompt import PromptText, rendered
-from engine.text.stream import TextStream
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import HARMONY, QWEN3
-from tests.engine.server.conftest import Client, Running
+from tests.engine.server.answers import answered, spelled
+from tests.engine.server.conftest import Running
 from tests.engine.text.samples import CHATML, MISTRAL, byte_level, trained
+from tests.kit.servers import Client
 
 ASKED = [ChatMessage(role="user", content="What is a page?")]
 
 
-def answered(
-    tokenizer: Tokenizer,
-    prompt: PromptText,
-    ids: list[int],
-    stop: tuple[str, ...] = (),
-    source: str = "",
-    prompt_ids: list[int] | None = None,
-    messages: Sequence[ChatMessage] | str = "",
-) -> AnswerCollector:
-    """An answer of exactly these tokens, as the engine streams it."""
-    prompt_ids = prompt_ids or tokenizer.encode(prompt.text, special=prompt.special)
-    style = channel_style(tokenizer, source)
-    channels = style.parser(prompt_ids) if style is not None else None
-    stream = TextStream(tokenizer, stop, prompt_ids if prompt.continues else None, channels)
-    answer = AnswerCollector(prompt, prompt_ids, messages)
-    for token in ids:
-        piece = stream.push(token)
-        text = piece.text if piece.channel == "content" else piece.thinking
-        answer.take(Delta(id="r1", answer=0, text=text, tokens=[TokenInfo(id=token)], channel=piece.channel))
-        if stream.stopped:
-            break
-    else:
-        answer.take(Delta(id="r1", answer=0, text=stream.flush().text, tokens=[]))
-    return answer
-
-
 def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]:
     return continued(tokenizer, prompt, [before]).ids
-
-
-def spelled(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Tokens of single characters: what no tokenizer would make of ``text``."""
-    ids = [token for character in text for token in tokenizer.encode(character, special=False)]
-    assert ids != tokenizer.encode(text, special=False)
-    return ids
 
 
 def next_turn(answer: str) -> list[ChatMessage]:

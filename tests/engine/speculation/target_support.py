@@ -17,7 +17,6 @@ from engine.cache.stores.kinds import KVKind
 from engine.core.step import draws_of, rows_of
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
-from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.options import RequestOptions
@@ -30,8 +29,9 @@ from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
 from engine.speculation.verify.early_exit import forward_step
 from engine.speculation.verify.verifier import verify
 from tests.engine.core.requests_support import new_request
+from tests.kit.models import VOCABULARY, deep
 
-SEED, VOCABULARY, LAYERS, EOS, PAGES, EACH = 5, 50, 6, 49, 96, 14
+SEED, LAYERS, EOS, PAGES, EACH = 5, 6, 49, 96, 14
 """``EACH``: pages of a request. ``SEED``: one whose drafts tell what the tests are to tell."""
 
 
@@ -70,27 +70,7 @@ class Weights:
         return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED + zlib.crc32(name.encode())))
 
 
-CONFIG = ModelConfig(
-    architecture="LlamaForCausalLM",
-    vocab_size=VOCABULARY,
-    hidden_size=32,
-    intermediate_size=48,
-    num_layers=LAYERS,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=32,
-    rms_norm_eps=1e-5,
-    rope=RopeConfig(10000.0),
-    max_position=512,
-    tie_word_embeddings=False,
-    qkv_bias=False,
-    output_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    windows=(None,) * LAYERS,
-    rotary=(True,) * LAYERS,
-    dtype=torch.float32,
-)
+CONFIG = deep(LAYERS, head_dim=32)
 KINDS = [
     (KVKind(), KeepAll()),
     (KVKind("int8"), KeepAll()),

@@ -13,7 +13,8 @@ from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw
 from engine.speculation.base import NO_DRAFT, Ask, Proposer
 from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
-from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, VOCABULARY, Target, prompt
+from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, Target, prompt
+from tests.kit.models import VOCABULARY
 
 SKIP = frozenset({2, 4})
 

@@ -24,8 +24,8 @@ from engine.telemetry.why.facts import Facts, LastPrompt, Machine
 from engine.telemetry.why.rules import limit, reasons
 from engine.telemetry.why.slow_values import SLOW_VALUES
 from engine.telemetry.window import TelemetryWindow
-from tests.engine.server.conftest import TOKEN, Client
-from tests.engine.telemetry.test_window import MEMORY, frame, step
+from tests.engine.telemetry.steps import MEMORY, frame, step
+from tests.kit.servers import TOKEN, Client
 
 GB = 10**9
 CARD = ModelCard(

@@ -9,6 +9,9 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from engine.text.channels import PAIRS, Pair
+from engine.text.tokenizer import Tokenizer
+
 TEXT = [
     "The cache keeps keys and values, so that every new token costs one row of work.",
     "def page(index: int) -> int:\n    return index // 16\n",
@@ -149,3 +152,12 @@ def write_folder(folder: Path, kind: str) -> Path:
         config["chat_template"] = TEMPLATES[kind]
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder
+
+
+THINK = PAIRS[0]
+
+
+def tagged(special: bool, pair: Pair = THINK) -> Tokenizer:
+    inner = byte_level(("<|im_start|>", "<|im_end|>"))
+    inner.add_tokens([tokenizers.AddedToken(tag, special=special, normalized=False) for tag in pair])
+    return Tokenizer(inner)

@@ -11,16 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.protocol import ThinkingModes
-from engine.text.channels import PAIRS, WRAPS, HarmonyParser, HarmonyStyle, Pair, TagParser, TagStyle, channel_style
+from engine.text.channels import PAIRS, WRAPS, HarmonyParser, HarmonyStyle, TagParser, TagStyle, channel_style
 from engine.text.stream import Piece, TextStream
 from engine.text.template import ChatTemplate
 from engine.text.thinking import thinking_modes
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import CHATML, HARMONY, QWEN3
-from tests.engine.text.samples import byte_level, trained
+from tests.engine.text.samples import THINK, byte_level, tagged, trained
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
-THINK = PAIRS[0]
 R1 = (
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ '<|im_start|>' + m['content'].split('</think>')[-1] }}"
     "{% else %}{{ '<|im_end|>' + m['content'] }}{% endif %}{% endfor %}"
@@ -31,12 +30,6 @@ R1 = (
 
 def plain() -> Tokenizer:
     return Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
-
-
-def tagged(special: bool, pair: Pair = THINK) -> Tokenizer:
-    inner = byte_level(("<|im_start|>", "<|im_end|>"))
-    inner.add_tokens([tokenizers.AddedToken(tag, special=special, normalized=False) for tag in pair])
-    return Tokenizer(inner)
 
 
 def harmonic() -> Tokenizer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,10 @@ from engine.text.doubts import chat_doubts, missing_tokens
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer, TokenizerError
 from tests.conformance.templates import STYLES
-from tests.engine.text.samples import CHATML, trained, write_folder
+from tests.engine.text.samples import CHATML, write_folder
+from tests.engine.text.token_folders import ENTRY, MARKS, PLACES, TEXT, WHOLE, folder_of
 
-MARKS = {"<|im_start|>": 1, "<|im_end|>": 2}
-ENTRY = {"special": True, "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
-DECODER = {str(number): {"content": mark, **ENTRY} for mark, number in MARKS.items()}
-WHOLE = {"__type": "AddedToken", "content": "<|im_start|>", **ENTRY}
 CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
-TEXT = "<|im_start|>user\nhi<|im_end|> <|endoftext|>"
-
-
-def folder_of(path: Path, registered: int = 1, **files: Any) -> Path:
-    """A folder whose tokenizer.json registers so many of its three special tokens; ``files`` without ".json"."""
-    path.mkdir(exist_ok=True)
-    state = json.loads(trained("chatml"))
-    state["added_tokens"] = [entry for entry in state["added_tokens"] if entry["id"] < registered]
-    (path / "tokenizer.json").write_text(json.dumps(state), "utf-8")
-    for name, value in files.items():
-        (path / f"{name}.json").write_text(json.dumps(value), "utf-8")
-    return path
-
-
-PLACES: list[dict[str, Any]] = [
-    {"tokenizer_config": {"added_tokens_decoder": DECODER}},
-    {"added_tokens": MARKS, "tokenizer_config": {"eos_token": "<|im_end|>", "pad_token": "<|im_start|>"}},
-    {"tokenizer_config": {"additional_special_tokens": list(MARKS)}},
-    {"tokenizer_config": {"extra_special_tokens": [WHOLE, "<|im_end|>"]}},
-    {"tokenizer_config": {"extra_special_tokens": {"other": WHOLE, "one_token": "<|im_end|>"}}},
-    {"tokenizer_config": {"model_specific_special_tokens": {"one": "<|im_start|>", "own": "<|im_end|>"}}},
-    {"special_tokens_map": {"additional_special_tokens": list(MARKS)}},
-    {"special_tokens_map": {"bos_token": WHOLE, "eos_token": "<|im_end|>"}},
-]
 
 
 @pytest.mark.parametrize("files", PLACES)

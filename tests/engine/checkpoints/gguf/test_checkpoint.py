@@ -23,8 +23,8 @@ from engine.errors import CheckpointError
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_families import OPTIONS, random_model
 from tests.conformance.gguf_models import KIND, Shape, write
+from tests.engine.checkpoints.gguf.gguf_files import mutated
 from tests.engine.checkpoints.gguf.gguf_files import write as write_bytes
-from tests.engine.checkpoints.gguf.test_container import mutated
 
 ROPE = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
 BETAS = {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.attn_factor": 2.0}

@@ -22,6 +22,7 @@ from engine.errors import CheckpointError
 from tests.engine.checkpoints.gguf.gguf_files import (
     CODES,
     F32,
+    HUGE,
     LIST,
     TENSORS,
     TEXT,
@@ -31,12 +32,11 @@ from tests.engine.checkpoints.gguf.gguf_files import (
     Raw,
     infos,
     keys,
+    mutated,
     text,
     whole,
     write,
 )
-
-HUGE = (1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1)
 
 
 def refusal(file: Path) -> str:
@@ -246,27 +246,6 @@ def test_what_contradicts_itself(tmp_path: Path) -> None:
     assert "type number 4," in refused(tmp_path, tensors(Info("d", (32,), 4, end)))
     assert "truncated" in refused(tmp_path, whole(VALUES, TENSORS, tail=1))
     assert "name" in refused(tmp_path, tensors(Info("x" * 2000, (8,), 0, end)))
-
-
-def mutated(rng: random.Random, data: bytes, header: int = 700) -> bytes:
-    """One to four changes in the header: a bit flipped, a number put in, a piece cut out or doubled, the end gone."""
-    changed = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(max(1, min(len(changed), header)))
-        match rng.randrange(6):
-            case 0 if changed:
-                changed[min(at, len(changed) - 1)] ^= 1 << rng.randrange(8)
-            case 1:
-                changed[at : at + 8] = struct.pack("<Q", rng.choice((*HUGE, 0, 1, 255, len(data))))
-            case 2:
-                changed[at : at + 4] = struct.pack("<I", rng.choice((0, 1, 8, 9, 13, 1 << 31)))
-            case 3:
-                del changed[at : at + rng.randint(1, 40)]
-            case 4:
-                changed[at:at] = changed[at : at + rng.randint(1, 200)]
-            case 5:
-                del changed[rng.randrange(len(changed) + 1) :]
-    return bytes(changed)
 
 
 def survive(folder: Path, data: bytes) -> None:

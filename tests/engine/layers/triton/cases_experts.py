@@ -31,8 +31,8 @@ from engine.layers.numerics import Numerics
 from engine.model_config.model import MoEConfig
 from engine.native import triton_launch
 from tests.conformance.engine_support import Ours
+from tests.conformance.expert_models import save_gpt_oss, save_gptq
 from tests.conformance.gptq_packer import Packing
-from tests.conformance.test_experts import save_gpt_oss, save_gptq
 from tests.gpu.kernel_kinds import KINDS
 
 CPU, FLOAT = torch.device("cpu"), torch.float32

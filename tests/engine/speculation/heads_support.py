@@ -163,7 +163,7 @@ class Recorder:
         return self.runner.forward(rows, **options)
 
 
-class Host:
+class Decoding:
     """Requests that decode side by side; what the engine does about pages is done by hand."""
 
     def __init__(self, model: CausalLM, head: FeatureHead, padded: bool = False, **settings: Any) -> None:
