@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.kit.durations", "tests.kit.rerun"]
+pytest_plugins = ["tests.kit.content", "tests.kit.durations", "tests.kit.rerun"]
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 _MADE = pytest.StashKey[str]()
-pytest_plugins = ["tests.kit.content"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
