@@ -1,0 +1,132 @@
+"""Inject faults into a copy of the tree, one at a time, and say which test finds each.
+
+    python -m tests.faults                          all faults, the tests of this checkout, the table in docs/faults.md
+    python -m tests.faults --only cache --near 6    one kind (or name), the six nearest test files
+    python -m tests.faults --suite COMMIT --out OLD.md
+    python -m tests.faults --compare OLD.md docs/faults.md
+
+The exit status is 1 where a fault is not found (of a comparison: where the old suite alone finds one), and 2 where the
+code has gone on without a fault, whose old text then does not occur exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults import table
+from tests.faults.fault import Fault, Stale
+from tests.faults.list import FAULTS
+from tests.faults.nearness import Imports
+from tests.faults.suite import Suite, Verdict
+from tests.faults.table import Row
+from tests.faults.tree import Tree
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "docs" / "faults.md"
+LIMIT = 300
+
+
+def stale(faults: Sequence[Fault], root: Path) -> list[str]:
+    """What is wrong with those whose old text is not in its file, or not once."""
+    wrong = []
+    for fault in faults:
+        try:
+            file = root / fault.file
+            fault.applied(file.read_text("utf-8") if file.is_file() else "")
+        except Stale as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def find(
+    faults: Sequence[Fault], tree: Tree, suite: Suite, near: int, out: Path, known: dict[str, Row]
+) -> dict[str, Row]:
+    """Inject each fault and write the table ``out`` after each, in which the ``known`` rows of others stay. The rows
+    of these faults."""
+    imports, mine = Imports(tree.folder), dict[str, Row]()
+    asked = list(faults)
+    while asked:
+        for fault in asked:
+            row = _row(fault, _tried(fault, imports, tree, suite, near))
+            known[fault.name] = mine[fault.name] = row
+            table.write(out, known.values())
+            print(f"{fault.name}: {row.found or f'not found, {row.note}'} ({row.seconds:.0f} s)", flush=True)
+        # A test that fails without the fault has not found it: another may.
+        unsound = suite.failing({mine[fault.name].found for fault in asked} - {""})
+        suite.untrusted |= unsound
+        asked = [fault for fault in asked if mine[fault.name].found in unsound]
+        for test in sorted(unsound):
+            print(f"{test} fails without a fault, too", flush=True)
+    return mine
+
+
+def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int) -> Verdict:
+    files = [file for file in imports.tests_of(fault.module or fault.file) if file not in suite.untrusted]
+    with tree.injected(fault):
+        return suite.first_failure(files[: near or None])
+
+
+def _row(fault: Fault, verdict: Verdict) -> Row:
+    note = f"{verdict.files} files{'' if verdict.whole else ', cut off by the limit'}"
+    return Row(fault.name, fault.kind, fault.breaks, verdict.test, verdict.seconds, note)
+
+
+def _compared(old: Path, new: Path) -> int:
+    text, lost = table.compare(table.read(old), table.read(new))
+    print(text)
+    for name in lost:
+        print(f"Found by the old suite alone: {name}", file=sys.stderr)
+    return 1 if lost else 0
+
+
+def main(arguments: Sequence[str] | None = None, faults: Sequence[Fault] = FAULTS, root: Path = ROOT) -> int:
+    """See the module's text."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these faults or kinds of faults")
+    parser.add_argument(
+        "--missing", action="store_true", help="only faults that the table lacks or that were not found"
+    )
+    parser.add_argument("--near", type=int, default=0, metavar="N", help="only the N nearest test files (0: all)")
+    parser.add_argument("--limit", type=float, default=LIMIT, help=f"CPU seconds for each fault ({LIMIT})")
+    parser.add_argument("--marks", default="not long", help='which tests, as pytest\'s -m has it ("not long")')
+    parser.add_argument(
+        "--patience", type=int, metavar="S", help="seconds that a test may take (the suite's own limit)"
+    )
+    parser.add_argument("--out", type=Path, default=OUT, metavar="TABLE.md", help="where the table is (docs/faults.md)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--tests", type=Path, metavar="CHECKOUT", help="the tests of another checkout")
+    where.add_argument("--suite", metavar="COMMIT", help="the tests as they were at a commit")
+    parser.add_argument("--list", action="store_true", help="name the faults and run nothing")
+    parser.add_argument("--compare", nargs=2, type=Path, metavar=("OLD.md", "NEW.md"), help="compare two tables")
+    told = parser.parse_args(arguments)
+    if told.compare:
+        return _compared(*told.compare)
+    known = {name: row for name, row in table.read(told.out).items() if name in {fault.name for fault in faults}}
+    chosen = [fault for fault in faults if not told.only or {fault.name, fault.kind} & set(told.only)]
+    if told.missing:
+        chosen = [fault for fault in chosen if not (fault.name in known and known[fault.name].found)]
+    if told.list:
+        print("\n".join(f"{fault.name} ({fault.kind}, {fault.file}): {fault.breaks}" for fault in chosen))
+        return 0
+    if wrong := stale(chosen, root):
+        print("\n".join(wrong), file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="kvasir-faults-") as folder:
+        tree = Tree(root, Path(folder, "tree"))
+        if told.tests:
+            tree.use_suite_of(told.tests)
+        elif told.suite:
+            tree.use_suite_at(root, told.suite)
+        options = ["-m", told.marks, *([f"--timeout={told.patience}"] if told.patience else [])]
+        found = find(chosen, tree, Suite(tree.folder, told.limit, options), told.near, told.out, known)
+    return 0 if all(row.found for row in found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
