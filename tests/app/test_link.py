@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.link.child import EngineDiedError, EngineProcess
 from app.link.link import EngineLink, LinkState
-from app.link.worker import MAX_QUICK_DEATHS
+from app.link.worker import MAX_QUICK_DEATHS, StateChange
 from engine import protocol as p
 from tests.kit.engine_thread import kill
 
@@ -232,6 +232,20 @@ def test_asking_without_a_connection_fails_with_a_sentence(qtbot, fake_command) 
     with qtbot.waitSignal(link.failed, timeout=100) as failed:
         link.send(p.Generate(id="x", prompt="hello"))
     assert failed.args[0].id == "x"
+
+
+def test_a_model_that_is_asked_for_while_no_engine_runs_is_loaded_by_the_next_one(
+    qapp, fake_command, monkeypatch
+) -> None:
+    link, sent = EngineLink(fake_command()), list[object]()
+    monkeypatch.setattr(link, "_transmit", sent.append)
+    link.send(p.Load(model="tiny"))
+    link._dispatch(p.Loaded(card=p.ModelCard("tiny", "/tiny", "L", 1, "bf16", 1, 1, [], True, p.Sampling())))
+    link._dispatch(StateChange(LinkState.RESTARTING, ""))
+    link.send(p.Load(model="odd"))
+    sent.clear()
+    link._dispatch(StateChange(LinkState.CONNECTED, ""))
+    assert [message.model for message in sent if isinstance(message, p.Load)] == ["odd"]
 
 
 def test_the_engine_exits_with_the_pipe() -> None:

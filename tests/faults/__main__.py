@@ -28,6 +28,7 @@ from tests.faults.tree import Tree
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "faults.md"
 LIMIT = 300
+_FOUND_BEFORE = table.read(OUT)
 
 
 def stale(faults: Sequence[Fault], root: Path) -> list[str]:
@@ -65,7 +66,10 @@ def find(
 
 
 def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int) -> Verdict:
-    files = [file for file in imports.tests_of(fault.module or fault.file) if file not in suite.untrusted]
+    """The file with the test that found it before comes first."""
+    nearest = imports.tests_of(fault.module or fault.file)
+    before = _FOUND_BEFORE[fault.name].found.partition("::")[0] if fault.name in _FOUND_BEFORE else ""
+    files = sorted((file for file in nearest if file not in suite.untrusted), key=lambda file: file != before)
     with tree.injected(fault):
         return suite.first_failure(files[: near or None])
 

@@ -92,6 +92,16 @@ def test_cancelling_what_is_swapped_out_gives_everything_back() -> None:
     house.drain()
 
 
+def test_pages_that_a_tier_lost_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(30, host=30)
+    asked = house.add(Asked(0, 0, prompt((1, 100)), 20))
+    run(house, 4)
+    house.scheduler.preempt(asked)
+    monkeypatch.setattr(house.tiers, "take", lambda held, pages: house.tiers.drop(held) or False)  # type: ignore[func-returns-value]
+    house.drain()
+    assert house.done == [asked]
+
+
 def test_rows_that_choose_pages_are_found_by_nobody_even_by_themselves() -> None:
     """The same text, once read by dense rows, is not what a preempted answer of QUEST had computed."""
     house = House(60)

@@ -82,6 +82,14 @@ def _tokens(each: Snapshot) -> list[int]:
     return [token for key in each.keys for token in tokens_of(key)] + each.tokens
 
 
+def test_a_hit_ends_before_rows_that_read_packed_tokens_which_are_gone() -> None:
+    kept, tokens = Snapshots(PagePool(100), R), text(0, 110)
+    assert keep(kept, tokens, back=16) == 0
+    found = kept.find("", page_keys(tokens), tokens, 0)
+    assert found is not None
+    assert (found.tokens, found.packed) == (95, 0), "the row after 96 tokens reads 32 packed ones"
+
+
 def test_a_longer_text_takes_the_place_of_its_beginning() -> None:
     kept = Snapshots(PagePool(100), R)
     keep(kept, text(0, 100))

@@ -35,7 +35,7 @@ def test_sums_and_norms_are_those_of_one_after_the_other() -> None:
             x += added if scale == 1 else added * scale
             if place != 1:  # two additions without a norm between them
                 assert torch.equal(stream.normed(norm), norm.forward(x))
-            assert torch.equal(stream.normed(norm), norm.forward(x))
+                assert torch.equal(stream.normed(norm), norm.forward(x))
         stream.add(rows(9))
         assert torch.equal(stream.value(), x + rows(9))
         assert torch.equal(stream.value(), x + rows(9)), "added once"

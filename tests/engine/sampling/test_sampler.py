@@ -21,7 +21,7 @@ from transformers.generation.logits_process import (
 
 from engine.protocol import Sampling
 from engine.sampling.params import LEAST_TEMPERATURE, SamplingError, SamplingParams, resolve
-from engine.sampling.processors import MAX_DRY_MATCH, dry_penalties
+from engine.sampling.processors import MAX_DRY_MATCH, History, dry_penalties
 from engine.sampling.sampler import Draw, likeliest, log_probs, new_history, processed, sample
 from engine.sampling.truncation import truncate, truncate_typical
 
@@ -170,6 +170,16 @@ def test_presence_and_frequency_cover_the_output_alone() -> None:
     params = SamplingParams(seed=0, presence_penalty=0.5, frequency_penalty=0.25)
     scores = processed(logits, [draw(params, [3, 4, 3, 9, 9, 20], prompt=3)])[0]
     assert {i: round(float(v), 6) for i, v in enumerate(scores) if v} == {9: -1.0, 20: -0.75}
+
+
+def test_a_history_that_grows_with_the_answer_counts_as_one_that_is_made_at_once() -> None:
+    tokens = [3, 4, 3, 9, 9, 20]
+    at_once, growing = History(50, 3, CPU), History(50, 3, CPU)
+    at_once.extend(tokens)
+    for stop in (2, 3, 4, 6):
+        growing.extend(tokens[:stop])
+    assert torch.equal(growing.counts, at_once.counts)
+    assert torch.equal(growing.seen, at_once.seen)
 
 
 def test_each_drafted_row_sees_the_penalties_of_its_own_path() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.cache.pool import PagePool, pages_for
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
-from engine.scheduling.policy import FirstComeFirstServed
+from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import SHARE, Limits, Plan, Scheduler
 
 
@@ -169,6 +169,13 @@ def test_admission_is_first_come_first_served() -> None:
     simulation.drain()
     admitted = [job.arrival for plan in simulation.plans for job in plan.admitted]
     assert admitted[:4] == [0, 1, 2, 3]
+
+
+def test_a_prompt_without_a_cached_prefix_is_overtaken_a_few_times_at_most() -> None:
+    most = LongestPrefixFirst.MOST_OVERTAKEN
+    jobs = [Job(arrival, 20, 1, overtaken=overtaken) for arrival, overtaken in enumerate((most - 1, most, 0))]
+    order = LongestPrefixFirst().admission_order(jobs, lambda job: 16 * job.arrival)
+    assert [job.arrival for job in order] == [1, 2, 0]
 
 
 def test_a_long_prompt_does_not_stop_running_answers_when_chunked() -> None:

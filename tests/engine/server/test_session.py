@@ -313,7 +313,8 @@ def test_unknown_fields_are_ignored(client: Client) -> None:
 
 
 def test_an_oversized_frame_is_said_and_loses_nothing(client: Client) -> None:
-    client.socket.send(json.dumps({"type": "generate", "id": "g", "prompt": "x" * p.MAX_FRAME}))
+    prompt = "é" * (p.MAX_FRAME // 2)  # the limit is one of bytes, and not of characters
+    client.socket.send(json.dumps({"type": "generate", "id": "g", "prompt": prompt}, ensure_ascii=False))
     error = client.until(p.Error, timeout=300)
     assert (error.code, error.id) == ("too_large", "g")
     client.send(p.Generate(id="g", prompt="abc"))
