@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+import pytest
+
 from engine.catalogue import exclusions
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +83,7 @@ def _texts(value: ast.expr, names: Names) -> Iterator[str]:
             yield from chain.from_iterable(_texts(each, others) for each in names.get(name, []))
 
 
+@pytest.mark.slow
 def test_no_error_is_lost_or_reworded() -> None:
     held = json.loads(HELD.read_text(encoding="utf-8"))
     for part, texts in found().items():
@@ -88,6 +91,7 @@ def test_no_error_is_lost_or_reworded() -> None:
         assert (gone, come) == (set(), set()), f"{part}: if it is meant, run python -m tests.test_user_facing_errors"
 
 
+@pytest.mark.slow
 def test_every_reason_of_the_catalogue_is_a_sentence() -> None:
     for text in found()["catalogue"]:
         assert text[0].isupper() or text[0] == "{", text

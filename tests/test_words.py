@@ -90,6 +90,7 @@ def stumbles(found: Iterator[tuple[str, str]]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_text_has_words_that_readers_stumble_over() -> None:
     found = stumbles(texts())
     assert not found, "\n".join(found)
@@ -110,6 +111,7 @@ def test_what_was_reported_is_found(text: str) -> None:
     assert stumbles(iter([("here", text)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["There is no model at this path.", "It is no longer loaded.", "the same as before or after"]
 )

@@ -70,6 +70,7 @@ def says(program: Program, qtbot, text: str) -> str:
     return program.chat.notice.text
 
 
+@pytest.mark.slow
 def test_broken_models_leave_the_loaded_one_and_what_was_typed(start, qtbot, tmp_path: Path) -> None:
     program = start()
     card = program.link.card
@@ -92,6 +93,7 @@ def test_broken_models_leave_the_loaded_one_and_what_was_typed(start, qtbot, tmp
     assert program.history.messages(program.chat.chat_id)[1] == first
 
 
+@pytest.mark.slow
 def test_a_refused_model_is_not_asked_for_again_at_the_next_start(start, qtbot, tmp_path: Path) -> None:
     program = start()
     cut = next(breakage for breakage in BREAKAGES if breakage.name == "cut-weights")
@@ -103,6 +105,7 @@ def test_a_refused_model_is_not_asked_for_again_at_the_next_start(start, qtbot, 
     assert again.link.card.name == "kvasir-guide"
 
 
+@pytest.mark.slow
 def test_a_prompt_longer_than_the_context_stays_and_can_be_shortened(start, qtbot) -> None:
     program = start()
     program.chat.send("word " * 9000)
@@ -118,6 +121,7 @@ def test_a_prompt_longer_than_the_context_stays_and_can_be_shortened(start, qtbo
     assert program.chat.notice.text == ""
 
 
+@pytest.mark.slow
 def test_a_message_larger_than_a_frame_is_refused_before_it_is_sent(start, qtbot) -> None:
     program = start()
     failed: list[protocol.Error] = []
@@ -172,6 +176,7 @@ def test_an_endless_word_is_broken_anywhere(qtbot, theme) -> None:
     assert edit.wordWrapMode() is modes.WrapAtWordBoundaryOrAnywhere
 
 
+@pytest.mark.slow
 def test_out_of_memory_at_load_and_while_answering(start, qtbot) -> None:
     program = start()
     fits: list[protocol.Loaded] = []
@@ -262,6 +267,7 @@ app.exec()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_window_killed_in_the_middle_of_an_answer(qapp, own_folders: Path) -> None:
     """The half answer is there at the next start, marked interrupted; the engine follows its window."""
@@ -294,6 +300,7 @@ def gone(process: psutil.Process, patience: float = 30.0) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_second_start_raises_the_first(own_folders: Path, fake_command) -> None:
     code = (

@@ -118,6 +118,7 @@ def test_another_cache_of_the_same_model_is_no_load(program, monkeypatch):
     assert marks == ["model loaded"]
 
 
+@pytest.mark.slow
 def test_an_open_cache_is_remembered(qtbot, make_program):
     first = make_program()
     fold(first, "cache").click()
@@ -253,6 +254,7 @@ def test_a_deleted_chat_is_forgotten_by_the_engine_after_its_answer_stops(qtbot,
     qtbot.waitUntil(lambda: not program.chat.answers._running, timeout=5_000)
 
 
+@pytest.mark.slow
 def test_a_chat_deleted_without_an_engine_is_forgotten_at_the_next_start(qtbot, make_program, monkeypatch):
     first = make_program()
     chat = ask(qtbot, first)

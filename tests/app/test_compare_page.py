@@ -383,6 +383,7 @@ def test_narrow_and_large(page):
     assert page.columns.cards[0].y() < page.columns.cards[1].y()
 
 
+@pytest.mark.slow
 def test_the_true_command(qtbot, start, tmp_path, monkeypatch):
     page = start(sys.executable, "-m", "engine.cli.main", "compare")
     add(page, 1, "kv_kind")

@@ -61,6 +61,7 @@ def last(program: Program):
     return program.history.messages(program.chat.chat_id)[-1]
 
 
+@pytest.mark.slow
 def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path) -> None:
     program = start()
     card = program.link.card
@@ -108,6 +109,7 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
     assert first in texts
 
 
+@pytest.mark.slow
 def test_an_idle_model_comes_back_with_the_next_message(start, qtbot) -> None:
     program = start()
     with qtbot.waitSignal(program.link.unloaded, timeout=PATIENCE_MS):
@@ -120,6 +122,7 @@ def test_an_idle_model_comes_back_with_the_next_message(start, qtbot) -> None:
     assert not program.link.idle
 
 
+@pytest.mark.slow
 def test_a_picture_is_described(start, qtbot) -> None:
     """Pasted into the message, read by the small model that sees, and there again when the chat is opened."""
     program = start()
@@ -180,6 +183,7 @@ def cost(program: Program, qtbot, key: str) -> Cost:
     return found.args[0]
 
 
+@pytest.mark.slow
 def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     """Two chats with the same instructions, another version of an answer and of a question, and a deletion."""
     program = start()
@@ -223,6 +227,7 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     qtbot.waitUntil(lambda: not panes.tree.rows.rows and not panes.map.pages.counts()["cached"], timeout=PATIENCE_MS)
 
 
+@pytest.mark.slow
 def test_other_caches_of_the_same_model_go_on_with_the_chat(start, qtbot) -> None:
     program = start()
     loads: list[object] = []
@@ -254,6 +259,7 @@ def test_other_caches_of_the_same_model_go_on_with_the_chat(start, qtbot) -> Non
     assert last(program).stats.usage.cached_tokens == 0, "a window shares no text"
 
 
+@pytest.mark.slow
 def test_a_chat_outgrows_a_small_context(start, qtbot) -> None:
     program = start()
     program.store.update(context=192)

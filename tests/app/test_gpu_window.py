@@ -101,6 +101,7 @@ def test_the_keyboards_place_stays_in_the_card(qtbot, qapp, start, state):
     assert qapp.focusWidget().objectName() == "gpu.card.again"
 
 
+@pytest.mark.slow
 def test_not_now_is_remembered(qtbot, start, state):
     program = start()
     wait_title(qtbot, program, "Fake GPU")

@@ -69,6 +69,7 @@ def test_a_load_that_fails_says_so_and_may_be_tried_again(start: Callable[..., P
     assert not program.chat.composer.reason
 
 
+@pytest.mark.slow
 def test_every_engine_is_told_the_time(start: Callable[..., Program], qtbot, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Message] = []
     send = EngineLink.send

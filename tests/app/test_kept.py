@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QTextEdit
 
@@ -17,6 +18,7 @@ from tests.app.conftest import answer, send
 # --- unsent text -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_unsent_text_stays_with_its_chat_and_over_a_restart(start, qtbot) -> None:
     program = start()
     page = program.chat
@@ -80,6 +82,7 @@ def test_an_edit_goes_with_its_chat_and_gives_back_what_stood_there(start, qtbot
     assert page.session.talk.branch(question.id) == (1, 2)
 
 
+@pytest.mark.slow
 def test_what_an_edit_set_aside_stays_with_its_chat_and_over_a_restart(start, qtbot) -> None:
     program = start()
     page = program.chat
@@ -189,6 +192,7 @@ def test_the_highlight_is_the_chat_on_screen_whatever_the_mouse_does(start, qtbo
     assert raised(program) == ["goodbye"]
 
 
+@pytest.mark.slow
 def test_background_answers_are_marked_until_they_are_read(start, qtbot) -> None:
     program = start("--rate", "800")
     model = program.sidebar.model

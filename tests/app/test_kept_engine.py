@@ -36,6 +36,7 @@ def menu(program: Program) -> dict[str, object]:
 # --- switches --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_switches_come_back_after_a_restart_and_after_a_crash(start, qtbot) -> None:
     program = start()
     for key, wanted in (("speculation", "ngram"), ("kv_kind", "int4"), ("chunked_prefill", False), ("draft_length", 5)):
@@ -64,6 +65,7 @@ def test_a_switch_that_cannot_be_set_now_is_said_and_kept(start, qtbot, tmp_path
     assert program.store.settings.options == {"speculation": "draft"}
 
 
+@pytest.mark.slow
 def test_odd_switches_of_the_file_are_left_alone(start, qtbot) -> None:
     first = start()
     first.store.update(options={"gone": 3, "draft_length": 7, "nonsense": [1], "kv_kind": None})

@@ -16,12 +16,14 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_a_killed_window_loses_nothing(tmp_path: Path) -> None:
     found = kills.kill_windows(tmp_path / "home", 5, random.Random(7))
     assert found.failures == 0, found
     assert (found.kills, found.questions >= 5) == (5, True)
 
 
+@pytest.mark.slow
 def test_a_killed_engine_costs_nothing_that_was_shown(tmp_path: Path) -> None:
     found = kills.kill_engines(tmp_path / "home", 5, seed=7)
     assert found.failures == 0, found

@@ -790,6 +790,7 @@ def test_a_file_has_the_whole_pictures(qtbot, lab, tmp_path, monkeypatch):
     assert not lab.view.player.playing
 
 
+@pytest.mark.slow
 def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     qtbot, lab, state, theme, tmp_path, monkeypatch
 ):

@@ -697,6 +697,7 @@ PLOT = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PLOT)
 def test_any_plot_is_painted_with_every_point_inside(plot_view, plot):

@@ -78,6 +78,7 @@ def test_what_is_not_set_is_as_for_all_models() -> None:
     assert Settings(draft=False, models={"/m": ModelSettings(draft="/d")}).draft_of("/m") == "/d"
 
 
+@pytest.mark.slow
 def test_a_model_is_loaded_as_was_said_once(
     start: Callable[..., Program], qtbot, sent: list[Message], models: list[str]
 ) -> None:

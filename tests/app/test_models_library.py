@@ -68,6 +68,7 @@ def confirm(page: ModelsPage, text: str) -> str:
     return box.text()
 
 
+@pytest.mark.slow
 def test_a_dropped_folder_is_used_where_it_is(qtbot, page, tmp_path):
     folder = guide(tmp_path / "here" / "mine")
     assert drop(page, folder)
@@ -84,6 +85,7 @@ def test_a_dropped_file_that_is_no_model(qtbot, page, tmp_path):
     qtbot.waitUntil(lambda: "is a file. Choose a GGUF file" in page.note.text(), timeout=PATIENCE_MS)
 
 
+@pytest.mark.slow
 def test_what_comes_and_goes_is_seen_without_a_press(qtbot, page, tmp_path):
     folder = guide(tmp_path / "here" / "mine")
     roots.change(lambda now: roots.ModelRoots(references=[roots.Reference("mine", str(folder))]))
@@ -154,6 +156,7 @@ def test_what_a_load_kept_is_deleted_from_the_disk_view(qtbot, page, own_folders
     assert not kept.exists()
 
 
+@pytest.mark.slow
 def test_the_details_of_a_model_and_its_tokenizer(qtbot, page):
     details = page.details
     press(page, "models.stored.kvasir-guide.details")

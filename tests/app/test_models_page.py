@@ -79,6 +79,7 @@ def test_what_is_here_and_what_can_be_done_with_it(qtbot, page):
     assert not row.findChild(QPushButton, "models.stored.kvasir-guide.load").isEnabled()
 
 
+@pytest.mark.slow
 def test_from_a_search_to_a_model_and_back(qtbot, page, hub):
     look(qtbot, page)
     assert [row.repository for row in page.hub_rows] == ["some/model", "some/model-GGUF", "closed/model"]
@@ -103,6 +104,7 @@ def test_from_a_search_to_a_model_and_back(qtbot, page, hub):
     qtbot.waitUntil(lambda: "model-Q4_K_M.gguf" not in stored(page), timeout=PATIENCE_MS)
 
 
+@pytest.mark.slow
 def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     hub.pause = 0.2
     look(qtbot, page)
@@ -138,6 +140,7 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     qtbot.waitUntil(lambda: not library.findChildren(QWidget) and not library.fetching.running, timeout=PATIENCE_MS)
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_said_where_it_was_asked(qtbot, page, hub):
     look(qtbot, page, "nothing like this")
     assert page.said.text() == "Nothing is found. Try fewer words."
@@ -163,6 +166,7 @@ def test_a_window_without_the_command_asks_nothing(qtbot):
     assert library.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly) == []
 
 
+@pytest.mark.slow
 def test_whether_it_fits_stands_next_to_each(qtbot, page, hub):
     guide = Path(bundled_folder()) / "kvasir-guide"
     files = {file.name: file.read_bytes() for file in guide.iterdir() if file.is_file()}

@@ -57,6 +57,7 @@ def entry(name: str, verdict: str = "fits", draft: str = "", purpose: str = "cha
     return Recommendation(model=model, verdict=verdict, need=6 * 10**9, fastest=50.0)
 
 
+@pytest.mark.slow
 def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub):
     library = Library(COMMAND)
     page = ModelsPage(library, theme)
@@ -86,6 +87,7 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
     library.close_down()
 
 
+@pytest.mark.slow
 def test_without_a_network_what_is_recommended_stays(qtbot, theme, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     library = Library(COMMAND)
@@ -169,6 +171,7 @@ def test_filters_are_options_of_the_command(qtbot, theme):
     assert filters.sizes.text() == "up to 2B ▾"
 
 
+@pytest.mark.slow
 def test_drafts_below_a_model(qtbot, theme, hub):
     library = Library(COMMAND)
     page = ModelsPage(library, theme)

@@ -175,6 +175,7 @@ def test_the_desktops_event_names_a_file(tmp_path, file):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_two_real_starts(tmp_path, fake_command, file):
     """The second process ends at once, and the first one loads what it was given."""

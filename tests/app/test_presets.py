@@ -39,6 +39,7 @@ def in_chat(program: Program) -> Preset:
     return Preset(chat.system_prompt, chat.sampling)
 
 
+@pytest.mark.slow
 def test_a_preset_is_made_and_used_in_another_chat(start: Callable[..., Program], qtbot) -> None:
     program = start()
     settings = opened(program)

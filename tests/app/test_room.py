@@ -52,6 +52,7 @@ def program(qtbot, start) -> Program:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [1.0, 1.5])
 def test_the_message_box_is_there_on_every_screen(qtbot, qapp, program, monkeypatch, text):
     window, chat = program.window, program.chat
@@ -79,6 +80,7 @@ def test_the_message_box_is_there_on_every_screen(qtbot, qapp, program, monkeypa
             assert all(tab.width() >= tab.sizeHint().width() for tab in tabs), size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [1.0, 1.5])
 def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program, monkeypatch, text):
     program.theme.set_scale(text)

@@ -227,6 +227,7 @@ def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_killed_anywhere_it_is_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     before = dump(made(tmp_path / "old" / "history.db", 1))

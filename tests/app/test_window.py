@@ -41,6 +41,7 @@ def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
     assert program.store.settings.model == program.link.card.name == "tiny"
 
 
+@pytest.mark.slow
 def test_the_switches_can_be_reached_with_large_text_in_a_small_window(qtbot, program):
     window, panel = program.window, program.window.panel
     window.resize(1024, 700)
@@ -269,6 +270,7 @@ def test_tint_is_remembered_and_passed_on(qtbot, make_program, monkeypatch):
     assert program.store.settings.tint
 
 
+@pytest.mark.slow
 def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
     first = make_program(loaded=False)
     first.window.resize(1200, 750)

@@ -325,6 +325,7 @@ def test_both_models_share_their_tokenizer(demo: SimpleNamespace) -> None:
     assert end == [tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")]
 
 
+@pytest.mark.slow
 def test_bundled_model_answers(demo: SimpleNamespace) -> None:
     """A sample of the evaluation, with the files that ship."""
     tokenizer = Tokenizer.from_file(str(demo.export.TARGET_FOLDER / "tokenizer.json"))
@@ -424,6 +425,7 @@ def test_a_warm_start_begins_with_the_exported_weights(demo: SimpleNamespace, tm
     assert any("--warm-start" in step for step in scripts)
 
 
+@pytest.mark.slow
 def test_training_runs_resumes_and_quantises(demo: SimpleNamespace, tmp_path: Path) -> None:
     """A few steps: state is saved, a resumed run goes on where it stopped, and the last tenth is on the grid."""
     source = demo.export.TARGET_FOLDER / "tokenizer.json"

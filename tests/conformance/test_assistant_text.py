@@ -52,6 +52,7 @@ def test_a_load_finds_it(served: Served) -> None:
     assert len(loaded.stores) == 1, "it has no keys and values"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "sampling"),
     cases("16bit-greedy", "16bit-seeded", "int8-greedy", "int4-seeded", "kivi-seeded", "quest-seeded",
@@ -69,6 +70,7 @@ def test_the_text_stays(served: Served, variant: str, sampling: str) -> None:
         assert {"assistant", "corrected"} <= set(host.sources(ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_several_answers_that_give_way(served: Served, mode: str) -> None:
     host = served.host
@@ -82,6 +84,7 @@ def test_several_answers_that_give_way(served: Served, mode: str) -> None:
     host.set(preemption="auto", host_cache=0.0)
 
 
+@pytest.mark.slow
 def test_its_depth_is_chosen(served: Served) -> None:
     """By the controller: as a method of its own with a length that follows what is accepted, and among all others."""
     host = served.host
@@ -124,6 +127,7 @@ def rounds(served: Served, prompt: list[int], count: int) -> tuple[list[int], li
     return tokens[len(prompt) :], sources
 
 
+@pytest.mark.slow
 def test_as_many_tokens_are_accepted_as_by_transformers_modules(served: Served) -> None:
     """To the token: over an empty cache, and after a prefix that was read before."""
     host = served.host
@@ -168,6 +172,7 @@ def test_assisted_generation_of_transformers_needs_as_many_steps(
     assert abs(steps - calls) <= 0.1 * calls
 
 
+@pytest.mark.slow
 def test_a_load_refuses_one_for_another_model(served: Served, tmp_path: Path) -> None:
     loaded = served.host.engine.loaded
     assert loaded is not None

@@ -65,6 +65,7 @@ def say(host: Seeing, messages: list[ChatMessage]) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_it_tells_colours_shapes_and_places_apart(host: Seeing, drawn: list[Drawn]) -> None:
     found = [say(host, [ChatMessage(role="user", content=QUESTION, pictures=[each.file])]) for each in drawn]
     assert sum(text == each.said for text, each in zip(found, drawn, strict=True)) >= 0.9 * len(drawn), found
@@ -88,6 +89,7 @@ def test_it_says_what_it_says_in_transformers(host: Seeing, drawn: list[Drawn]) 
         assert say(host, [ChatMessage(role="user", content=QUESTION, pictures=[each.file])]) == text
 
 
+@pytest.mark.slow
 def test_openai_s_client_asks_for_a_description(drawn: list[Drawn], tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVASIR_HOME", str(tmp_path))

@@ -34,6 +34,7 @@ def host(folder: Path) -> Iterator[Host]:
         yield host
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "sampling"), cases("16bit-greedy", "16bit-seeded", "kivi-seeded", "window-seeded", by=tuple(SAMPLINGS))
 )
@@ -49,6 +50,7 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
             host.stepper.cache.tree.evict(1 << 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", cases("16bit", "quest"))
 def test_several_answers(host: Host, variant: str) -> None:
     host.fresh(VARIANTS[variant].switches)
@@ -58,6 +60,7 @@ def test_several_answers(host: Host, variant: str) -> None:
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3, 40) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "mode"),
     cases("16bit-swap", "16bit-recompute", "quest-recompute", "kivi-swap", by=("swap", "recompute", "auto")),
@@ -75,6 +78,7 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
             assert host.stepper.cache.stats.swapped_in > before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", cases("int4"))
 def test_pages_in_any_order(host: Host, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host.fresh(VARIANTS[variant].switches)
@@ -90,6 +94,7 @@ def test_pages_in_any_order(host: Host, variant: str, monkeypatch: pytest.Monkey
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], budget=50) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", cases("16bit", "int8", "quest"))
 def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: str) -> None:
     """Asked, answered and saved by one engine; continued by another, and without any cache by a third time."""

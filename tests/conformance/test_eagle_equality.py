@@ -79,6 +79,7 @@ def with_head(host: Host, folder: Path) -> FeatureProposer:
     return proposer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "sampling"), cases("16bit-seeded", "quest-seeded", "window-greedy", by=tuple(SAMPLINGS))
 )
@@ -101,6 +102,7 @@ def test_text_is_as_without_drafts(host: Host, folders: tuple[Path, Path], varia
     assert not proposer._texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_preemption_and_several_answers(host: Host, folders: tuple[Path, Path], mode: str) -> None:
     host.fresh(VARIANTS["16bit"].switches)

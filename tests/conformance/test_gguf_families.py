@@ -199,6 +199,7 @@ def test_logits_are_those_of_llama_cpp(name: str, tmp_path: Path) -> None:
         assert relative(found, want) <= case.llama_cpp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_packed_weights(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], tmp_path / "model.gguf"

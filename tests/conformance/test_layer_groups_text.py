@@ -27,6 +27,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield host
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "sampling"),
     cases("16bit-greedy", "int4-seeded", "kivi-seeded", "quest-seeded", "window-seeded", by=tuple(SAMPLINGS)),
@@ -51,6 +52,7 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
     host.set(preemption="auto", host_cache=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ngram", "exit", "skip", "draft"])
 @pytest.mark.parametrize("variant", ["16bit", pytest.param("quest", marks=pytest.mark.long)])
 def test_drafts_change_nothing(host: Host, method: str, variant: str) -> None:

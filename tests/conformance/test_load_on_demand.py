@@ -80,6 +80,7 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving
     made.stop()
 
 
+@pytest.mark.slow
 def test_models_come_and_go_with_the_requests(serving: Serving) -> None:
     with ThreadPoolExecutor(4) as pool:
         first = list(pool.map(serving.answer, ["", GUIDE, "", GUIDE]))

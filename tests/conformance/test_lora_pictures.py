@@ -33,6 +33,7 @@ def say(host: Seeing, adapter: str) -> list[str]:
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma3", "qwen3-vl"])
 def test_answers_are_those_of_added_weights(name: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)

@@ -62,6 +62,7 @@ def answer(client: Client, adapter: str) -> str:
     return "".join(each.text for each in client.passed if isinstance(each, p.Delta))
 
 
+@pytest.mark.slow
 def test_a_model_by_the_name_of_its_adapter(serving: Serving, client: Client) -> None:
     url = f"http://127.0.0.1:{serving.server.port}/v1"
     with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as api:
@@ -106,6 +107,7 @@ def test_loading_listing_and_unloading(client: Client, home: Path) -> None:
     assert answer(client, "") == before
 
 
+@pytest.mark.slow
 def test_adapters_come_back_with_a_model_that_was_idle(serving: Serving, client: Client) -> None:
     before = answer(client, "one")
     client.send(p.UnloadAfter(minutes=1e-4))
@@ -133,6 +135,7 @@ def test_a_comparison_is_made_with_the_adapter(client: Client) -> None:
     assert client.until(p.Error).message.startswith("No adapter is called 'nobody'.")
 
 
+@pytest.mark.slow
 def test_serving_ends_where_an_adapter_is_needed_and_bad(home: Path) -> None:
     made = Serving(home / "base", {"one": str(home / "one"), "bad": str(home / "base")})
     made.thread.join(300)
@@ -140,6 +143,7 @@ def test_serving_ends_where_an_adapter_is_needed_and_bad(home: Path) -> None:
     assert "has no adapter_config.json" in made.server.failure
 
 
+@pytest.mark.slow
 def test_in_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`kvasir chat --adapter FOLDER` answers with it."""
 

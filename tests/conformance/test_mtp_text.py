@@ -56,6 +56,7 @@ def test_a_load_finds_the_layer(host: Host) -> None:
     assert ("multi-token layer", "the checkpoint's own") in host.engine.loaded.drafting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 @pytest.mark.parametrize("variant", ["16bit", "int8", "window"])
 def test_the_layer_drafts_and_the_text_stays(host: Host, variant: str, sampling: str) -> None:

@@ -104,6 +104,7 @@ def test_the_layer_is_made_of_the_familys_blocks(tmp_path: Path, options: dict[s
     assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
 
 
+@pytest.mark.slow
 def test_it_drafts_and_the_text_is_the_same(tmp_path: Path) -> None:
     """Answers that give way, in a model whose states go back where a draft was wrong."""
     folder = tmp_path / "model"

@@ -155,6 +155,7 @@ def test_drafts_change_nothing(host: Seeing, expected: dict[str, list[int]], met
     assert method != "mtp" or "mtp" in drafted
 
 
+@pytest.mark.slow
 def test_a_chat_goes_on_after_a_restart(folder: Path, model: Any, tmp_path: Path) -> None:
     """From files, and only with the picture that it had."""
     turned = photo(100, 80, "PNG")

@@ -51,6 +51,7 @@ def watch(host: Seeing, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int,
     return steps
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_transformers(seeing: Model) -> None:
     sampling = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True, logprobs=8)
     host = seeing.host
@@ -66,6 +67,7 @@ def test_logits_are_those_of_transformers(seeing: Model) -> None:
                     assert logprob == pytest.approx(float(wanted[token]), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """But not within a picture, which a step holds as a whole however small its budget is."""
@@ -90,6 +92,7 @@ def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyP
         assert all(stop - start <= max(budget, longest) for start, stop in reads)
 
 
+@pytest.mark.slow
 def test_found_up_to_any_page(seeing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also up to one within a picture, the rest of which is read; its tower runs once."""
     host = seeing.host
@@ -114,6 +117,7 @@ def test_found_up_to_any_page(seeing: Model, monkeypatch: pytest.MonkeyPatch) ->
     assert seen == [1, 1]
 
 
+@pytest.mark.slow
 def test_many_at_once(seeing: Model) -> None:
     """Two pictures in a prompt, pictures in several prompts, and texts without any."""
     host = seeing.host
@@ -140,6 +144,7 @@ def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
     host.set(preemption="auto", host_cache=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", ["int8", "kivi", *(pytest.param(name, marks=pytest.mark.long) for name in ("int4", "quest", "window"))]
 )

@@ -26,6 +26,7 @@ ELSEWHERE = ("qwen3.5", "gemma3", "gemma4-12b", "gemma4-26b", "gemma4-31b")
 """Those of test_pictures.py and test_pictures_ahead.py."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ELSEWHERE])
 def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
@@ -70,6 +71,7 @@ def loaded(folder: Path, memory: float = 200e6) -> Given:
     return Given(model.card.pictures, model.card.notices, told)
 
 
+@pytest.mark.slow
 def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
     write_seeing(tmp_path)
     assert loaded(tmp_path).sees
@@ -84,6 +86,7 @@ def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
     assert "because preprocessor_config.json, which says how pictures are prepared, is missing" in lacking.refusal
 
 
+@pytest.mark.slow
 def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_seeing(tmp_path)
     host = Seeing(tmp_path)
@@ -101,6 +104,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeing]:
         yield host
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", ["kivi", *(pytest.param(name, marks=pytest.mark.long) for name in ("int4", "quest", "window"))]
 )

@@ -146,6 +146,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(BAD))
 def test_what_is_no_picture_is_refused_with_a_sentence(api: openai.OpenAI, case: str) -> None:
     message, sentence = BAD[case]

@@ -54,6 +54,7 @@ def manager(host: Host) -> RecurrentManager:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 @pytest.mark.parametrize("variant", KINDS)
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
@@ -90,6 +91,7 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
     host.set(preemption="auto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ngram", "mtp", "auto"])
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 def test_drafts_change_nothing(host: Host, method: str, sampling: str) -> None:
@@ -117,6 +119,7 @@ def test_a_tree_of_drafts_changes_nothing(host: Host) -> None:
     assert "mtp" in host.sources(ids)
 
 
+@pytest.mark.slow
 def test_a_second_turn_reads_what_is_new(host: Host) -> None:
     """It goes on from the last page that the first turn's answer filled; one that leaves the prompt's end otherwise
     from a page before it; and a third text from where the first two part, once that is known."""
@@ -179,6 +182,7 @@ def test_snapshots_go_to_host_memory_and_come_back(host: Host) -> None:
     assert len(snapshots) == 0, "host memory that is given up takes its snapshots along"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["16bit", "int8"])
 def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: str) -> None:
     """Asked, answered and saved by one engine; continued by another, which has its pages and its state from files."""
@@ -315,6 +319,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield host
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["16bit", "int4"])
 def test_other_states(other: Host, variant: str) -> None:
     """Chunks and shared beginnings, answers that give way, and drafts by n-grams of which a part is accepted."""

@@ -158,6 +158,7 @@ def test_texts_are_the_models_own(folder: Path) -> None:
         assert sum(text.proposed) > 0
 
 
+@pytest.mark.slow
 @needs_bundled
 def test_the_bundled_models_exits_hold() -> None:
     """It was trained to leave early: after two of its eight layers most drafts hold, and the text stays the same."""

@@ -105,6 +105,7 @@ def test_accepting_every_draft_would_be_noticed(host: Host, monkeypatch: pytest.
     assert not same(host.answer(prompts(1), SAMPLINGS["greedy"], speculation="draft", draft_length=4), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (BUNDLED / "kvasir-guide" / "model.safetensors").is_file(), reason="the model is not built yet")
 @pytest.mark.parametrize("kind", ["greedy", "sampled"])
 def test_the_bundled_model(kind: str) -> None:

@@ -99,6 +99,7 @@ def test_each_kind_of_draft_holds_at_times(host: Host, proposer: str) -> None:
     assert {proposer, "corrected"} <= set(sources)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proposer", PROPOSERS[:-1])
 @pytest.mark.parametrize("mode", ["ratio", "typical"])
 def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:

@@ -136,6 +136,7 @@ def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, 
         host.fresh()
 
 
+@pytest.mark.slow
 def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without the move, later rows read a rejected branch."""
     oracle = with_oracle(host)
@@ -205,6 +206,7 @@ def test_the_end_of_the_text_inside_an_accepted_path(host: Host) -> None:
     assert "medusa" in last, "no path went on behind an end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 def test_only_accepted_tokens_enter_the_prefix_tree(host: Host, sampling: str) -> None:
     """Neither their ids nor their keys and values: texts that go on from what is kept there are those read anew."""

@@ -140,6 +140,7 @@ def host(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[W
 SEEDED = SAMPLINGS["seeded"]
 
 
+@pytest.mark.slow
 def test_sharing_and_chunks(host: Windowed) -> None:
     expected = host.expected(PROMPTS, SEEDED)
     assert len({tuple(text) for text in expected}) > 2
@@ -149,6 +150,7 @@ def test_sharing_and_chunks(host: Windowed) -> None:
             assert any(host.cached[id] for id in list(host.cached)[-len(PROMPTS) :])
 
 
+@pytest.mark.slow
 def test_texts_that_part_at_every_page(host: Windowed) -> None:
     """The beginning is found again while its window's slots are there, and else less of it."""
     short = SEEDED
@@ -167,6 +169,7 @@ def test_texts_that_part_at_every_page(host: Windowed) -> None:
         assert sum(found) < sum(len(prompt) - 3 for prompt in prompts)
 
 
+@pytest.mark.slow
 def test_a_chat_goes_on_from_the_end_of_its_last_turn(host: Windowed) -> None:
     expected = host.expected(PROMPTS[:1], SEEDED)
     assert host.texts(PROMPTS[:1], SEEDED) == expected
@@ -177,12 +180,14 @@ def test_a_chat_goes_on_from_the_end_of_its_last_turn(host: Windowed) -> None:
     assert host.of(ids) == host.expected([second], SEEDED)
 
 
+@pytest.mark.slow
 def test_several_answers(host: Windowed) -> None:
     expected = host.expected(PROMPTS[:3], SEEDED, 3)
     assert host.texts(PROMPTS[:3], SEEDED, 3) == expected
     assert host.texts(PROMPTS[:3], SEEDED, 3, 40) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_preemption_at_random_moments(host: Windowed, mode: str) -> None:
     expected = host.expected(PROMPTS, SEEDED)
@@ -198,6 +203,7 @@ def test_preemption_at_random_moments(host: Windowed, mode: str) -> None:
     host.set(preemption="auto", host_cache=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ngram", "exit", "skip"])
 def test_drafts_change_nothing(host: Windowed, method: str) -> None:
     expected = host.expected(PROMPTS, SEEDED)
@@ -210,6 +216,7 @@ def test_drafts_change_nothing(host: Windowed, method: str) -> None:
     assert method != "skip" or drafted > {"target"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "switches",
     [
@@ -227,6 +234,7 @@ def test_kinds_and_policies(host: Windowed, switches: dict[str, Value]) -> None:
     host.set(kv_kind="16bit", page_policy="keep_all")
 
 
+@pytest.mark.slow
 def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
     host.set(window_pages=False)
     plain = host.stepper.model.stores[0]
@@ -243,6 +251,7 @@ def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
     assert host.stepper.page_counts.share == pytest.approx(used / fit.kv, rel=0.2 if host.slots else 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma3", pytest.param("gpt-oss", marks=pytest.mark.long)])
 def test_a_chat_goes_on_after_a_restart(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     """Asked, answered and saved by one engine; continued by another from files that hold the windows too."""
@@ -265,6 +274,7 @@ def test_a_chat_goes_on_after_a_restart(folders: dict[str, Path], tmp_path: Path
     saved.close()
 
 
+@pytest.mark.slow
 def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
     """The draft has a window too, and keeps all of its own pages."""
     host = Host(folders["gemma3"], draft=str(folders["gemma3"]))
@@ -278,6 +288,7 @@ def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
     assert "draft" in host.sources(ids)
 
 
+@pytest.mark.slow
 def test_kivi_keeps_everything_and_says_so(folders: dict[str, Path]) -> None:
     host = Host(folders["gemma3"])
     host.set(kv_kind="kivi")
@@ -285,6 +296,7 @@ def test_kivi_keeps_everything_and_says_so(folders: dict[str, Path]) -> None:
     assert "recent tokens apart" in idle("window_pages", host.engine._options.values)
 
 
+@pytest.mark.slow
 def test_a_model_without_windows_has_no_such_switch(tmp_path: Path) -> None:
     write_llama(tmp_path / "llama")
     host = Host(tmp_path / "llama")
@@ -317,6 +329,7 @@ class Device:
         return Drawn(torch.tensor([token or 0 for token in found]), found)
 
 
+@pytest.mark.slow
 def test_steps_launched_ahead(folders: dict[str, Path]) -> None:
     host, device = Windowed(folders["gemma3"], FEW), Device()
     expected = host.expected(PROMPTS[:2], SEEDED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from torch import Tensor
 
 from engine import catalogue
@@ -23,6 +24,7 @@ class Rounded(DenseKVStore):
         super().write(layer, k.half().to(k.dtype), v.half().to(v.dtype), to)
 
 
+@pytest.mark.slow
 def test_a_kv_kind(model: Path) -> None:
     kinds.BITS["rounded"] = 32
     arenas.STORES["rounded"] = lambda made: Rounded(*made.shape, made.dtype, made.device)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -70,6 +71,7 @@ class HalfPacker(Packer):
         return HalfPart(module.out_features, found["weight"])
 
 
+@pytest.mark.slow
 def test_a_linear_kind(model: Path) -> None:
     choose.register("half", [LayerPath(Half.path, Half)])
     quantise.PACKERS["half"] = HalfPacker()

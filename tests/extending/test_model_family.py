@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from engine.models import registry
 from engine.models.decoder import Decoder
 from engine.models.registry import Family, family
@@ -18,6 +20,7 @@ class Backwards(Decoder):
         self.layers = self.layers[::-1]
 
 
+@pytest.mark.slow
 def test_a_model_family(model: Path, tmp_path: Path) -> None:
     made = SimpleNamespace(Model=Backwards, read_config=family("LlamaForCausalLM").read_config)
     registry.OTHERS["BackwardsForCausalLM"] = cast(Family, made)

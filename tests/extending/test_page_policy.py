@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from engine import catalogue
 from engine.cache import policies
@@ -30,6 +31,7 @@ class ThreePages(PagePolicy):
         return 0
 
 
+@pytest.mark.slow
 def test_a_page_policy(model: Path) -> None:
     policies.POLICIES["three_pages"] = lambda settings: ThreePages()
     catalogue.offer("page_policy", Choice("three_pages", "Three pages", exactness="approximate"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from engine import catalogue
 from engine.catalogue import Choice
 from engine.loading import drafters
@@ -24,6 +26,7 @@ class Again(Proposer):
         ]
 
 
+@pytest.mark.slow
 def test_a_proposer(model: Path) -> None:
     drafters.ALONE.append(lambda target: Again())
     catalogue.offer("speculation", Choice("again", "Last token again"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from engine import catalogue
 from engine.catalogue import Choice
 from engine.scheduling import policy
@@ -25,6 +27,7 @@ class NewestFirst:
         return chosen
 
 
+@pytest.mark.slow
 def test_a_scheduling_policy(model: Path) -> None:
     newest = policy.POLICIES["newest"] = NewestFirst()
     catalogue.offer("admission", Choice("newest", "Newest first"))

@@ -122,6 +122,7 @@ QUICK = ("-q", "-m", "not long")
 ALL, FEW = {"passed": 16, "deselected": 6}, {"passed": 5, "skipped": 11, "deselected": 6}
 
 
+@pytest.mark.slow
 def test_cases_are_skipped_once_recorded_and_run_again_when_a_byte_changes(tree: Path) -> None:
     assert run(tree, *QUICK) == (ALL, "")
     assert run(tree, TEST, module="tests.kit.content") == (ALL, "")

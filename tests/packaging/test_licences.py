@@ -59,6 +59,7 @@ def test_qt_comes_with_the_lgpl_and_where_its_source_is(program: Path) -> None:
     assert "https://download.qt.io/official_releases/" in (folder / "qt" / "SOURCE.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_library_of_this_machine_is_named_by_its_package(program: Path, tmp_path: Path) -> None:
     library = Path("/usr/lib/x86_64-linux-gnu/libz.so.1")
     if system_licences.package_of("libz.so.1") == "":

@@ -49,6 +49,7 @@ def test_8_bits_are_found_too_few_and_the_person_decides_all_the_same(client: En
         assert numerics.activations == bits
 
 
+@pytest.mark.slow
 def test_quality_is_what_the_documentation_says(client: EngineClient) -> None:
     """KL in nats over the later half of 256 tokens of conversation; docs/measurements.md has it over more of them."""
     loaded = client.model
@@ -64,6 +65,7 @@ def test_quality_is_what_the_documentation_says(client: EngineClient) -> None:
     assert 0.01 < costs["int4"] < 0.08
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_transformers(smollm2: Path) -> None:
     torch.set_num_threads(1)
     options = LoadOptions(device="cpu", dtype="float32", context=64)

@@ -68,6 +68,8 @@ async def not_served(request: Request, error: Exception) -> Response:
 
 async def failed(request: Request, error: Exception) -> Response:
     """The response to an unexpected error; the log has its traceback."""
-    return error_response(
+    response = error_response(
         Refusal(500, "internal", f"That failed inside the engine ({error}). The log has the details.")
     )
+    response.headers["connection"] = "close"  # the server closes it; a client that kept it would send in vain
+    return response

@@ -145,6 +145,7 @@ def test_values_narrower_than_keys(
         compare(backend(), cases, AttnSpec(0.25, window), seed, kind)
 
 
+@pytest.mark.slow
 def test_the_widths_of_deepseek_v2() -> None:
     """Keys of 576 for all heads, their first 512 columns the values, as fused kernels see them."""
     generator = torch.Generator().manual_seed(0)

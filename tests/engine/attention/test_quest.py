@@ -63,6 +63,7 @@ def by_definition(case: Case, pages: int, spec: AttnSpec = SPEC) -> Tensor:
     return out
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([torch.float32, torch.bfloat16]), st.floats(0.01, 100))
 def test_no_key_scores_above_its_page(seed: int, dtype: torch.dtype, size: float) -> None:

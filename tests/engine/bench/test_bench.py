@@ -64,6 +64,7 @@ def test_the_known_shapes_are_those_of_llama_3() -> None:
     assert (EIGHT_B.group, EIGHT_B.head_dim) == (128, 128)
 
 
+@pytest.mark.slow
 def test_energy_is_shown_where_a_gpu_tells_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_energy_is_shown_where_a_gpu_tells_it(
     assert "J/token" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_shape_alone(tmp_path: Path) -> None:
     figures = measure_shape(TINY, tmp_path, rounds=1, batches=(1, 3), prompt_tokens=100, decode_tokens=12)
     planned = open_checkpoint(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))
@@ -106,6 +108,7 @@ def test_a_shape_alone(tmp_path: Path) -> None:
     assert figures.paths
 
 
+@pytest.mark.slow
 def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +137,7 @@ def test_every_format_is_one_that_kvasir_reads(tmp_path: Path) -> None:
         assert opened.resident_bytes(torch.bfloat16) < 1.1 * opened.weight_bytes, name
 
 
+@pytest.mark.slow
 def test_formats_beside_other_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +158,7 @@ def test_formats_beside_other_programs(
     assert "tiny, random weights: prompt 512, then 4 tokens" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
 def test_quantising_while_loading_and_the_load_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
@@ -179,6 +184,7 @@ def test_quantising_while_loading_and_the_load_after_it(
     assert not list((tmp_path / "home" / "cache").glob("quantised")), "the user's own kept weights are left alone"
 
 
+@pytest.mark.slow
 def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that a file's maker lacks, and a program that dies between rounds; others go on, and have no ratio."""
 
@@ -206,6 +212,7 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
     assert found.absent == ["Kvasir, GPTQ int4: it stopped: no message"]
 
 
+@pytest.mark.slow
 def test_ratios_are_ours_whatever_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
@@ -223,6 +230,7 @@ def test_what_does_not_fit_is_left_out(tmp_path: Path, monkeypatch: pytest.Monke
     assert "do not fit next to the others" in found.absent[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path(bundled_model().path, "model.safetensors").is_file(), reason="the bundled model is not built yet"
 )
@@ -251,6 +259,7 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
         assert word in shown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path(bundled_model().path, "model.safetensors").is_file(), reason="the bundled model is not built yet"
 )

@@ -91,6 +91,7 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineClie
         yield made
 
 
+@pytest.mark.slow
 def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -> None:
     names = {make(Words(VOCABULARY, 1, 1), 512).name for make in TRACES}
     assert set().union(*map(set, SHOWN_BY.values())) == names
@@ -109,6 +110,7 @@ def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -
     assert [way.title for way in kinds.ways] == ["16 bits", "int8", "fp8"]
 
 
+@pytest.mark.slow
 def test_an_emptied_cache_finds_nothing(client: EngineClient) -> None:
     prompt = [5 + 7 * i % 400 for i in range(100)]
     sampling = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)
@@ -169,6 +171,7 @@ def test_the_parts_do_what_they_are_for(client: EngineClient) -> None:
     assert figures.host.least <= figures.host.total
 
 
+@pytest.mark.slow
 def test_what_the_engine_refuses_is_left_out_with_its_words(
     client: EngineClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

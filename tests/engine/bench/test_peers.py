@@ -223,6 +223,7 @@ def test_the_instructions_that_kvasir_is_held_to(monkeypatch: pytest.MonkeyPatch
     assert native_set("avx512") == "avx512bf16", "which then says why it cannot be had"
 
 
+@pytest.mark.slow
 @scripts
 def test_kvasir_next_to_a_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -270,6 +271,7 @@ def test_no_binaries_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "left out" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_sequences_hold_copies_of_the_first(tmp_path: Path) -> None:
     with EngineClient() as client:
         client.load(str(gguf_file(TINY, tmp_path)), options=LoadOptions(dtype="float32"))  # in bfloat16 tokens tie

@@ -57,6 +57,7 @@ def test_the_slope_of_a_line_is_its_slope() -> None:
     assert slope([0.0, 1.0], [1.0, 2.0]).error == float("inf")
 
 
+@pytest.mark.slow
 def test_the_engine_is_used_at_random_and_nothing_is_lost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Soak(seed=3) as soak:
         soak.load(LoadModel(str(folder), "", LoadOptions(device="cpu", dtype="float32", memory=200e6)))
@@ -72,6 +73,7 @@ def test_the_engine_is_used_at_random_and_nothing_is_lost(folder: Path, capsys: 
     assert "answers asked for" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_lost_end_an_end_too_many_and_a_failure_are_found(folder: Path) -> None:
     """The events of a real engine, with some of them taken away, doubled or put in."""
     with Soak() as soak:

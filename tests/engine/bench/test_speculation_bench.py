@@ -100,6 +100,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ToyClient]:
         yield client
 
 
+@pytest.mark.slow
 def test_plain_and_drafting_take_turns(toy: ToyClient) -> None:
     client = toy
     figures = measure_speculation(client, 2)
@@ -118,6 +119,7 @@ def test_plain_and_drafting_take_turns(toy: ToyClient) -> None:
     assert client.asked[: len(expected)] == expected
 
 
+@pytest.mark.slow
 def test_rows_hold_what_was_measured(toy: ToyClient) -> None:
     client = toy
     figures = measure_speculation(client, 1)
@@ -146,6 +148,7 @@ def test_rows_hold_what_was_measured(toy: ToyClient) -> None:
     assert figures.verify == [], "the toy has no layers to be timed by themselves"
 
 
+@pytest.mark.slow
 def test_a_change_of_text_is_said_aloud(
     toy: ToyClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +223,7 @@ def test_the_report_of_the_bundled_model(
         assert words in out
 
 
+@pytest.mark.slow
 def test_another_model_is_asked_what_people_ask(tmp_path: Path) -> None:
     """Without a chat template too; its checking is timed by rows."""
     with EngineClient() as client:

@@ -10,6 +10,7 @@ import pytest
 from tests.gpu import bench_speculation as on_gpu
 
 
+@pytest.mark.slow
 def test_the_script_for_a_gpu_at_a_toy_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first layers agree as often as was asked, and draft; each way is held against plain decoding."""
     file = tmp_path / "figures.json"

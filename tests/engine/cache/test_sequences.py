@@ -205,6 +205,7 @@ def test_any_history_leaves_everybody_their_own_text(seed: int) -> None:
     Fuzz(seed).play(120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_any_history_leaves_everybody_their_own_state(seed: int) -> None:
     Fuzz(seed, states=True).play(150)

@@ -150,6 +150,7 @@ print(peak - before, anonymous() - before, model.storage_size())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
     """Private memory of the process, sampled after each module: at most 1.2 times the resting size."""
@@ -163,6 +164,7 @@ def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
     assert peak < 1.2 * held
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
 def test_quantising_takes_little_more_than_the_result(tmp_path: Path, method: str) -> None:

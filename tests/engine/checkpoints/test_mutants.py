@@ -94,6 +94,7 @@ def check(worker: Worker, form: str, count: int) -> None:
     assert 0 < loaded < count or (form in OPTIONAL and loaded == count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_damaged_files(worker: Worker, form: str) -> None:
     check(worker, form, 500)

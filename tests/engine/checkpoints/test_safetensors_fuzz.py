@@ -75,6 +75,7 @@ def fuzz(folder: Path, method: str, count: int, seed: int) -> None:
     assert 0 < loaded < count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_changed_folders(method: str, tmp_path: Path) -> None:
     fuzz(tmp_path, method, 500, seed=5)
@@ -97,12 +98,14 @@ ENTRIES = st.fixed_dictionaries({"dtype": st.sampled_from(sorted(DTYPES)) | JSON
     "data_offsets": st.lists(st.integers(-1, 1 << 40), min_size=2, max_size=2) | JSON})  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(NAMES, ENTRIES | JSON, max_size=5), st.binary(max_size=64))
 def test_made_up_headers(tmp_path: Path, header: dict[str, Any], body: bytes) -> None:
     survive(tmp_path, SMALL, whole(json.dumps(header), body))
 
 
+@pytest.mark.slow
 def test_a_large_header_takes_little(tmp_path: Path) -> None:
     """Of 20,000 tensors, none of which the model has; one of more than 10 MB is refused by its length alone."""
     entries = {f"x{number}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for number in range(20_000)}

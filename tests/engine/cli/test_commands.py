@@ -74,6 +74,7 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -98,6 +99,7 @@ def test_instructions_that_are_none_are_one_sentence(arguments: tuple[str, ...],
     assert "KVASIR_NATIVE is 'sse9', which is none of auto" in one_sentence(kvasir(strange, *arguments))
 
 
+@pytest.mark.slow
 def test_one_answer_and_its_statistics(environment: dict[str, str]) -> None:
     asked = ("chat", "--prompt", "What is a page?", "--max-tokens", "8", "--seed", "5", "--stats")
     plain = kvasir(environment, *asked)
@@ -112,6 +114,7 @@ def test_one_answer_and_its_statistics(environment: dict[str, str]) -> None:
     assert exact.stdout == drafted.stdout
 
 
+@pytest.mark.slow
 def test_doctor(environment: dict[str, str]) -> None:
     done = kvasir(environment, "doctor")
     assert done.returncode == 0, done.stderr
@@ -122,6 +125,7 @@ def test_doctor(environment: dict[str, str]) -> None:
     assert str(Path(environment["KVASIR_HOME"]) / "cache" / "chats") in folders
 
 
+@pytest.mark.slow
 def test_a_port_in_use(environment: dict[str, str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -140,6 +144,7 @@ def child(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.slow
 def test_a_child_serves_loads_answers_and_goes(child: subprocess.Popen[str]) -> None:
     assert child.stdin is not None
     assert child.stdout is not None
@@ -191,11 +196,13 @@ def test_a_child_serves_loads_answers_and_goes(child: subprocess.Popen[str]) -> 
     assert child.wait(300) == 0
 
 
+@pytest.mark.slow
 def test_a_child_without_a_token(environment: dict[str, str]) -> None:
     done = kvasir(environment, "serve", "--child")
     assert "No token came" in one_sentence(done)
 
 
+@pytest.mark.slow
 def test_a_server_leaves_its_token_and_takes_it_away(environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "engine.cli.main", "serve", "--port", "0"]
     with subprocess.Popen(

@@ -103,6 +103,7 @@ def chat(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_answer_and_not_the_program(chat: Terminal) -> None:
     chat.read_until(PROMPT)
     for _ in range(2):
@@ -134,6 +135,7 @@ def test_ctrl_c_at_the_start_leaves_without_a_traceback(chat: Terminal) -> None:
     assert chat.process.returncode in (130, -signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_killed_terminal_takes_the_program_along(chat: Terminal) -> None:
     chat.read_until(PROMPT)
     chat.type(b"Tell me everything\r")

@@ -31,6 +31,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     return subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_training_is_stopped_and_gone_on_with(environment: dict[str, str], text: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle; then the same command with fewer steps ends it and says what was gained."""
     asked = ("--kind", "medusa", "--text", str(text), "--out", str(tmp_path / "heads"))
@@ -57,6 +58,7 @@ def test_a_training_is_stopped_and_gone_on_with(environment: dict[str, str], tex
     assert len(load_file(tmp_path / "heads" / "medusa_lm_head.safetensors")) == 4 * 4
 
 
+@pytest.mark.slow
 def test_layers(environment: dict[str, str], text: Path, tmp_path: Path) -> None:
     done = run(environment, "--kind", "layers", "--text", str(text), "--out", str(tmp_path / "chosen"))
     assert done.returncode == 0, done.stderr
@@ -64,6 +66,7 @@ def test_layers(environment: dict[str, str], text: Path, tmp_path: Path) -> None
     assert (tmp_path / "chosen" / "speculation.json").is_file()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_one_sentence(environment: dict[str, str], text: Path, tmp_path: Path) -> None:
     for arguments, words in (
         (("--text", str(tmp_path / "none.txt")), "There is no text at"),

@@ -85,6 +85,7 @@ class Bench:
         return next(spec.value for spec in self.engine.catalogue_state() if spec.key == key)
 
 
+@pytest.mark.slow
 def test_a_load_shows_its_progress_and_makes_switches_available() -> None:
     bench = Bench()
     bench.load("one")
@@ -100,6 +101,7 @@ def test_a_load_shows_its_progress_and_makes_switches_available() -> None:
     assert set(speculation.disabled_choices) == {*speculation.choices} - able - {"draft"}
 
 
+@pytest.mark.slow
 def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     bench.load("one")
@@ -112,6 +114,7 @@ def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(monkeypatch: p
     assert current == [bench.engine.loaded.device]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
@@ -133,6 +136,7 @@ def test_a_failed_load_keeps_the_present_model_where_both_had_room(failure: Exce
     assert not bench.heard_of(Unloaded)
 
 
+@pytest.mark.slow
 def test_without_room_for_both_the_present_model_goes_first_and_the_error_says_so() -> None:
     bench = Bench()
     bench.load("one")
@@ -148,6 +152,7 @@ def test_without_room_for_both_the_present_model_goes_first_and_the_error_says_s
     assert bench.name == "two"
 
 
+@pytest.mark.slow
 def test_a_missing_model_costs_nothing() -> None:
     bench = Bench()
     bench.load("one")
@@ -157,6 +162,7 @@ def test_a_missing_model_costs_nothing() -> None:
     assert bench.heard.errors[0].message == "There is no model at missing. Check the path. one is still loaded."
 
 
+@pytest.mark.slow
 def test_a_load_can_be_cancelled_from_another_thread() -> None:
     bench = Bench()
     bench.load("one")
@@ -180,6 +186,7 @@ def test_a_load_can_be_cancelled_from_another_thread() -> None:
     assert [event.card.name for event in bench.heard_of(Loaded)] == ["one"]
 
 
+@pytest.mark.slow
 def test_cancelling_one_load_cancels_no_later_one() -> None:
     """Cancelled, and another model asked for, before the first load notices; a cancel while idle means nothing."""
     bench = Bench()
@@ -207,6 +214,7 @@ def test_cancelling_one_load_cancels_no_later_one() -> None:
     assert [event.card.name for event in bench.heard_of(Loaded)] == ["one", "four"]
 
 
+@pytest.mark.slow
 def test_running_answers_end_when_the_model_changes() -> None:
     bench = Bench()
     bench.load("one")
@@ -220,6 +228,7 @@ def test_running_answers_end_when_the_model_changes() -> None:
     assert bench.heard.answers["a", 0].tokens
 
 
+@pytest.mark.slow
 def test_weights_reload_the_present_model_and_a_failure_takes_the_value_back() -> None:
     bench = Bench()
     bench.load("one", draft="small")
@@ -235,6 +244,7 @@ def test_weights_reload_the_present_model_and_a_failure_takes_the_value_back() -
     assert bench.heard.errors[-1].code == "out_of_memory"
 
 
+@pytest.mark.slow
 def test_a_value_that_the_new_model_cannot_serve_falls_back() -> None:
     bench = Bench()
     bench.load("one", draft="small")
@@ -248,6 +258,7 @@ def test_a_value_that_the_new_model_cannot_serve_falls_back() -> None:
     assert bench.heard.errors[-1].code == "bad_option"
 
 
+@pytest.mark.slow
 def test_wishes_before_a_load_hold_for_it_and_survive_making_room() -> None:
     bench = Bench()
     bench.engine.submit(Set(key="weights", value="16bit"))
@@ -259,6 +270,7 @@ def test_wishes_before_a_load_hold_for_it_and_survive_making_room() -> None:
     assert not bench.heard.errors
 
 
+@pytest.mark.slow
 def test_an_unload_that_names_a_model_leaves_another_one() -> None:
     bench = Bench()
     bench.load("one")
@@ -268,6 +280,7 @@ def test_an_unload_that_names_a_model_leaves_another_one() -> None:
         assert bench.name == left
 
 
+@pytest.mark.slow
 def test_unloading_leaves_an_engine_that_says_what_is_missing() -> None:
     bench = Bench()
     bench.load("one")
@@ -278,6 +291,7 @@ def test_unloading_leaves_an_engine_that_says_what_is_missing() -> None:
     assert (bench.heard.errors[0].code, bench.heard.errors[0].id) == ("no_model", "a")
 
 
+@pytest.mark.slow
 def test_run_sleeps_serves_and_shuts_down() -> None:
     bench = Bench()
     done = threading.Event()

@@ -209,6 +209,7 @@ def test_out_of_memory_in_the_lane_ends_a_lone_answer_and_makes_the_newest_wait(
         assert engine.heard.answers[id, 0].tokens == sequential(PROMPT, sampling)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1 << 32))
 def test_texts_and_books_are_those_of_ordinary_steps(seed: int) -> None:

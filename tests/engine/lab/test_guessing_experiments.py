@@ -58,6 +58,7 @@ def kinds(guide: EngineClient) -> Iterator[list[Writing]]:
         yield [Writing(Lab(guide), texts, Method(name, name)) for name in names]
 
 
+@pytest.mark.slow
 def test_every_method_is_counted(guide: EngineClient, kinds: list[Writing]) -> None:
     assert guide.model.tokenizer is not None
     plain = kinds[0]
@@ -128,6 +129,7 @@ def test_prompts_that_take_long_to_read_are_fewer(guide: EngineClient) -> None:
     assert {prompt.sampling.max_tokens for text in long for prompt in text.prompts} == {drafting.LONGEST}
 
 
+@pytest.mark.slow
 def test_heads(guide: EngineClient) -> None:
     result, told = ran(guide, "heads")
     page = BY_NAME["heads"].page

@@ -34,6 +34,7 @@ def of_a_token(key_bits: float, value_bits: float) -> float:
     return LAYERS * HEADS * WIDTH * (key_bits + value_bits) / 8
 
 
+@pytest.mark.slow
 def test_it_counts_what_fits_and_what_is_found(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kivi, "LONGEST", TEXT)
     monkeypatch.setattr(kivi, "SCORED", 512)
@@ -95,6 +96,7 @@ def test_a_figure_of_many_texts_is_the_share_of_all_their_codes() -> None:
     assert (effect.before, effect.after) == (75.0, pytest.approx(100 / 3))
 
 
+@pytest.mark.slow
 def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kivi, "LONGEST", TEXT)
     monkeypatch.setattr(kivi, "SCORED", 64)
@@ -106,6 +108,7 @@ def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypa
     assert result.why[-1] == result.lesson == said
 
 
+@pytest.mark.slow
 def test_what_cannot_show_it_is_refused_with_what_can() -> None:
     with EngineClient() as client:
         client.load(str(reference.NEEDLE), "", LoadOptions(device="cpu", context=1024))

@@ -27,6 +27,7 @@ def client() -> Iterator[EngineClient]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "answer"), [("", 48), ("kvasir-hybrid", 16)])
 def test_it_counts_every_row(client: EngineClient, monkeypatch: pytest.MonkeyPatch, model: str, answer: int) -> None:
     monkeypatch.setattr(kv_cache, "LENGTHS", (answer,))
@@ -65,6 +66,7 @@ def test_a_short_context_is_refused(client: EngineClient) -> None:
     assert "longer context" in refusal.instead
 
 
+@pytest.mark.slow
 def test_a_text_that_differs_is_told_with_how_far_the_tokens_were_apart(client: EngineClient) -> None:
     client.load(find_model("").path, "", LoadOptions(device="cpu"))
     lab = Lab(client)

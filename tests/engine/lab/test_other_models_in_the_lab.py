@@ -19,6 +19,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(drafting.TEXTS, "edit", ("an edit", 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "refused"),
     [("kvasir-hybrid", {}), ("kvasir-seeing", {"heads": "This model has no EAGLE head: "})],

@@ -36,6 +36,7 @@ def read_by(index: int, budget: int) -> float:
     return BYTES * (DENSE / LAYERS * (index + 1) + (1 - DENSE / LAYERS) * (pages + budget))
 
 
+@pytest.mark.slow
 def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quest, "LONGEST", TEXT)
     lines: list[LabLine] = []
@@ -72,6 +73,7 @@ def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypa
     assert last.read[asked.start // 16] == pytest.approx(reading / heads, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_pages_are_those_of_the_definition(client: EngineClient) -> None:
     text = finding.text_for(client.model, TEXT, "definition")
     asked = text.hidden[quest.SHOWN]

@@ -103,6 +103,7 @@ def test_answers_share_the_weights_and_drafts_share_the_text_too(settings: Setti
     assert chunk.operations + 63 * head == pytest.approx(sum(settings.decode(row).operations for row in range(64)))
 
 
+@pytest.mark.slow
 def test_drafts_share_the_state_of_their_answer() -> None:
     with EngineClient() as client:
         client.load(find_model("kvasir-hybrid").path, "", LoadOptions(device="cpu", dtype="float32", memory=400e6))
@@ -248,6 +249,7 @@ def test_what_fits_into_the_processors_cache_is_held_against_that(client: Engine
     assert any("of its roof (processor's cache: " in said for said in cached.sentences)
 
 
+@pytest.mark.slow
 def test_ceilings_are_measured_once_for_what_a_token_reads(settings: Settings, monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(ceilings, "fresh_bandwidth", lambda device, size=0: asked.append(size) or 1e9 + size)
@@ -271,6 +273,7 @@ def test_intensity_is_operations_over_bytes() -> None:
     assert Work(weights=6.0, kept=2.0, packed=12.0, dense=4.0).intensity == 2.0
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_line_of_the_lab_or_a_table(monkeypatch, capsys) -> None:
     monkeypatch.setattr("engine.lab.roofline.report.measure_rates", lambda settings, read: HIGH)
     for json_lines in (True, False):

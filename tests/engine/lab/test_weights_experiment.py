@@ -40,6 +40,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "PIECE", 256)
 
 
+@pytest.mark.slow
 def test_bytes_and_perplexity_are_those_counted_elsewhere(client: EngineClient) -> None:
     loaded, lab = client.model, Lab(client, pairs=1)
     result = run(lab, weights.Weights(), lambda line: None)
@@ -73,6 +74,7 @@ def test_bytes_and_perplexity_are_those_counted_elsewhere(client: EngineClient) 
     assert picture.limit > plain
 
 
+@pytest.mark.slow
 def test_layers_of_a_16_bit_model_are_rounded(client: EngineClient) -> None:
     with EngineClient() as other:
         other.load(find_model("kvasir-hybrid").path, "", LoadOptions(device="cpu"))

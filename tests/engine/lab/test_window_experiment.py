@@ -32,6 +32,7 @@ def client() -> Iterator[EngineClient]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["", "kvasir-hybrid"])
 def test_curves_and_pages(client: EngineClient, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     monkeypatch.setattr(window, "WINDOW", WINDOW)
@@ -62,6 +63,7 @@ def test_curves_and_pages(client: EngineClient, monkeypatch: pytest.MonkeyPatch,
     assert sum(isinstance(line, LabPicture) for line in lines) >= 6
 
 
+@pytest.mark.slow
 def test_perplexity_of_the_full_cache_is_that_of_transformers(
     client: EngineClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

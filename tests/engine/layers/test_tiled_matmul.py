@@ -27,6 +27,7 @@ def test_a_row_gets_the_same_bits_in_every_place(columns: int, depth: int) -> No
         assert torch.equal(tiled_heads_matmul(turned[:, None], weight.t()[None]), heads.roll(place, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instructions", ["AVX2", "SSE4_2"])
 def test_other_kernels_of_mkl_get_a_tile_that_fits_them(instructions: str) -> None:
     program = """

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.engine.library.library_support import folder_model, gguf_model, kvasir, refused, split_model, told
 from tests.hub_server import Hub, Repository
 
@@ -69,6 +71,7 @@ def test_tokens(tmp_path: Path) -> None:
     assert "2 tokens." in kvasir("tokens", folder, "--text", "Hello pages").stdout
 
 
+@pytest.mark.slow
 def test_tokens_of_one_text_after_the_other(tmp_path: Path) -> None:
     texts = "".join(json.dumps(text) + "\n" for text in ("Hello pages", "", "two\nlines"))
     command = [sys.executable, "-m", "engine.cli.main", "models", "tokens", "kvasir-guide", "--follow", "--json"]

@@ -335,6 +335,7 @@ def test_a_link_out_of_the_store_is_not_followed_into(hub: Hub, tmp_path: Path) 
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.long)])
 def test_killed_at_random_moments(hub: Hub, kills: int) -> None:
     """Three at once, killed again and again: in the end all is whole, and no more than a block each was in vain."""

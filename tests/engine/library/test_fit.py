@@ -102,6 +102,7 @@ def several(hub: Hub, tmp_path: Path) -> str:
     return "kvasir/several-GGUF"
 
 
+@pytest.mark.slow
 def test_all_variants_of_a_repository_are_told_from_one_header(hub: Hub, several: str) -> None:
     result = CliRunner().invoke(app, ["models", "fit", several, "--json"])
     assert result.exit_code == 0, result.stderr

@@ -27,6 +27,7 @@ def planned(report: FitReport) -> int:
     return report.fit.weights + report.fit.kv + report.fit.states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_planned_is_what_is_held(models: dict[str, Path], name: str) -> None:
     report = fit_of(models[name], Asked(options=OPTIONS, trial=False))

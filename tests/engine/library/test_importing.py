@@ -212,6 +212,7 @@ def test_a_move_in_that_is_broken_off_is_no_model_and_can_be_done_again(
     assert "Every file is as it was" in kvasir("verify", "me/it").stdout
 
 
+@pytest.mark.slow
 def test_two_processes_import_the_same(tmp_path: Path) -> None:
     folder = sharded_model(tmp_path / "mine")
     command = [sys.executable, "-m", "engine.cli.main", "models", "import", "--copy", "--name", "me/it", str(folder)]
@@ -225,6 +226,7 @@ def test_two_processes_import_the_same(tmp_path: Path) -> None:
     assert unfinished() == []
 
 
+@pytest.mark.slow
 def test_a_killed_copy_is_shown_and_swept(tmp_path: Path) -> None:
     file = gguf_model(tmp_path / "here" / "tiny.gguf")
     code = (

@@ -61,6 +61,7 @@ def test_the_text_is_shorter_for_larger_models_and_within_their_context() -> Non
     assert length_for(1e6, 128) == 128
 
 
+@pytest.mark.slow
 @needs_native
 def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
     heard: Listener, home: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +85,7 @@ def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
     assert (home / "data" / "activations.json").read_bytes() == first, "the same file decides alike"
 
 
+@pytest.mark.slow
 @needs_native
 def test_what_8_bits_cost_too_much_has_16_unless_the_person_chose(
     heard: Listener, monkeypatch: pytest.MonkeyPatch
@@ -100,12 +102,14 @@ def test_what_8_bits_cost_too_much_has_16_unless_the_person_chose(
     assert spec(heard).found, "the figure is there whatever was chosen"
 
 
+@pytest.mark.slow
 def test_where_nothing_is_quantised_nothing_is_measured(heard: Listener, home: Path) -> None:
     engine = load(heard, bundled_model().path, dtype="float32", memory=None, context=256)
     assert (bits(engine), spec(heard).found) == (32, "")
     assert not (home / "data" / "activations.json").exists()
 
 
+@pytest.mark.slow
 @needs_native
 def test_a_load_goes_on_where_nothing_can_be_measured_or_kept(
     heard: Listener, home: Path, monkeypatch: pytest.MonkeyPatch

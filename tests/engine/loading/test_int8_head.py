@@ -96,6 +96,7 @@ def test_a_head_that_the_file_packs_stays(tmp_path: Path) -> None:
     assert not packed.with_int8_head().int8_head
 
 
+@pytest.mark.slow
 def test_the_switch_loads_the_model_again(heard: Listener) -> None:
     engine = load(heard, bundled_model().path)
     assert engine.loaded is not None
@@ -114,6 +115,7 @@ def test_the_switch_loads_the_model_again(heard: Listener) -> None:
     assert isinstance(engine.loaded.model.head, Dense), "PyTorch has no product of 8-bit rows"
 
 
+@pytest.mark.slow
 def test_a_quantised_model_keeps_no_head(heard: Listener, tmp_path: Path) -> None:
     """What is quantised by the load's own option comes from what an earlier load kept, and the head does not."""
     model = write_small(tmp_path / "model")

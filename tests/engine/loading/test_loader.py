@@ -37,6 +37,7 @@ def heard() -> Iterator[Listener]:
     return Listener()
 
 
+@pytest.mark.slow
 def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target")
     card = next(event.card for event in heard.others if isinstance(event, Loaded))
@@ -46,6 +47,7 @@ def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
     assert len(generate(heard, engine)) == 20
 
 
+@pytest.mark.slow
 def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_asked_for(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +68,7 @@ def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_aske
     assert 2 * sizes["auto"] == sizes["float32"]
 
 
+@pytest.mark.slow
 def test_what_a_load_runs_goes_by_the_switches_of_the_user(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +88,7 @@ def test_what_a_load_runs_goes_by_the_switches_of_the_user(
     assert not seen[-1], "nothing may be captured by a load where graphs are switched off"
 
 
+@pytest.mark.slow
 def test_a_draft_with_a_padded_vocabulary_serves(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "padded")
     assert engine.loaded is not None
@@ -96,6 +100,7 @@ def test_a_draft_with_a_padded_vocabulary_serves(heard: Listener, models: Path) 
     assert sum(sum(draft.proposed) for draft in draft_tokens) > 0
 
 
+@pytest.mark.slow
 def test_a_draft_with_another_vocabulary_is_left_out_and_the_card_says_why(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "other")
     assert engine.loaded is not None
@@ -105,6 +110,7 @@ def test_a_draft_with_another_vocabulary_is_left_out_and_the_card_says_why(heard
     assert "draft" in speculation.disabled_choices
 
 
+@pytest.mark.slow
 def test_a_missing_draft_is_left_out_and_the_card_says_why(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "nowhere")
     assert engine.loaded is not None
@@ -142,6 +148,7 @@ def test_a_budget_that_is_too_small_is_said_in_numbers(heard: Listener, models: 
     assert "does not fit" in heard.errors[0].message
 
 
+@pytest.mark.slow
 def test_a_context_that_was_asked_for_limits_answers(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", context=40)
     engine.submit(AddRequest("a", [1] * 10, Sampling(temperature=0.0, ignore_eos=True)))

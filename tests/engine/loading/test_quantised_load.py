@@ -43,6 +43,7 @@ def spec(engine: Engine, key: str):
     return next(spec for spec in engine.catalogue_state() if spec.key == key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_card_and_the_fit_follow(heard: Listener, model: Path, method: str) -> None:
     plain = load(heard, model).loaded
@@ -59,6 +60,7 @@ def test_the_card_and_the_fit_follow(heard: Listener, model: Path, method: str) 
     assert len(generate(heard, engine)) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_weights_switch_unpacks_the_same_numbers(heard: Listener, model: Path, method: str) -> None:
     engine = load(heard, model, quantise=method)
@@ -77,11 +79,13 @@ def test_the_weights_switch_unpacks_the_same_numbers(heard: Listener, model: Pat
     assert not heard.errors
 
 
+@pytest.mark.slow
 def test_other_loads_are_not_quantised(heard: Listener, model: Path) -> None:
     engine = load(heard, model)
     assert "not quantised" in spec(engine, "weights").disabled_reason
 
 
+@pytest.mark.slow
 def test_a_packed_model_stays_and_says_so(heard: Listener) -> None:
     engine = load(heard, bundled_model().path, quantise="nf4")
     card = next(event.card for event in heard.others if isinstance(event, Loaded))
@@ -90,6 +94,7 @@ def test_a_packed_model_stays_and_says_so(heard: Listener) -> None:
     assert engine.loaded is not None
 
 
+@pytest.mark.slow
 def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) -> None:
     draft = write_small(tmp_path / "draft")
     engine = load(heard, model, draft, quantise="nf4")
@@ -98,6 +103,7 @@ def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) 
     assert kinds == {"table4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_second_load_takes_what_the_first_kept(heard: Listener, model: Path, method: str) -> None:
     answers, seconds = [], []
@@ -111,6 +117,7 @@ def test_the_second_load_takes_what_the_first_kept(heard: Listener, model: Path,
     assert "reading kept weights" in seconds[1]
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_where_it_is_switched_off(
     heard: Listener, model: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +128,7 @@ def test_nothing_is_kept_where_it_is_switched_off(
     assert not list(home.glob("**/*.packed"))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_a_note_on_the_card(
     heard: Listener, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +138,7 @@ def test_what_cannot_be_kept_is_a_note_on_the_card(
     assert len(generate(heard, engine)) == 20
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_used_is_a_note(
     heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +149,7 @@ def test_a_home_that_cannot_be_used_is_a_note(
     assert bundled_model(), "models are found all the same"
 
 
+@pytest.mark.slow
 def test_what_a_draft_does_is_told_too(
     heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +170,7 @@ def is_draft(checkpoint: Checkpoint) -> bool:
     return checkpoint.path.name == "draft"
 
 
+@pytest.mark.slow
 def test_a_draft_with_damaged_weights_is_left_out(heard: Listener, model: Path, tmp_path: Path) -> None:
     draft = write_small(tmp_path / "draft")
     tensors = load_file(draft / "model.safetensors")

@@ -33,6 +33,7 @@ print(multiply(129, 257) - held)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="oneDNN multiplies no bfloat16 on this processor"
 )

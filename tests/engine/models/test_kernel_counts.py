@@ -102,6 +102,7 @@ def block_of_experts(moe: MoEConfig, rows: int) -> list[Node]:
 GPT_OSS = {"routing": "chosen", "bias": True, "swiglu_limit": 7.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 32, 2048])
 @pytest.mark.parametrize("options", [{"normalised": True}, GPT_OSS], ids=["qwen 3", "gpt-oss"])
 def test_a_block_has_as_many_kernels_for_any_number_of_experts(options: dict[str, Any], rows: int) -> None:
@@ -160,12 +161,14 @@ def test_what_declines_is_computed_by_torch() -> None:
         assert trace.counts()["aten.silu"] == 3
 
 
+@pytest.mark.slow
 def test_batch_invariant_sums_are_those_of_torch() -> None:
     trace = traced(shortened(LLAMA_8B, 2), Shape(ONE), Numerics(batch_invariant=True))
     assert {"triton.add_norm", "triton.gate"}.isdisjoint(trace.counts())
     assert trace.counts()["triton.write"] == 2, "each of its roundings is exact"
 
 
+@pytest.mark.slow
 def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
     """Of all kinds of cache, and norms in float32: what was compiled at the first launch fits the others."""
     found: dict[tuple[object, ...], object] = {}

@@ -14,6 +14,7 @@ from engine.protocol.gpu import PackProgress
 from tests.engine.packs.packs_support import Kvasir, Server, flip, modules, stand_ins, write_list
 
 
+@pytest.mark.slow
 def test_a_pack_on_a_stick_needs_no_network(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:
     stick = tmp_path / "stick"
     stick.mkdir()

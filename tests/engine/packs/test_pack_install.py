@@ -23,6 +23,7 @@ def wait_for(happened: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_whole_install_is_reported_tested_and_used(kvasir: Kvasir, server: Server) -> None:
     before = kvasir.status()
     sizes = sum(path.stat().st_size for path in server.folder.glob("*.whl"))

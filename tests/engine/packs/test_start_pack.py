@@ -111,6 +111,7 @@ def from_source() -> list[str]:
             "from engine.cli.main import main; main()"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_engine_of_a_pack_answers(program, home, hostile):
     pack = make_pack(packs_of(home))
     marker.begin(packs_of(home))
@@ -177,6 +178,7 @@ def test_workers_of_a_packs_engine_run_in_the_pack(program, home):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_goes_on_in_the_pack_with_its_own_input_and_output(home, hostile, monkeypatch):
     make_pack(packs_of(home))
     outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -188,6 +190,7 @@ def test_a_command_goes_on_in_the_pack_with_its_own_input_and_output(home, hosti
     assert not (packs_of(home) / "starting").exists()
 
 
+@pytest.mark.slow
 def test_a_pack_that_dies_at_the_start_is_left_after_two_deaths(home):
     pack = make_pack(packs_of(home), libraries=False)
     command = [*from_source(), "serve", "--child"]
@@ -203,6 +206,7 @@ def test_a_pack_that_dies_at_the_start_is_left_after_two_deaths(home):
     assert start.usable(packs_of(home)) == pack
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGTERM is POSIX's")
 def test_a_window_that_closes_while_its_engine_starts_is_no_death(program, home):
     pack = make_pack(packs_of(home))
@@ -234,6 +238,7 @@ def test_a_window_that_has_waited_too_long_counts_as_a_death(home, seconds, deat
     assert marker.deaths(packs_of(home)) == deaths
 
 
+@pytest.mark.slow
 def test_the_self_test_of_a_pack_for_the_processor(home, hostile):
     result = start.self_test(make_pack(packs_of(home)))
     assert result.ok, result
@@ -268,6 +273,7 @@ def test_the_self_test_of_a_pack_that_hangs(home):
     assert result.timed_out
 
 
+@pytest.mark.slow
 def test_a_gpu_pack_without_gpu_fails_with_a_sentence(home):
     import torch
 

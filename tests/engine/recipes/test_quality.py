@@ -61,6 +61,7 @@ def compared(source: Path, made: Path, text: Sequence[str] | None = TEXT) -> Qua
     return compare(source, made, text, lambda done, total: None, lambda: False)
 
 
+@pytest.mark.slow
 def test_the_same_model_loses_nothing(source: Path) -> None:
     told: list[tuple[int, int]] = []
     found = compare(source, source, TEXT, lambda *counts: told.append(counts), lambda: False)
@@ -72,6 +73,7 @@ def test_the_same_model_loses_nothing(source: Path) -> None:
     assert len(told) % 2 == 0
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_the_figures_are_those_of_transformers(source: Path, damaged: Path) -> None:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(source / "tokenizer.json"))
@@ -98,6 +100,7 @@ def test_the_figures_are_those_of_transformers(source: Path, damaged: Path) -> N
     assert found.same_top < 0.9
 
 
+@pytest.mark.slow
 def test_formats_by_what_they_lose(source: Path, tmp_path: Path) -> None:
     found = {}
     for to in ("int8", "gguf-q8_0", "gguf-q5_1", "nf4"):
@@ -110,6 +113,7 @@ def test_formats_by_what_they_lose(source: Path, tmp_path: Path) -> None:
     assert not [file for folder in tmp_path.iterdir() for file in folder.iterdir() if file.name.startswith("tmp")]
 
 
+@pytest.mark.slow
 def test_a_long_text_is_sampled_all_over(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = compared(source, source).tokens
     monkeypatch.setattr(quality, "MOST_TOKENS", 4 * LENGTH)
@@ -118,11 +122,13 @@ def test_a_long_text_is_sampled_all_over(source: Path, monkeypatch: pytest.Monke
     assert compared(source, source).tokens == 2 * (LENGTH - 1)
 
 
+@pytest.mark.slow
 def test_without_a_text_it_takes_the_programs_own(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quality, "MOST_TOKENS", 2 * LENGTH)
     assert compared(source, source, None).tokens == 2 * (LENGTH - 1)
 
 
+@pytest.mark.slow
 def test_stopped_and_refused(source: Path, tmp_path: Path) -> None:
     for number in (0, 30, 60):
         asked = iter(range(number))
@@ -137,6 +143,7 @@ def test_stopped_and_refused(source: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_models_without_room_on_a_gpu_are_compared_on_the_processor(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -314,6 +314,7 @@ def test_inputs_that_are_always_0_count_for_nothing() -> None:
     assert bool((found.dense()[:, 5] == 0).all())
 
 
+@pytest.mark.slow
 def test_the_hybrid_keeps_its_narrow_layers(text: Path) -> None:
     """The gates of a delta net have 4 outputs, which no word holds; its multi-token layer is none of the decoder's."""
     for to in ("gptq", "awq"):
@@ -612,6 +613,7 @@ def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Pat
         made(planned(model, text, to))
 
 
+@pytest.mark.slow
 def test_the_command_line(model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*arguments: str) -> tuple[int, list[str]]:
         result = CliRunner().invoke(app, ["quantise", *arguments])

@@ -149,6 +149,7 @@ def eagle_layer(
     return x + w["layers.0.mlp.down_proj.weight"] @ gated
 
 
+@pytest.mark.slow
 def test_eagle_files_are_of_the_hubs_layout_and_acceptance_is_that_of_real_drafting(
     model: Path, text: Path, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from tests.kit.interpreter import run_cases
 META = torch.device("meta")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_kernels_draw_what_torch_draws(request: pytest.FixtureRequest) -> None:
     run_cases([Path(__file__).with_name("cases_device.py")], "not long", request)

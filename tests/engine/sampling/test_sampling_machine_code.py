@@ -26,6 +26,7 @@ def check(vocabulary: int, dtype: torch.dtype, targets: tuple[int, ...]) -> None
             assert code.shared <= SHARED, (name, sm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vocabulary", "targets"), [(128256, (75, 90)), pytest.param(907, (90,), marks=pytest.mark.always)]
 )

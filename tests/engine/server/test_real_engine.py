@@ -75,6 +75,7 @@ def settled(client: Client, serving: Serving) -> None:
     client.until(p.Finished)
 
 
+@pytest.mark.slow
 def test_what_an_answer_took_is_kept_for_later_fits(client: Client, serving: Serving, folder: Path) -> None:
     sampling = p.Sampling(max_tokens=40, ignore_eos=True)
     plain: dict[str, p.Value] = {p.keys.SPECULATION: "off"}
@@ -91,6 +92,7 @@ def test_what_an_answer_took_is_kept_for_later_fits(client: Client, serving: Ser
     assert all(run.value > 0 for run in kept)
 
 
+@pytest.mark.slow
 def test_every_switch_of_the_cache_is_measured_and_put_back(client: Client, serving: Serving) -> None:
     assert {key for key in NEW if BY_KEY[key].compare} == set(NEW)
     for key in NEW:
@@ -115,6 +117,7 @@ def test_every_switch_of_the_cache_is_measured_and_put_back(client: Client, serv
     settled(client, serving)
 
 
+@pytest.mark.slow
 def test_a_compressed_cache_gives_other_answers_and_no_ratio(client: Client, serving: Serving) -> None:
     client.send(p.Set(key="kv_key_bits", value="2"))
     compared = compare(client, "kv_kind", rounds=1, values=["16bit", "int4"])
@@ -125,6 +128,7 @@ def test_a_compressed_cache_gives_other_answers_and_no_ratio(client: Client, ser
     assert min(compared.before, compared.after) > 0
 
 
+@pytest.mark.slow
 def test_page_policies_are_compared_over_a_cache_with_bounds(client: Client, serving: Serving) -> None:
     client.send(p.Set(key="quest_tokens", value=16))
     compared = compare(client, "page_policy", rounds=1, values=["keep_all", "quest"])
@@ -135,6 +139,7 @@ def test_page_policies_are_compared_over_a_cache_with_bounds(client: Client, ser
     assert not serving.engine.loaded.kind.bounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["kv_kind", "page_policy", "prefix_cache"])
 def test_a_cancelled_comparison_leaves_the_switch_as_it_was(client: Client, serving: Serving, key: str) -> None:
     client.send(p.Compare(id="c", key=key, prompt=PROMPT, sampling=GREEDY, rounds=20))
@@ -146,6 +151,7 @@ def test_a_cancelled_comparison_leaves_the_switch_as_it_was(client: Client, serv
     assert serving.value(key) == BY_KEY[key].default
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_made_ends_the_comparison_and_the_old_one_serves(
     client: Client, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +170,7 @@ def test_a_cache_that_cannot_be_made_ends_the_comparison_and_the_old_one_serves(
     assert serving.value("kv_kind") == "16bit"
 
 
+@pytest.mark.slow
 def test_what_is_counted_is_what_happened(client: Client, serving: Serving) -> None:
     """The same prompt twice: the second finds its whole pages but for the last token, which is always computed."""
     prompt = PROMPT
@@ -190,6 +197,7 @@ def test_what_is_counted_is_what_happened(client: Client, serving: Serving) -> N
     assert read['cache_swapped_bytes{place="host"}'] == 0 == read["cache_swapped_out_total"]
 
 
+@pytest.mark.slow
 def test_pages_that_are_given_up_are_counted_with_their_bytes(client: Client, serving: Serving) -> None:
     """Texts that together exceed the cache: what leaves the device is in host memory, and comes back from there."""
     loaded = serving.engine.loaded
@@ -243,6 +251,7 @@ def used(client: Client) -> None:
     client.until(p.Telemetry)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> None:
     serving.server.hub.probes = MachineProbes("cpu")
     used(client)
@@ -261,6 +270,7 @@ def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> Non
     assert not left(parts, serving)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -298,6 +308,7 @@ def test_a_change_that_cuts_an_answer_over_http_is_told(
     assert says in answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_lm_evals_multiple_choice_gets_what_a_plain_forward_says(client: Client, serving: Serving) -> None:
     """Prompts as ids, echoed with their log-probabilities, read in small chunks beside each other and an answer."""
     loaded = serving.engine.loaded

@@ -398,6 +398,7 @@ def test_set_reaches_the_engine_as_it_came(client: Client, running: Running) -> 
     assert not any(isinstance(c, Cancel) for c in running.engine.seen)
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_reading_gets_all_text_in_the_end(
     client: Client, running: Running, open_client: Any
 ) -> None:

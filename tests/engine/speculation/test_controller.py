@@ -87,6 +87,7 @@ def test_delayed_steps_do_not_switch_off_what_pays(seed: int) -> None:
     assert busy.asked("draft", 2000) > 0.93
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [20, 60, 200])
 def test_a_machine_whose_speed_drifts_is_judged_as_a_steady_one(period: int) -> None:
     """Its clock, or what other programs leave of it: up to three times as slow, for so many steps each."""
@@ -198,6 +199,7 @@ def test_costs_that_only_whole_steps_show_are_seen() -> None:
     assert simulation.seconds < 1.05 * simulation.plain_seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "share"), [(1, 0.95), (8, 0.9)])
 @pytest.mark.parametrize(("hold", "per_pass"), [(0.5, 0.05), (0.8, 0.1), (0.95, 0.05), (0.8, 0.02)])
 def test_the_best_fixed_length_is_hardly_better(batch: int, share: float, hold: float, per_pass: float) -> None:

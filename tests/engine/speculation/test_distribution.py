@@ -136,6 +136,7 @@ def chance(counts: np.ndarray, params: SamplingParams) -> float:
     return float(torch.special.gammaincc(*halves))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [WHOLE, NUCLEUS], ids=["whole", "nucleus"])
 @pytest.mark.parametrize(
     ("mode", "draft"),
@@ -159,6 +160,7 @@ def test_keyed_chains_and_trees_write_the_same_text() -> None:
     assert np.array_equal(*some)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [WHOLE, NUCLEUS], ids=["whole", "nucleus"])
 def test_control_the_target_instead_of_the_residual(params: SamplingParams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.speculation.verify.ratio._residual", lambda p, *_: p)
@@ -200,6 +202,7 @@ def nodes_to(tree: DraftTree, leaf: int) -> list[int]:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False], ids=["per-path", "per-node"])
 def test_control_draws_per_path_instead_of_per_node(alone: bool) -> None:
     """The same code with one draw per node passes, so it is nothing else that fails."""

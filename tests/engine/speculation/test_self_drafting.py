@@ -197,6 +197,7 @@ def test_the_bytes_of_skipped_layers_are_not_read() -> None:
 # --- what stays behind --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exit", "skip"])
 @pytest.mark.parametrize(("kind", "policy"), KINDS, ids=NAMES)
 def test_texts_are_those_of_plain_decoding(kind: KVKind, policy: PagePolicy, name: str) -> None:

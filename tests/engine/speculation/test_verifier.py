@@ -69,6 +69,7 @@ def speculated(seed: int, params: SamplingParams, wrong: bool) -> tuple[int, int
     return tokens[1], tokens[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [SamplingParams(seed=0), SamplingParams(seed=0, temperature=0.7, top_p=0.9)])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_two_tokens_follow_the_joint_law_of_the_target(params: SamplingParams, wrong: bool) -> None:

@@ -284,6 +284,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_real_engine_names_what_was_done_to_it(asked: Client) -> None:
     while asked.welcome.loaded is None and not isinstance(asked.receive(), p.Loaded):
         pass

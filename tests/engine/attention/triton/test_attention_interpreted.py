@@ -11,6 +11,7 @@ from tests.kit.interpreter import run_cases
 CASES = sorted(Path(__file__).parent.glob("cases_*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_kernels_compute_what_the_definitions_say(request: pytest.FixtureRequest) -> None:
     run_cases(CASES, "not long", request)

@@ -109,6 +109,7 @@ def fuzz(folder: Path, data: bytes, count: int, seed: int) -> None:
     assert 0 < opened < count
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_not_kept_beside_the_tokenizer(tmp_path: Path) -> None:
     """Python's objects: tokens, types and scores take some 25 MB here, and the tokenizer's own are not among them."""
 

@@ -117,6 +117,7 @@ def fused_launches(dtype: torch.dtype) -> list[Launch]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
 def test_what_lies_between_products_reads_16_bytes_at_a_time(sm: int) -> None:
     for launch in fused_launches(torch.bfloat16):
@@ -151,6 +152,7 @@ SPILLED = {FIXED: 80}
 """Registers that the largest tile spills, as its product without experts does."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
 @pytest.mark.parametrize("name", ["int4 g128", "int4 g64 zeros", "MXFP4", "dense"])
 def test_experts_cost_no_more_than_layers(name: str, sm: int) -> None:
@@ -200,6 +202,7 @@ def on_meta(*shape: int) -> torch.Tensor:
     return torch.empty(shape, device="meta")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
 def test_what_lies_around_experts_compiles_without_spills(sm: int) -> None:
     for experts in (8, 160, 512):
