@@ -13,6 +13,7 @@ from app.link.link import EngineLink, LinkState
 from app.link.worker import MAX_QUICK_DEATHS, StateChange
 from engine import protocol as p
 from tests.kit.engine_thread import kill
+from tests.kit.fake_engine import FIT
 
 
 def test_welcome_then_load(qtbot, make_link) -> None:
@@ -240,7 +241,7 @@ def test_a_model_that_is_asked_for_while_no_engine_runs_is_loaded_by_the_next_on
     link, sent = EngineLink(fake_command()), list[object]()
     monkeypatch.setattr(link, "_transmit", sent.append)
     link.send(p.Load(model="tiny"))
-    link._dispatch(p.Loaded(card=p.ModelCard("tiny", "/tiny", "L", 1, "bf16", 1, 1, [], True, p.Sampling())))
+    link._dispatch(p.Loaded(card=p.ModelCard("tiny", "/tiny", "L", 1, "bf16", 1, 1, [], True, p.Sampling()), fit=FIT))
     link._dispatch(StateChange(LinkState.RESTARTING, ""))
     link.send(p.Load(model="odd"))
     sent.clear()
