@@ -106,6 +106,7 @@ def test_a_process_that_a_test_names_is_an_import(checkout: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_test_finds_and_what_none_finds(checkout: Path, tmp_path: Path) -> None:
     before, out = content(checkout), tmp_path / "table.md"
     assert main(["--out", str(out)], (FOUND, UNFOUND), checkout) == 1
