@@ -166,11 +166,12 @@ def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program])
 
 
 @pytest.fixture
-def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
+def make_program(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program]) -> Callable[..., Program]:
+    """``make_program()``: one that answers at 2,000 tokens a second, with all that folds away open."""
 
-    def make(loaded: bool = True, opened: bool = True, process: bool = False) -> Program:
-        program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000", process=process))
+    def make(*arguments: str, loaded: bool = True, opened: bool = True, process: bool = False) -> Program:
+        command = fake_command("--rate", "2000", *arguments, process=process)
+        program = Program(qapp, own_folders / "kvasir.log", command)
         programs.append(program)
         if opened:
             unfold(program)

@@ -28,7 +28,7 @@ INTERACTIVE = (
 
 
 def nameless(root: QWidget) -> list[str]:
-    """What a person can operate and a screen reader cannot name. A button's text is its name.."""
+    """What a person can operate and a screen reader cannot name. A button's text is its name."""
     found = []
     for widget in root.findChildren(QWidget):
         inner = widget.objectName().startswith("qt_") or isinstance(widget, QScrollBar)

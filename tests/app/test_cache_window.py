@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
@@ -17,22 +15,7 @@ from app.program import Program
 from app.window.measure_wiring import NO_CHAT
 from app.window.window import CACHE_HEIGHTS, MainWindow
 from engine import protocol as p
-from tests.app.conftest import unfold
 from tests.app.naming import nameless
-
-
-@pytest.fixture
-def make_program(qtbot, qapp, fake_command, own_folders, programs) -> Callable[..., Program]:
-    def make(*arguments: str, opened: bool = True) -> Program:
-        program = Program(qapp, own_folders / "kvasir.log", fake_command("--rate", "2000", *arguments))
-        programs.append(program)
-        if opened:
-            unfold(program)
-        program.window.show()
-        qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
-        return program
-
-    return make
 
 
 @pytest.fixture

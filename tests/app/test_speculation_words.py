@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -16,7 +16,6 @@ from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
 from app.history.records import AnswerStats, Message, Span
-from app.program import Program
 from app.proposers import PROPOSERS
 from app.theme.widgets import Toggle
 from engine import protocol as p
@@ -119,24 +118,8 @@ def test_the_legend_shows_while_words_are_tinted(qtbot, page, theme) -> None:
     assert not page.header.tint.isChecked()
 
 
-@pytest.fixture
-def make_program(qtbot, qapp, fake_command, tmp_path) -> Iterator[Callable[[], Program]]:
-    made: list[Program] = []
-
-    def make() -> Program:
-        made.append(Program(qapp, tmp_path / "kvasir.log", fake_command("--loaded", "--rate", "2000")))
-        made[-1].window.show()
-        return made[-1]
-
-    yield make
-    for program in made:
-        program.close()
-        program.window.deleteLater()
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
-
 def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
-    program = make_program()
+    program = make_program("--loaded", loaded=False, opened=False)
     qtbot.waitUntil(lambda: program.window.panel.spec("speculation") is not None, timeout=20_000)
     toggle, button = program.window.panel.findChild(Toggle, "panel.tint"), program.chat.header.tint
     shortcut = next(one for one in program.window._shortcuts if one.key().toString() == "Ctrl+Shift+T")
@@ -147,7 +130,7 @@ def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
 
 
 def test_automatic_says_what_it_amounts_to(qtbot, make_program) -> None:
-    program = make_program()
+    program = make_program("--loaded", loaded=False, opened=False)
     panel = program.window.panel
     qtbot.waitUntil(lambda: panel.spec("tree_nodes") is not None, timeout=20_000)
 

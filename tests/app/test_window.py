@@ -373,8 +373,8 @@ def test_the_search_for_nameless_widgets_finds_them(qtbot):
     assert len(nameless(holder)) == 2
 
 
-def test_a_broken_settings_file_is_a_notice(qtbot, make_program, tmp_path):
-    folder = tmp_path / "kvasir" / "config"
+def test_a_broken_settings_file_is_a_notice(qtbot, make_program, own_folders):
+    folder = own_folders / "kvasir" / "config"
     folder.mkdir(parents=True)
     (folder / "settings.json").write_text("{")
     program = make_program(loaded=False)

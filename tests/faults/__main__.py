@@ -28,7 +28,6 @@ from tests.faults.tree import Tree
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "faults.md"
 LIMIT = 300
-_FOUND_BEFORE = table.read(OUT)
 
 
 def stale(faults: Sequence[Fault], root: Path) -> list[str]:
@@ -47,12 +46,13 @@ def find(
     faults: Sequence[Fault], tree: Tree, suite: Suite, near: int, out: Path, known: dict[str, Row]
 ) -> dict[str, Row]:
     """Inject each fault and write the table ``out`` after each, in which the ``known`` rows of others stay. The rows
-    of these faults."""
+    of these faults. Where ``known`` has the test that found a fault before, its file comes first."""
     imports, mine = Imports(tree.folder), dict[str, Row]()
+    before = {name: row.found.partition("::")[0] for name, row in known.items()}
     asked = list(faults)
     while asked:
         for fault in asked:
-            row = _row(fault, _tried(fault, imports, tree, suite, near))
+            row = _row(fault, _tried(fault, imports, tree, suite, near, before.get(fault.name, "")))
             known[fault.name] = mine[fault.name] = row
             table.write(out, known.values())
             print(f"{fault.name}: {row.found or f'not found, {row.note}'} ({row.seconds:.0f} s)", flush=True)
@@ -65,10 +65,9 @@ def find(
     return mine
 
 
-def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int) -> Verdict:
-    """The file with the test that found it before comes first."""
+def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int, before: str) -> Verdict:
+    """``before``: the test file that comes first."""
     nearest = imports.tests_of(fault.module or fault.file)
-    before = _FOUND_BEFORE[fault.name].found.partition("::")[0] if fault.name in _FOUND_BEFORE else ""
     files = sorted((file for file in nearest if file not in suite.untrusted), key=lambda file: file != before)
     with tree.injected(fault):
         return suite.first_failure(files[: near or None])

@@ -17,12 +17,13 @@ from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
-from engine.model_config.model import LatentShape, ModelConfig, MoEConfig, RopeConfig
+from engine.model_config.model import LatentShape, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.kit import models as kit
 
 CPU = torch.device("cpu")
 DEVICE = torch.device(os.environ.get("KVASIR_TEST_DEVICE", "cuda"))
@@ -59,25 +60,13 @@ class Packed:
         return weight if self.order is None else weight[:, self.order.argsort()]
 
 
-CONFIG = ModelConfig(
-    architecture="LlamaForCausalLM",
+CONFIG = replace(
+    kit.CONFIG,
     vocab_size=VOCABULARY,
     hidden_size=128,
     intermediate_size=256,
-    num_layers=LAYERS,
-    num_heads=4,
-    num_kv_heads=2,
     head_dim=32,
-    rms_norm_eps=1e-5,
-    rope=RopeConfig(10000.0),
     max_position=4096,
-    tie_word_embeddings=False,
-    qkv_bias=False,
-    output_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    windows=(None,) * LAYERS,
-    rotary=(True,) * LAYERS,
     dtype=torch.bfloat16,
 )
 EXPERTS = MoEConfig(num_experts=4, experts_per_token=4, intermediate_size=128, sparse=(True,) * LAYERS)

@@ -15,7 +15,7 @@ from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
-from engine.model_config.model import HeadShape, LatentShape, ModelConfig, MoEConfig, RopeConfig
+from engine.model_config.model import HeadShape, LatentShape, MoEConfig, RopeConfig
 from engine.model_config.states import ConvolutionShape, MambaShape, RecurrentShape
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
@@ -24,27 +24,16 @@ from engine.models.heads.eagle import Eagle, Eagle3
 from engine.models.heads.mtp import MIMO, MultiToken
 from engine.models.registry import family
 from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda
+from tests.kit import models as kit
 
 LAYERS, PAGES, VOCABULARY = 2, 40, 200
-CONFIG = ModelConfig(
-    architecture="LlamaForCausalLM",
+CONFIG = replace(
+    kit.CONFIG,
     vocab_size=VOCABULARY,
     hidden_size=128,
     intermediate_size=256,
-    num_layers=LAYERS,
-    num_heads=4,
-    num_kv_heads=2,
     head_dim=32,
-    rms_norm_eps=1e-5,
-    rope=RopeConfig(10000.0),
     max_position=8192,
-    tie_word_embeddings=False,
-    qkv_bias=False,
-    output_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    windows=(None,) * LAYERS,
-    rotary=(True,) * LAYERS,
     dtype=torch.bfloat16,
 )
 EXPERTS = MoEConfig(num_experts=4, experts_per_token=2, intermediate_size=128, sparse=(True,) * LAYERS)
