@@ -32,7 +32,7 @@ test test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
 cases-test:
 	$(PYTEST) $(MEASURED) -m "not long"
 cases-test-all:
-	$(PYTEST) $(MEASURED)
+	$(PYTEST) $(MEASURED) --hypothesis-profile full
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

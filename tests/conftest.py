@@ -1,5 +1,5 @@
 """For all tests: folders of their own, which nothing of the user's is read from or written to; a real model; and
-Hypothesis judges no durations, which tell of a busy machine, not of the code."""
+how many examples Hypothesis tries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import tests.kit.examples  # noqa: F401  (names the profiles)
+
 pytest_plugins = ["tests.kit.content", "tests.kit.durations", "tests.kit.rerun"]
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.load_profile("quick")
 _MADE = pytest.StashKey[str]()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QApplication
@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication
 from app.chat.composer import LINES, Composer
 from app.history.records import Draft
 from app.texts.exact import ExactTextEdit
+from tests.kit.examples import examples
 
 ODD = "a\u00a0b\u202fc\u2028d\u2029e\ufdd0f\ufdd1g\ufffeh\u200bi\x0bj\x0ck\x00l\x1bm\ufffcn\u0085o\tp  \n\n 𝒳e\u0301"
 
@@ -50,7 +51,7 @@ def test_every_letter_is_kept_wherever_it_goes(qtbot, composer: Composer) -> Non
     assert composer.text == ODD + "\ufdd0"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")))
 def test_any_text_comes_out_as_it_went_in(qapp, text: str) -> None:
     field = ExactTextEdit()

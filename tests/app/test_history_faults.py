@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
@@ -24,6 +24,7 @@ from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import Sampling
 from tests.app.conftest import answer
+from tests.kit.examples import examples
 
 
 class Disk:
@@ -143,7 +144,7 @@ STEPS = (
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=16))
 def test_what_was_on_the_screen_is_in_the_file_or_named(
     tmp_path_factory: pytest.TempPathFactory, qapp, steps: list[str]

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF
 from PySide6.QtGui import QHelpEvent, QImage, QPainter, QPixmap
@@ -45,6 +45,7 @@ from engine.protocol.lab import (
     Tree,
     TreeNode,
 )
+from tests.kit.examples import examples
 
 SHARED = Tree(
     nodes=[
@@ -698,7 +699,7 @@ PLOT = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PLOT)
 def test_any_plot_is_painted_with_every_point_inside(plot_view, plot):
     plot_view.show_plot(plot)
@@ -751,7 +752,7 @@ ANY_PICTURE = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ANY_PICTURE, st.integers(0, 30))
 def test_any_picture_is_painted_and_said(view, picture, moment):
     view.show_picture(picture)

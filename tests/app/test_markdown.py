@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat.transcript.text.blocks import QUOTE_PX, TextBlock
@@ -16,6 +16,7 @@ from app.chat.transcript.text.markdown import Alignment, GrowingText, align, mer
 from app.chat.transcript.text.markdown_rules import IMAGE
 from app.chat.transcript.text.tint import TintRun, in_utf16, tinted_runs
 from app.history.records import Span
+from tests.kit.examples import examples
 from tests.kit.fake_engine import CODE, long_answer
 
 ODD = ("\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r", "\r\n", "\r\n\r\n", "\x00", "\ufdd0")
@@ -29,7 +30,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=40))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_character_is_in_one_block_and_every_word_is_shown(pieces: list[str]) -> None:
     growing, text = GrowingText(), ""
     for number, piece in enumerate(pieces):

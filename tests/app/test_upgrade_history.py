@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app import version
@@ -19,6 +19,7 @@ from app.history import backups, schema, upgrade
 from app.history.schema import MIGRATIONS, VERSION, MigrationError, TooNewError
 from app.history.store import HistoryStore
 from tests.app import released_histories as released
+from tests.kit.examples import examples
 
 ROOT = Path(__file__).parents[2]
 EARLIER = [number for number in released.RELEASED if number < VERSION]
@@ -296,7 +297,7 @@ def chats_of(draw: st.DrawFn) -> list[tuple[str, list[tuple[str, str]]]]:
     return draw(st.lists(st.tuples(text, answers), min_size=1, max_size=4))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(number=st.sampled_from(released.RELEASED), chats=chats_of())
 def test_any_text_of_any_schema_comes_through(
     tmp_path_factory: pytest.TempPathFactory, number: int, chats: list[tuple[str, list[tuple[str, str]]]]

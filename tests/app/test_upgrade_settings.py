@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app import version
 from app.settings import store as store_module
 from app.settings.store import Settings, SettingsStore
+from tests.kit.examples import examples
 
 FIRST = {
     "version": 1,
@@ -138,7 +139,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     unknown=st.dictionaries(st.text("abcæ", min_size=1, max_size=6), JSON, max_size=4),
     number=st.one_of(st.just(1), JSON),

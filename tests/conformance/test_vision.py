@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -21,6 +21,7 @@ from engine.model_config.raw import RawConfig
 from engine.vision.interface import PictureError, Tower
 from tests.conformance.tensor_names import newer, older, rename
 from tests.conformance.vision_models import CASES, CPU, SIZES, TOKENS, Case, picture, save
+from tests.kit.examples import examples
 
 
 def tower(folder: Path) -> Tower:
@@ -193,7 +194,7 @@ def test_strange_configurations_end_in_a_tower_or_a_reason(name: str, tmp_path: 
     processor = json.loads((tmp_path / "preprocessor_config.json").read_text())
     files = TensorFiles.open(tmp_path)
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def changed(data: st.DataObject) -> None:
         config = json.loads(json.dumps(values))

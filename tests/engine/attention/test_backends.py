@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.attention.backends import plan
@@ -15,6 +15,7 @@ from engine.attention.interface import AttentionBackend, AttnSpec
 from engine.devices import TRAITS
 from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
+from tests.kit.examples import examples
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
@@ -180,7 +181,7 @@ sequences = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 90), st.boole
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_any_batch(backend: type[AttentionBackend]) -> None:
-    @settings(max_examples=20, deadline=None)
+    @examples(20)
     @given(sequences, st.none() | st.integers(1, 150), st.integers(0, 9))
     def run(shapes: list[tuple[int, int, bool]], window: int | None, seed: int) -> None:
         compare(backend(), cases_of(shapes), AttnSpec(0.25, window), seed)

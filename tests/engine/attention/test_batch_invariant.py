@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from engine.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttnSpec
 from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, place
+from tests.kit.examples import examples
 
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -63,7 +64,7 @@ def test_alone_or_among_eight(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_any_cut_any_company_any_pages(dtype: torch.dtype) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(st.integers(1, 560), st.data())
     def run(length: int, data: st.DataObject) -> None:
         whole = sequence(length, dtype)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -25,6 +25,7 @@ from engine.layers.numerics import Numerics
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
 from tests.engine.attention.attention_cases import Case, apart, as_latents
+from tests.kit.examples import examples
 
 SPEC = AttnSpec(0.25)
 TREE = (-1, 0, 0, 1)
@@ -81,7 +82,7 @@ members = st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(0, 40), st
 @pytest.mark.parametrize("backend", [SdpaAttention, ReferenceAttention])
 @pytest.mark.parametrize("kind", ["dense", "latent"])
 def test_any_families_of_sequences(backend: type[AttentionBackend], kind: str) -> None:
-    @settings(max_examples=30, deadline=None)
+    @examples(30)
     @given(st.lists(members, min_size=1, max_size=7), st.booleans(), st.booleans())
     def run(shapes: list[tuple[int, int, int, bool]], policy: bool, need_lse: bool) -> None:
         cases, batch, q, kv = families(shapes, kind, policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.attention.backends.native import FEW_ROWS, NativeAttention
@@ -16,6 +16,7 @@ from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 from tests.engine.attention.packed_cases import expected_within
 from tests.engine.instruction_sets import at_hand
+from tests.kit.examples import examples
 from tests.kit.pairs import pairs
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
@@ -95,7 +96,7 @@ def test_any_grouping_and_width_of_heads(heads: tuple[int, int], width: int) -> 
 
 
 @runs
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, FEW_ROWS)), min_size=1, max_size=6),
     st.none() | st.integers(1, 300),
@@ -124,7 +125,7 @@ def test_values_narrower_than_keys(kind: str, shape: tuple[tuple[int, int], tupl
 
 
 @runs
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.data())
 def test_any_range_of_keys(data: st.DataObject) -> None:
     shapes = data.draw(st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 4)), min_size=1, max_size=4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.attention.backends.native import NativeAttention
@@ -15,6 +15,7 @@ from engine.native.library import find
 from tests.engine.attention.attention_cases import Case
 from tests.engine.attention.packed_cases import KINDS, expected_within, place_packed
 from tests.engine.instruction_sets import at_hand
+from tests.kit.examples import examples
 from tests.kit.pairs import pairs
 
 pytestmark = pytest.mark.usefixtures("each_set")
@@ -71,7 +72,7 @@ def test_any_grouping_and_width_of_heads(kind: tuple[str, int, int], width: int)
         compare(cases_of([(150, 1), (62, 4)], heads, width), kind, AttnSpec(width**-0.5), 1)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.sampled_from(KINDS), st.data())
 def test_any_range(kind: tuple[str, int, int], data: st.DataObject) -> None:
     shapes = data.draw(st.lists(st.tuples(st.integers(0, 600), st.integers(1, 4)), min_size=1, max_size=4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from engine.cache.stores.packed import Placement
 from engine.cache.stores.quest import QuestStore
 from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, expected, place
+from tests.kit.examples import examples
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 24
 SPEC = AttnSpec(0.2)
@@ -64,7 +65,7 @@ def by_definition(case: Case, pages: int, spec: AttnSpec = SPEC) -> Tensor:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None)
+@examples(2000)
 @given(st.integers(0, 2**32), st.sampled_from([torch.float32, torch.bfloat16]), st.floats(0.01, 100))
 def test_no_key_scores_above_its_page(seed: int, dtype: torch.dtype, size: float) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -133,7 +134,7 @@ def test_of_equal_pages_the_earlier_are_chosen() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_invariant_rows_have_the_same_bits_in_any_company(dtype: torch.dtype) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(st.integers(1, 400), st.data())
     def run(length: int, data: st.DataObject) -> None:
         whole = sequence(0, length, dtype)
@@ -180,7 +181,7 @@ def test_trees_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("each_set")
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(0, 700), st.integers(1, 20)), min_size=1, max_size=5),
     st.sampled_from([(1, 1), (4, 2), (8, 1), (6, 2), (10, 2), (4, 4)]),

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, 
 from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, apart, as_latents, place
 from tests.engine.attention.ranged_cases import cases_of
+from tests.kit.examples import examples
 from tests.kit.pairs import pairs
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
@@ -137,7 +138,7 @@ sequences = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 90), st.boole
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_any_batch(backend: type[AttentionBackend]) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(sequences, st.none() | st.integers(1, 150), st.integers(0, 99), st.sampled_from([(4, 4), (8, 1), (6, 2)]))
     def run(shapes: list[tuple[int, int, bool]], window: int | None, seed: int, heads: tuple[int, int]) -> None:
         cases = cases_of(shapes, heads)
@@ -228,7 +229,7 @@ def test_ranges_of_the_same_batch_do_not_share_a_plan() -> None:
 def test_batch_invariant_bits_in_any_company(dtype: torch.dtype) -> None:
     """A row and its range alone, in any chunk, and among others."""
 
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(st.integers(1, 560), st.data())
     def run(length: int, data: st.DataObject) -> None:
         whole = Case(0, length).fill(6, 2, 24, dtype, torch.Generator().manual_seed(0))

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from engine.cache.stores.codecs import (
     unpack_along_tokens,
 )
 from engine.cache.stores.packed import BYTE_KINDS, value_group
+from tests.kit.examples import examples
 
 DTYPES = [torch.float32, torch.bfloat16]
 WIDTHS = [64, 80, 96, 128, 192, 256]
@@ -98,7 +99,7 @@ def test_floats_of_8_bits_are_those_of_pytorch() -> None:
     assert torch.equal(from_float8(to_float8(x)), x.to(torch.float8_e4m3fn).float())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 99), st.integers(1, 40), st.floats(1e-4, 300.0), st.floats(-200.0, 200.0))
 def test_fp8_is_within_a_sixteenth(seed: int, tokens: int, spread: float, shift: float) -> None:
     """And within half of its smallest step, of which the largest number of a head has 448 * 512."""
@@ -115,7 +116,7 @@ spreads = st.floats(1e-4, 300.0)
 shifts = st.floats(-200.0, 200.0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 99), shapes, spreads, shifts)
 def test_int8_is_within_half_a_scale(seed: int, shape: tuple[int, int, int], spread: float, shift: float) -> None:
     x = numbers(seed, *shape, spread, shift)
@@ -126,7 +127,7 @@ def test_int8_is_within_half_a_scale(seed: int, shape: tuple[int, int, int], spr
     assert bool(((back - x).abs() <= bound * (1 + 1e-5) + x.abs() * 1e-6).all())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 99), shapes, spreads, shifts, st.sampled_from([2, 4]), st.booleans())
 def test_groups_are_within_half_a_scale(
     seed: int, shape: tuple[int, int, int], spread: float, shift: float, bits: int, along_tokens: bool
@@ -175,7 +176,7 @@ def test_packing_what_was_unpacked_gives_the_same_numbers(dtype: torch.dtype) ->
     assert torch.equal(unpack_along_channels(*pack_along_channels(x, 4), 4, dtype), once.to(dtype))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 99), st.integers(1, 60), st.sampled_from(WIDTHS), st.sampled_from(DTYPES))
 def test_a_token_gives_the_same_bytes_in_any_company(seed: int, tokens: int, width: int, dtype: torch.dtype) -> None:
     x = numbers(seed, tokens, 2, width).to(dtype)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
 from engine.cache.pool import OutOfPages, PagePool
+from tests.kit.examples import examples
 
 PAGES = 24
 
@@ -157,20 +158,18 @@ class PoolMachine(RuleBasedStateMachine):
         return data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
 
 
-def fuzz(examples: int, steps: int) -> None:
+def fuzz(histories: int, steps: int) -> None:
     run_state_machine_as_test(
         PoolMachine,
-        settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=examples(histories, stateful_step_count=steps, suppress_health_check=list(HealthCheck)),
     )
 
 
 def test_any_sequence_of_operations_adds_up() -> None:
-    fuzz(examples=20, steps=50)
+    fuzz(20, steps=50)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_ten_thousand_operations_add_up() -> None:
-    fuzz(examples=100, steps=100)
+    fuzz(100, steps=100)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
 from engine.cache.stores.store import DenseKVStore
+from tests.kit.examples import examples
 
 PAGES, HEADS, WIDTH = 6, 2, 4
 BOUNDED = [layer >= DENSE_LAYERS for layer in range(4)]
@@ -55,7 +56,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_bounds_equal_a_rebuild_whatever_is_done(dtype: torch.dtype) -> None:
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(steps)
     def run(todo: list[tuple[str, list[int], int]]) -> None:
         torch.manual_seed(0)

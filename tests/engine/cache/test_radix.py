@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import TREE, DraftKVLengths, Node, page_keys
 from tests.engine.cache.tree_support import Library, Text, keys, tokens
+from tests.kit.examples import examples
 
 
 def test_a_text_is_found_as_far_as_it_agrees() -> None:
@@ -268,7 +269,7 @@ anything = st.one_of(
 
 
 @given(st.lists(st.one_of(inserts, looks), max_size=30))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_with_room_the_tree_is_the_set_of_all_beginnings(script: list[Insert | Look]) -> None:
     library, known = Library(500), set()
     for operation in script:
@@ -326,7 +327,7 @@ def play(script: list[Operation], host: int | None, loses: bool) -> None:
 
 
 @given(st.lists(anything, max_size=40), st.sampled_from([None, 0, 2, 5, 30]), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_history_keeps_the_books_and_the_content(script: list[Operation], host: int | None, loses: bool) -> None:
     play(script, host, loses)
 
@@ -334,6 +335,6 @@ def test_any_history_keeps_the_books_and_the_content(script: list[Operation], ho
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @given(st.lists(anything, min_size=80, max_size=100), st.sampled_from([None, 0, 2, 5, 30]), st.booleans())
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 def test_a_hundred_thousand_operations(script: list[Operation], host: int | None, loses: bool) -> None:
     play(script, host, loses)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.stores.recent import packed_until, packed_until_rows, recent_span, slots_of, to_pack
+from tests.kit.examples import examples
 
 residuals = st.sampled_from([64, 96, 128])
 
@@ -32,7 +33,7 @@ def test_spans(computed: int, rows: int, span: tuple[int, int]) -> None:
     assert recent_span(computed, rows, 128) == span
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 63)), min_size=1, max_size=12), residuals)
 def test_any_steps_pack_every_group_from_pages_that_are_held(steps: list[tuple[int, int]], residual: int) -> None:
     """Rows are committed and drafts are not: what a row reads was packed, or is held, and is packed before it goes."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.pool import PAGE_SIZE, OutOfPages, PagePool
 from engine.cache.prefix.snapshots import Snapshot, Snapshots
 from engine.cache.stores.recent import packed_until
 from engine.cache.types import TREE, page_keys, tokens_of
+from tests.kit.examples import examples
 
 R = 64
 
@@ -51,7 +52,7 @@ operations = st.one_of(
 
 
 @given(st.lists(operations, max_size=30), st.sampled_from([20, 400]))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_longest_is_found_whatever_came_and_went(script: list[tuple[str, list[int], int]], pages: int) -> None:
     kept = Snapshots(PagePool(pages), R)
     for what, tokens, number in script:

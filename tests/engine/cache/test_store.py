@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.store import DenseKVStore, LatentKVStore
+from tests.kit.examples import examples
 
 
 def filled(v_head_dim: int | None = None) -> DenseKVStore:
@@ -122,7 +123,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(operations)
 def test_latents_do_as_keys_of_a_plain_store_do(steps: list[tuple[str, list[int], int]]) -> None:
     """Whatever is done to a store of latents and to one whose keys are those latents, they hold the same."""

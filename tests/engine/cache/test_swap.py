@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -14,6 +13,7 @@ from engine.cache.offload import swap
 from engine.cache.offload.swap import Rate, Swapped, SwapSpace
 from engine.cache.stores.store import DenseKVStore, LatentKVStore
 from engine.cache.stores.transfer import host_cost, pages_per_stage
+from tests.kit.examples import examples
 
 PAGES = 12
 
@@ -287,4 +287,4 @@ class AgainstANaiveModel(RuleBasedStateMachine):
 
 
 TestAgainstANaiveModel = AgainstANaiveModel.TestCase
-TestAgainstANaiveModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestAgainstANaiveModel.settings = examples(40, stateful_step_count=25)

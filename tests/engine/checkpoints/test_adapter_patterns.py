@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.checkpoints.adapters.config import FILE, read_lora_config
 from engine.checkpoints.adapters.patterns import MOST_CHARACTERS, NotRead, Pattern, Steps
 from engine.errors import CheckpointError
+from tests.kit.examples import examples
 
 PIECES = ["a", "b", "1", "_", "q_proj", r"\.", ".", "*", "+", "?", "*?", "{2}", "{1,2}", "{,2}", "|", "(", ")", "(?:",
           "^", "$", "[", "]", "[^a]", "[a-c.]", r"[\d_]", "-", "{", "}", r"\d", r"\W", r"\S", r"\b", r"\Z"]  # fmt: skip
@@ -33,7 +34,7 @@ def due(pattern: str, name: str) -> bool | None:
 
 
 @given(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=7), names=st.lists(NAMES, min_size=4, max_size=8))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_what_is_read_is_matched_as_by_peft(pieces: list[str], names: list[str]) -> None:
     text = "".join(pieces)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import safetensors
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from engine.checkpoints.load import load_model
@@ -23,6 +23,7 @@ from engine.checkpoints.safetensors import DTYPES
 from engine.errors import CheckpointError
 from tests.engine.checkpoints.changes import SMALL, other_bytes, other_config, other_header, parts, sound, whole
 from tests.engine.checkpoints.sound_folders import SOUND
+from tests.kit.examples import examples
 
 METHODS = (*SOUND, "plain")
 
@@ -99,7 +100,7 @@ ENTRIES = st.fixed_dictionaries({"dtype": st.sampled_from(sorted(DTYPES)) | JSON
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(NAMES, ENTRIES | JSON, max_size=5), st.binary(max_size=64))
 def test_made_up_headers(tmp_path: Path, header: dict[str, Any], body: bytes) -> None:
     survive(tmp_path, SMALL, whole(json.dumps(header), body))

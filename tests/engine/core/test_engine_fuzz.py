@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from engine.cache.prefix import radix
 from engine.cache.sequences import KVCacheManager, SequenceCache
 from engine.protocol import Cancel, Sampling, Set
 from tests.engine.core.toy_engine import ToyEngine, ToyRunner, ToyStore, sequential, toy_model
+from tests.kit.examples import examples
 
 LIMIT = 120
 TINY = 6 * 2 * PAGE_SIZE * 8 / 1e9
@@ -217,7 +218,7 @@ orders = st.sampled_from([0, 0, 1, 2])
 
 @pytest.mark.slow
 @given(script=operations, pages=st.sampled_from([5, 7, 12, 40]), order=orders, saves=st.booleans())
-@settings(max_examples=80, deadline=None, suppress_health_check=relaxed)
+@examples(80, suppress_health_check=relaxed)
 def test_any_history_gives_the_sequential_texts(script: list[Operation], pages: int, order: int, saves: bool) -> None:
     play_somewhere(script, pages, order, saves)
 
@@ -227,7 +228,7 @@ def test_any_history_gives_the_sequential_texts(script: list[Operation], pages: 
 @given(
     script=st.lists(operation, min_size=50, max_size=60), pages=st.integers(4, 40), order=orders, saves=st.booleans()
 )
-@settings(max_examples=200, deadline=None, suppress_health_check=relaxed)
+@examples(200, suppress_health_check=relaxed)
 def test_ten_thousand_operations(script: list[Operation], pages: int, order: int, saves: bool) -> None:
     play_somewhere(script, pages, order, saves)
 

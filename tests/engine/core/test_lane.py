@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from engine.sampling.draw import Draw
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import by_torch
 from tests.engine.core.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
+from tests.kit.examples import examples
 
 PROMPT = [3, 7, 1, 9, 4, 4, 2]
 
@@ -210,7 +211,7 @@ def test_out_of_memory_in_the_lane_ends_a_lone_answer_and_makes_the_newest_wait(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(120, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1 << 32))
 def test_texts_and_books_are_those_of_ordinary_steps(seed: int) -> None:
     """Ends by length, stop and end of text, cancels, new requests, preemption for want of pages, tokens not known."""

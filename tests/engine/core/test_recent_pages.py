@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from engine.cache.prefix.snapshots import Snapshots
@@ -16,6 +16,7 @@ from engine.cache.types import TREE
 from engine.protocol import Cancel, Sampling
 from tests.engine.core.toy_engine import ToyEngine, ToyModel, sequential, toy_model
 from tests.engine.core.toy_recent import ToyRecentRunner, toy_recent_model
+from tests.kit.examples import examples
 
 LIMIT = 320
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, max_tokens=20)
@@ -275,7 +276,7 @@ sizes = {"pages": st.sampled_from([8, 16, 24, 80]), "recent_pages": st.sampled_f
 
 
 @given(script=st.lists(operation, max_size=24), **sizes)
-@settings(max_examples=60, deadline=None, suppress_health_check=relaxed)
+@examples(60, suppress_health_check=relaxed)
 def test_any_history_gives_the_sequential_texts(
     script: list[Add | Goes | Other], pages: int, recent_pages: int
 ) -> None:
@@ -285,7 +286,7 @@ def test_any_history_gives_the_sequential_texts(
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @given(script=st.lists(operation, min_size=40, max_size=60), **sizes)
-@settings(max_examples=150, deadline=None, suppress_health_check=relaxed)
+@examples(150, suppress_health_check=relaxed)
 def test_long_histories(script: list[Add | Goes | Other], pages: int, recent_pages: int) -> None:
     play(script, pages, recent_pages)
 

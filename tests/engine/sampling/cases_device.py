@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -30,6 +30,7 @@ from engine.speculation.base import DraftTree
 from engine.speculation.verify.verdict import NO_TOKEN
 from engine.speculation.verify.verifier import judge_all
 from tests.gpu import bench_sampling
+from tests.kit.examples import examples
 
 CPU = torch.device("cpu")
 pytestmark = [
@@ -240,7 +241,7 @@ PARAMS = st.builds(
 )
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.data())
 def test_any_settings(data: st.DataObject) -> None:
     vocabulary = data.draw(st.integers(2, 140))

@@ -6,13 +6,14 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.pool import PagePool, pages_for
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import SHARE, Limits, Plan, Scheduler
+from tests.kit.examples import examples
 
 
 @dataclass(eq=False)
@@ -214,7 +215,7 @@ def test_a_short_prompt_is_read_in_the_step_after_it_came_however_long_those_bef
 
 
 @given(prompts=st.lists(st.integers(1, 400), min_size=1, max_size=12), budget=st.integers(8, 64))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_oldest_prompt_always_gets_its_share(prompts: list[int], budget: int) -> None:
     simulation = Simulation(600, Limits(budget))
     for number, prompt in enumerate(prompts):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from engine.speculation.proposers.head_accuracy import REFIT_EVERY
 from engine.speculation.proposers.medusa import MedusaProposer
 from engine.speculation.verify.verifier import verify
 from tests.engine.core.requests_support import new_request
+from tests.kit.examples import examples
 
 VOCABULARY, LAYERS, EOS = 50, 7, 49
 ROWS = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0)) * 3
@@ -169,7 +170,7 @@ def test_for_the_ratio_test_the_likeliest_come_first() -> None:
 # --- trees -------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.integers(0, 63), st.integers(0, 6), st.integers(1, 5), st.sampled_from([0.0, 1.0]), st.integers(0, 48))
 def test_trees_keep_to_budget_and_depth(budget: int, depth: int, heads: int, temperature: float, last: int) -> None:
     made, one = proposer(ToyHeads(heads)), request(prompt=[last], temperature=temperature)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.protocol import ThinkingModes
@@ -18,6 +18,7 @@ from engine.text.thinking import thinking_modes
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import CHATML, HARMONY, QWEN3
 from tests.engine.text.samples import THINK, byte_level, tagged, trained
+from tests.kit.examples import examples
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
 R1 = (
@@ -107,7 +108,7 @@ PARTS = st.sampled_from(["<think>", "</think>", "<", "/think>", "</th", "ink>", 
 
 @given(parts=st.lists(PARTS, max_size=14), cuts=st.sets(st.integers(0, 60)), opened=st.booleans())
 @example(parts=["<think>", "a", " ", "</think>", "\n", "a"], cuts={3, 9, 12}, opened=False)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_tags_do_not_depend_on_the_tokens(parts: list[str], cuts: set[int], opened: bool) -> None:
     text = "".join(parts)
     places = [0, *sorted(cut for cut in cuts if 0 < cut < len(text)), len(text)]
@@ -229,7 +230,7 @@ def test_harmonys_marks_count_as_tokens_only() -> None:
 
 
 @given(cuts=st.sets(st.integers(1, 60)), data=st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_harmony_does_not_depend_on_the_tokens_of_text(cuts: set[int], data: st.DataObject) -> None:
     parts = data.draw(
         st.lists(st.sampled_from([*MARKS, "assistant", "analysis", "final", " to=x", "a", " "]), max_size=12)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models
 
@@ -12,6 +12,7 @@ from engine.text.detokenise import WindowDetokeniser, detokeniser
 from engine.text.stream import StopStrings, TextStream
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import trained
+from tests.kit.examples import examples
 
 KINDS = ["chatml", "llama3", "sentencepiece", "metaspace", "wordpiece"]
 TOKENIZERS = {kind: Tokenizer(tokenizers.Tokenizer.from_str(trained(kind))) for kind in KINDS}
@@ -29,7 +30,7 @@ def ends_alike(whole: str, parts: str) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text(max_size=60))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_streamed_text_is_the_whole_text(kind: str, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
     ids = tokenizer.encode(text)
@@ -39,7 +40,7 @@ def test_streamed_text_is_the_whole_text(kind: str, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chatml", "llama3", "metaspace", "wordpiece"])
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_ids_stream_as_they_decode(kind: str, data: st.DataObject) -> None:
     tokenizer = TOKENIZERS[kind]
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocabulary - 1), max_size=40))
@@ -47,7 +48,7 @@ def test_any_ids_stream_as_they_decode(kind: str, data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_pieces_and_whole_byte_runs_of_sentencepiece(data: st.DataObject) -> None:
     tokenizer = TOKENIZERS["sentencepiece"]
     pieces = [[i] for i in range(tokenizer.vocabulary) if not tokenizer.token(i).startswith("<0x")]
@@ -129,7 +130,7 @@ def first_to_complete(text: str, stop: list[str]) -> str | None:
     pieces=st.lists(st.text("ab\n", max_size=4), max_size=12),
     stop=st.lists(st.text("ab\n", max_size=4), max_size=3),
 )
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_stop_strings_do_not_depend_on_the_pieces(pieces: list[str], stop: list[str]) -> None:
     strings = StopStrings(stop)
     out = ""

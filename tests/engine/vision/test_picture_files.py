@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -19,6 +19,7 @@ from engine.vision import pictures
 from engine.vision.album import Album
 from engine.vision.interface import Picture, PictureError, Tower
 from engine.vision.pictures import MOST_BYTES, open_picture
+from tests.kit.examples import examples
 
 
 def written(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -169,7 +170,7 @@ def test_rows_that_are_missing_are_no_black_ones() -> None:
             assert open_picture(written(image, "PNG")).size == size
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(kind=st.sampled_from(pictures.FORMATS), data=st.data())
 def test_damaged_files_end_in_a_picture_or_a_sentence(kind: str, data: st.DataObject) -> None:
     good = bytearray(written(chequered(), kind))

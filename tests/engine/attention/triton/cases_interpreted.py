@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.numpy_packers import KINDS, pack
+from tests.kit.examples import examples
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 MIXED = [(5, 1, False), (0, 33, False), (40, 5, False), (31, 1, False), (3, 0, True), (16, 16, False)]
@@ -223,7 +224,7 @@ def test_the_widths_of_deepseek_v2() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["dense", "int8"])
 def test_any_batch(kind: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(
         st.lists(st.tuples(st.integers(0, 100), st.integers(1, 40), st.booleans()), min_size=1, max_size=4),
         st.none() | st.integers(1, 100),

@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from engine.checkpoints.gguf.container import GGUFFile, read_header
@@ -37,6 +37,7 @@ from tests.engine.checkpoints.gguf.gguf_files import (
     whole,
     write,
 )
+from tests.kit.examples import examples
 
 
 def refusal(file: Path) -> str:
@@ -284,7 +285,7 @@ def test_many_mutated_files(tmp_path: Path) -> None:
     fuzz(tmp_path, 20_000, seed=2)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300), st.integers(0, 5), st.integers(0, 5))
 def test_random_bytes_after_a_sound_start(tmp_path: Path, rest: bytes, tensors: int, count: int) -> None:
     survive(tmp_path, b"GGUF" + struct.pack("<IQQ", 3, tensors, count) + rest)

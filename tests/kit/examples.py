@@ -1,0 +1,25 @@
+"""How many examples Hypothesis tries: all of them in the profile ``full``, a quarter in ``quick``.
+
+``make test`` takes ``quick``, as every run does that names none; ``make test-all`` takes ``full``. Neither judges
+durations, which tell of a busy machine, not of the code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+
+_FULL = 100
+LEAST = 10
+
+settings.register_profile("full", max_examples=_FULL, deadline=None)
+settings.register_profile("quick", max_examples=_FULL // 4, deadline=None)
+
+
+def examples(full: int, **more: Any) -> settings:
+    """``full`` examples in the profile of that name, their share in others but no fewer than :data:`LEAST`; ``more``
+    is passed on to Hypothesis."""
+    assert settings.default is not None
+    share = full * settings.default.max_examples // _FULL
+    return settings(max_examples=min(full, max(LEAST, share)), **more)
