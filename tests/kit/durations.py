@@ -1,9 +1,9 @@
 """CPU seconds of every case: measured in every run, recorded in tests/durations.json, and held.
 
-A case over a second of CPU carries the mark ``slow``; one over ten is ``long``, which `make test` leaves out. A run that
-records fails where the record has a case over the limit of its marks, or where one takes TOLERANCE times its limit, which
-is much: CPU seconds double where other programs share the cores, and processors differ. Files run in the order of
-their recorded times, the longest first, so that no worker is left with a long one at the end.
+A case over a second of CPU carries the mark ``slow``; one over ten is ``long``, which `make test` leaves out. A run
+that records fails where the record has a case over the limit of its marks, or where one takes TOLERANCE times its
+limit, which is much: CPU seconds double where other programs share the cores, and processors differ. Files run in the
+order of their recorded times, the longest first, so that no worker is left with a long one at the end.
 
     python -m tests.kit.durations build/durations.json    # take over what a run measured
 """
