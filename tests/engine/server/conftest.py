@@ -80,6 +80,14 @@ def running(home: Path) -> Iterator[Running]:
     made.stop()
 
 
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[Running]:
+    """One server for all requests of a file that it refuses before the engine hears of them."""
+    made = Running()
+    yield made
+    made.stop()
+
+
 @pytest.fixture
 def empty(home: Path) -> Iterator[Running]:
     """Without a loaded model."""

@@ -29,9 +29,13 @@ SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
 
 
+def _api(running: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300)
+
+
 @pytest.fixture
 def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
+    with _api(running) as client:
         yield client
 
 
@@ -191,17 +195,17 @@ def test_leaving_a_whole_answer_cancels(running: Running) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("stream", [False, True])
 def test_errors_have_openais_shape(
-    running: Running, body: dict[str, Any], status: int, param: str, says: str, stream: bool
+    refusing: Running, body: dict[str, Any], status: int, param: str, says: str, stream: bool
 ) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     body = {**body, "stream": stream}
-    answer = httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=300)
+    answer = httpx.post(f"{refusing.url}/v1/chat/completions", json=body, headers=headers, timeout=300)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (status, param)
     assert says in error["message"]
     assert error["type"] == "invalid_request_error"
     assert error["code"]
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
 @pytest.mark.parametrize(
@@ -226,12 +230,12 @@ def test_errors_have_openais_shape(
         ({"prompt": "word " * 100_000}, "prompt", "the prompt has 500,000 bytes"),
     ],
 )
-def test_completions_are_refused_alike(running: Running, body: dict[str, Any], param: str, says: str) -> None:
+def test_completions_are_refused_alike(refusing: Running, body: dict[str, Any], param: str, says: str) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    answer = httpx.post(f"{running.url}/v1/completions", json=body, headers=headers, timeout=300)
+    answer = httpx.post(f"{refusing.url}/v1/completions", json=body, headers=headers, timeout=300)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
     assert says in answer.json()["error"]["message"]
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
 def test_too_many_parts_are_refused_before_they_are_read(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,11 +268,11 @@ def test_too_many_parts_are_refused_before_they_are_read(running: Running, monke
         ("moderation", {"model": "omni-moderation-latest"}),
     ],
 )
-def test_what_would_change_the_answer_is_refused(api: openai.OpenAI, running: Running, field: str, value: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="is not supported") as refused:
+def test_what_would_change_the_answer_is_refused(refusing: Running, field: str, value: Any) -> None:
+    with _api(refusing) as api, pytest.raises(openai.BadRequestError, match="is not supported") as refused:
         api.chat.completions.create(model="tiny", messages=MESSAGES, extra_body={field: value})
     assert (refused.value.param, refused.value.code) == (field, "invalid_value")
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
 def test_what_asks_for_nothing_is_served(api: openai.OpenAI, running: Running) -> None:
