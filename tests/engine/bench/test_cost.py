@@ -31,7 +31,7 @@ def client() -> Iterator[EngineClient]:
 def test_the_bundled_model_on_text_that_it_was_not_trained_on(
     client: EngineClient, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
-    title, ids = cost.held_out_texts(client.model, cost.EVALUATION)[place]
+    title, ids = [*cost.held_out_texts(client.model, cost.EVALUATION)][place]
     monkeypatch.setattr(cost, "held_out_texts", lambda *given: [(title, ids[:LENGTH])])
     figures = measure_cost(client)
     assert figures.absent == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -23,11 +21,9 @@ TEXT = 640
 LAYERS, HEADS, WIDTH = 6, 4, 32
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(str(reference.NEEDLE), "", LoadOptions(device="cpu"))
-        yield made
+@pytest.fixture
+def client(needle: EngineClient) -> EngineClient:
+    return needle
 
 
 def of_a_token(key_bits: float, value_bits: float) -> float:
