@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import tests.kit.examples  # noqa: F401  (names the profiles)
 
-pytest_plugins = ["tests.kit.content", "tests.kit.durations", "tests.kit.rerun", "tests.kit.room"]
+pytest_plugins = [f"tests.kit.{name}" for name in ("collector", "content", "durations", "rerun", "room")]
 settings.load_profile("quick")
 _MADE = pytest.StashKey[str]()
 

@@ -1117,6 +1117,15 @@ _TEXT = (
 
 _MEMORY = (
     Fault(
+        "model-stays-frozen",
+        "memory",
+        "engine/loading/model.py",
+        "    gc.unfreeze()\n    gc.collect()",
+        "    gc.collect()",
+        "The collector passes over a dropped model, whose memory nothing gives back.",
+        "test_nothing_of_a_model_outlives_it",
+    ),
+    Fault(
         "scratch-page-counted",
         "memory",
         "engine/memory/estimate.py",
