@@ -141,6 +141,7 @@ def programs(qapp) -> Iterator[list[Program]]:
         program.close()
         program.window.deleteLater()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 
 def unfold(program: Program) -> None:
