@@ -85,6 +85,11 @@ def kill_engines(home: Path, kills: int, seed: int) -> Figures:
     with _program(home, "--engine", str(kills), "--seed", str(seed)) as child:
         if child.wait(timeout=120.0 * kills):
             raise AssertionError(f"the window ended with {child.returncode}")
+    return count_engines(home)
+
+
+def count_engines(home: Path) -> Figures:
+    """What one window, in which engines were killed, has left behind."""
     found = _count(home, [], 0, int(not _sound(home)))
     return found._replace(kills=sum(fact["kind"] == "killed" for fact in seen(home)))
 
