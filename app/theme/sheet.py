@@ -59,7 +59,7 @@ def apply(theme: Theme, app: QApplication) -> None:
 
 
 def prepare(theme: Theme, app: QApplication) -> None:
-    """What ``apply`` does but for the sheet of now, under which each widget is styled anew whenever it gets a parent."""
+    """``apply`` without the present sheet, under which each widget is styled anew whenever it gets a parent."""
 
     def dress() -> None:
         _paint(theme, app)
