@@ -88,6 +88,11 @@ def kill_engines(home: Path, kills: int, seed: int) -> Figures:
     return count_engines(home)
 
 
+def if_killed_now(home: Path) -> Figures:
+    """What would be lost with the window: what is committed by now is what another process finds after a kill."""
+    return _count(home, [time.monotonic()], 0, int(not _sound(home)))
+
+
 def count_engines(home: Path) -> Figures:
     """What one window, in which engines were killed, has left behind."""
     found = _count(home, [], 0, int(not _sound(home)))

@@ -28,6 +28,22 @@ def test_a_killed_window_loses_nothing(tmp_path: Path, count: int) -> None:
     lost_nothing(kills.kill_windows(tmp_path / "home", count, random.Random(7)), count)
 
 
+def test_a_window_killed_at_any_moment_would_lose_nothing(qtbot, start, own_folders: Path) -> None:
+    """In this process, at moments that real kills meet by chance: long after the first text of an answer was kept."""
+    home, chance = own_folders / "kvasir", random.Random(7)
+    program = start("--rate", "8")
+    person = Person(program, home, 0, 7, program.close)
+    cut = 0
+    for _ in range(5):
+        qtbot.wait(round(1000 * chance.uniform(1.0, 2.0)))
+        found = kills.if_killed_now(home)
+        assert found.failures == 0, found
+        cut += found.cut
+    program.close()
+    del person
+    assert cut >= 4, "most moments are in the middle of an answer"
+
+
 @pytest.mark.slow
 def test_a_killed_engine_costs_nothing_that_was_shown(qtbot, start, own_folders: Path) -> None:
     """In this process, with an engine that only looks like one."""
