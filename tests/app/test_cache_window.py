@@ -18,11 +18,6 @@ from engine import protocol as p
 from tests.app.naming import nameless
 
 
-@pytest.fixture
-def program(make_program) -> Program:
-    return make_program()
-
-
 def listen(program: Program, monkeypatch) -> list[p.Message]:
     """What the window sends from now on (it is sent all the same)."""
     sent: list[p.Message] = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
-from PySide6.QtWidgets import QApplication, QLabel, QToolButton
+from PySide6.QtWidgets import QLabel, QToolButton
 
 from app.chat.context import overflow
 from app.chat.transcript.stats import describe, explain
@@ -24,23 +24,9 @@ PATIENCE_MS = 90_000  # a machine that does other things as well
 
 
 @pytest.fixture
-def start(qapp: QApplication, qtbot, own_folders: Path) -> Iterator[Callable[[], Program]]:
+def start(start) -> Callable[[], Program]:
     """``start()``: a running program with its model loaded; called again it is the next start with the same folders."""
-    programs: list[Program] = []
-
-    def run() -> Program:
-        program = Program(qapp, own_folders / "kvasir.log")
-        programs.append(program)
-        program.window.resize(1440, 900)
-        program.window.show()
-        qtbot.waitUntil(lambda: program.link.card is not None, timeout=PATIENCE_MS)
-        qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
-        return program
-
-    yield run
-    for program in programs:
-        program.close()
-        program.window.deleteLater()
+    return lambda: start(engine=None, size=(1440, 900))
 
 
 def ask(program: Program, qtbot, text: str) -> None:

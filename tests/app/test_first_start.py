@@ -18,13 +18,9 @@ from engine.protocol import Unloaded
 
 
 @pytest.fixture
-def make_program(qtbot, qapp, fake_command, own_folders, programs) -> Callable[..., Program]:
+def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
     def make(width: int = 1440, height: int = 900) -> Program:
-        program = Program(qapp, own_folders / "kvasir.log", fake_command("--rate", "2000"))
-        programs.append(program)
-        program.window.resize(width, height)
-        program.window.show()
-        return program
+        return start(model=False, size=(width, height))
 
     return make
 

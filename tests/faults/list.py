@@ -847,7 +847,8 @@ _WINDOW = (
         "engine-not-started-again",
         "window",
         "app/link/worker.py",
-        "                self._stop_asked.wait(BACK_OFF_S[min(deaths, len(BACK_OFF_S)) - 1])\n                continue\n",
+        "                self._stop_asked.wait(BACK_OFF_S[min(deaths, len(BACK_OFF_S)) - 1])\n"
+        "                continue\n",
         "                return\n",
         "An engine that died is not started again, though the window says so.",
         "tests/app/test_link.py",
@@ -856,8 +857,9 @@ _WINDOW = (
         "end-of-an-answer-dropped",
         "window",
         "app/link/link.py",
-        "        signal = self._signals.get(type(event))\n        if signal is not None:",
-        "        signal = self._signals.get(type(event))\n        if signal is not None and not isinstance(event, protocol.Finished):",
+        "        if signal is not None:\n            signal.emit(event)\n        if isinstance(event, protocol.Loaded)",
+        "        if signal is not None and not isinstance(event, protocol.Finished):\n            signal.emit(event)\n"
+        "        if isinstance(event, protocol.Loaded)",
         "The end of an answer does not reach the window, which shows it as running for ever.",
         "tests/app/test_link.py",
     ),
