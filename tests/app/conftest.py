@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QThread, QTimer
+from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 
 from app.history.store import HistoryStore
@@ -195,6 +196,11 @@ def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
 @pytest.fixture
 def program(make_program: Callable[..., Program]) -> Program:
     return make_program()
+
+
+def fold(program: Program, name: str) -> QToolButton:
+    """The button that folds a part of the window away."""
+    return program.window.findChild(QToolButton, f"top.{name}")
 
 
 def send(program: Program, qtbot, text: str) -> None:

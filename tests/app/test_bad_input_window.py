@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QTextOption
 from PySide6.QtWidgets import QPushButton
 
 from app.chat.composer import MOST_CHARS, Composer
-from app.history.store import HistoryStore
 from app.link.link import LinkState
 from app.program import Program
 from engine import protocol
@@ -206,75 +202,6 @@ def test_an_engine_that_keeps_dying_is_given_up_with_a_way_back(
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED, timeout=PATIENCE_MS)
     assert program.chat.composer.text == "half a thought"
-
-
-DRIVER = """
-import os, sys, time
-from pathlib import Path
-from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
-from app import paths
-from app.program import Program
-from engine.protocol import Sampling
-
-app = QApplication([])
-program = Program(app, Path(os.environ["KVASIR_HOME"]) / "kvasir.log")
-program.window.show()
-chat = program.chat
-
-def begin():
-    if not chat.composer.reason:
-        timer.stop()
-        chat.settings.changed.emit("", Sampling(temperature=100.0, ignore_eos=True))
-        chat.send("Tell me everything")
-        program.link.send(__import__("engine.protocol").protocol.Set(key="kv_cache", value=False))
-        watch.start(20)
-
-def written():
-    messages = program.history.messages(chat.chat_id)
-    if messages[-1].state == "streaming" and messages[-1].content:
-        watch.stop()
-        print(program.link.engine_pid, chat.chat_id, flush=True)
-
-timer, watch = QTimer(), QTimer()
-timer.timeout.connect(begin)
-watch.timeout.connect(written)
-timer.start(20)
-app.exec()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_a_window_killed_in_the_middle_of_an_answer(qapp, own_folders: Path) -> None:
-    """The half answer is there at the next start, marked interrupted; the engine follows its window."""
-    window = subprocess.Popen([sys.executable, "-c", DRIVER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert window.stdout is not None
-    pid, chat = window.stdout.readline().split()
-    engine = psutil.Process(int(pid))
-    os.kill(window.pid, signal.SIGKILL)
-    window.wait()
-    window.stdout.close()
-    assert gone(engine)
-    store = HistoryStore(own_folders / "kvasir" / "data" / "history.db")
-    asked, answer = store.messages(chat)
-    store.close()
-    assert asked.content == "Tell me everything"
-    assert answer.state == "interrupted"
-    assert answer.content
-
-
-def gone(process: psutil.Process, patience: float = 30.0) -> bool:
-    """Whether it ends; a process that nobody waits for counts when it is a zombie."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 @pytest.mark.slow

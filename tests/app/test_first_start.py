@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from app.chat.notes import NotesButton
 from app.link.link import LinkState
@@ -15,6 +15,7 @@ from app.theme.widgets import Toggle
 from app.window.sides import LEAST_CHAT
 from app.window.window import MINIMUM, MainWindow
 from engine.protocol import Unloaded
+from tests.app.conftest import fold
 
 
 @pytest.fixture
@@ -23,10 +24,6 @@ def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
         return start(model=False, size=(width, height))
 
     return make
-
-
-def fold(program: Program, name: str) -> QToolButton:
-    return program.window.findChild(QToolButton, f"top.{name}")
 
 
 def test_a_first_start_shows_a_chat_and_one_line_of_figures(make_program) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.history.store import HistoryStore
 from tests.app import kills
 from tests.app.killed_program import Person
 
@@ -24,8 +25,14 @@ def lost_nothing(found: kills.Figures, asked: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.long)])
-def test_a_killed_window_loses_nothing(tmp_path: Path, count: int) -> None:
+def test_a_killed_window_loses_nothing(qapp, tmp_path: Path, count: int) -> None:
+    """Half answers are there at the next start, marked interrupted; the engine follows its window."""
     lost_nothing(kills.kill_windows(tmp_path / "home", count, random.Random(7)), count)
+    store = HistoryStore(tmp_path / "home" / "data" / "history.db")
+    states = {message.state for chat in store.chats() for message in store.messages(chat.id)}
+    store.close()
+    assert "interrupted" in states
+    assert "streaming" not in states
 
 
 def test_a_window_killed_at_any_moment_would_lose_nothing(qtbot, start, own_folders: Path) -> None:
