@@ -261,3 +261,11 @@ def test_another_protocol_is_refused() -> None:
     with pytest.raises(EngineDiedError, match="same version"):
         process.wait_ready(10)
     process.stop()
+
+
+def test_a_message_of_the_engine_may_be_as_large_as_one_of_the_window(qtbot, make_link) -> None:
+    link, path = make_link(), "/models/" + "x" * (2 << 20)
+    with qtbot.waitSignal(link.loaded, timeout=20_000):
+        link.send(p.Load(model=path))
+    assert link.card.path == path
+    assert link.state is LinkState.CONNECTED
