@@ -250,6 +250,9 @@ def test_an_idle_model_comes_back_and_a_chat_outgrows_a_small_context(start, qtb
     questions = ("What is a page?", "What is speculation?", "What is the KV cache?", "Why is decoding bound by memory?")
 
     program.chat.new_chat()
+    program.chat.session.talk.set_settings(
+        "", Sampling(temperature=0.0)
+    )  # so that an answer meets the end, not a prompt
     for question in questions:
         ask(program, qtbot, question)
         answered(program, qtbot)
