@@ -58,6 +58,7 @@ def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link, 
         link.send(p.Set(key="speculation", value="draft"))
     states: list[tuple[LinkState, str]] = []
     link.state_changed.connect(lambda state, sentence: states.append((state, sentence)))
+    link.send(p.Compare(id="a", key="kv_kind", prompt="slow", values=["16-bit", "int4"]))  # which dies with it
     with qtbot.waitSignal(link.state_changed, timeout=1_000):
         pid = link.engine_pid
         kill(pid)
