@@ -58,7 +58,6 @@ def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link, 
         link.send(p.Set(key="speculation", value="draft"))
     states: list[tuple[LinkState, str]] = []
     link.state_changed.connect(lambda state, sentence: states.append((state, sentence)))
-    link.send(p.Compare(id="a", key="kv_kind", prompt="slow", values=["16-bit", "int4"]))  # which dies with it
     with qtbot.waitSignal(link.state_changed, timeout=1_000):
         pid = link.engine_pid
         kill(pid)
@@ -69,6 +68,16 @@ def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link, 
     assert [state for state, _ in states] == [LinkState.RESTARTING, LinkState.CONNECTED]
     assert "SIGKILL" in states[0][1]
     assert link.engine_pid != pid
+
+
+def test_values_come_back_after_an_engine_that_died_while_it_compared(qtbot, make_link) -> None:
+    link = make_link()
+    with qtbot.waitSignal(link.options, timeout=5_000):
+        link.send(p.Set(key="speculation", value="draft"))
+    link.send(p.Compare(id="a", key="kv_kind", prompt="slow", values=["16-bit", "int4"]))
+    with qtbot.waitSignal(link.loaded, timeout=20_000):
+        kill(link.engine_pid)
+    qtbot.waitUntil(lambda: next(s for s in link.catalogue if s.key == "speculation").value == "draft", timeout=5_000)
 
 
 def test_what_a_load_makes_is_set_before_it(qtbot, make_link, monkeypatch) -> None:
