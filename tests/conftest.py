@@ -3,9 +3,11 @@ how many examples Hypothesis tries."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -29,6 +31,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if made := config.stash.get(_MADE, ""):
         del os.environ["KVASIR_HOME"]
         shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imports_stay() -> Iterator[None]:
+    """Collections of garbage go through what this file's tests make, and not through all imports.
+
+    The engine collects twice for each load, which takes a second where a thousand test files have been imported. What
+    it freezes would never be freed if it were not to thaw the imports, so it does neither.
+    """
+    gc.collect()
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("freeze", "unfreeze"):
+            patch.setattr(gc, name, lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session")
