@@ -17,6 +17,7 @@ from hypothesis import settings
 import tests.kit.examples  # noqa: F401  (names the profiles)
 
 pytest_plugins = ["tests.kit.content", "tests.kit.durations", "tests.kit.rerun"]
+pytest.register_assert_rewrite("tests.contracts")
 settings.load_profile("quick")
 _MADE = pytest.StashKey[str]()
 
