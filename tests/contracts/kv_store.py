@@ -69,8 +69,9 @@ class KVStoreContract(Contract):
         written, body = store.recent or store, copies(parts(store))
         before = copies(parts(written, 1))
         for one, at, first in ((store, slots, first_slot), (other, elsewhere, -1)):
-            groups = one.num_groups
-            one.write(1, k, v, Placement(at.expand(groups, -1), [first] * groups))
+            groups = range(one.num_groups - 1, -1, -1)  # rows go to the last; a packed one has other pages
+            places = torch.stack([at + 16 * group for group in groups])
+            one.write(1, k, v, Placement(places, [first + 16 * group if first >= 0 else -1 for group in groups]))
         if written.view(1).kind in ("dense", "latent"):
             assert torch.equal(written.view(1).k[slots], k)
             assert written.view(1).kind == "latent" or torch.equal(written.view(1).v[slots], v)

@@ -14,11 +14,22 @@ from tests.engine.layers.packed_parts import Packed, cases, coded, table
 
 class TestCoded(LinearKindContract):
     cases = cases("int2", "int3", "int5", "int6", "int8")
-    unserved = ("int2", "int3", "int3, ordered", "int5", "int6", "int8, ordered", "int8, ordered, zeros")
+    unserved = (
+        "int3, short",
+        "int8, short",
+        "int2",
+        "int3",
+        "int3, ordered",
+        "int5",
+        "int6",
+        "int8, ordered",
+        "int8, ordered, zeros",
+    )
 
 
 class TestTables(LinearKindContract):
     cases = cases("table")
+    unserved = ("table, short",)
 
 
 class TestRows(LinearKindContract):
