@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import tests.kit.examples  # noqa: F401  (names the profiles)
 
-pytest_plugins = ["tests.kit.content", "tests.kit.durations", "tests.kit.rerun"]
+pytest_plugins = ["tests.kit.collector", "tests.kit.content", "tests.kit.durations", "tests.kit.rerun"]
 settings.load_profile("quick")
 _MADE = pytest.StashKey[str]()
 

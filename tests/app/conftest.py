@@ -31,13 +31,6 @@ from tests.kit import engine_thread
 PATIENCE_MS = 120_000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def imports_stay() -> None:
-    """Collections go through what this file's tests make, and not through all imports, which takes 0.2 s a test."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings, history, caches and logs of the program under test go into the test's own folder."""
