@@ -28,11 +28,22 @@ test test-all: NATIVE := --all
 test test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint cases-$@
 
+# Four parts of `make test-all` that machines can run apart: `make test-all SHARD=window`. What is in none of the first
+# three is in serving, so that each test is in one.
+SHARDS := window compute packaging serving
+window := tests/app
+compute := $(wildcard tests/contracts) tests/native_arm $(addprefix tests/engine/,attention cache core layers memory models native \
+	runner sampling scheduling speculation vision)
+packaging := tests/packaging tests/engine/packs tests/gpu tests/assets tests/docs tests/faults tests/kit $(wildcard tests/test_*.py)
+serving := $(filter-out $(window) $(compute) $(packaging) tests/engine,$(patsubst %/,%,$(dir \
+	$(wildcard tests/*/conftest.py tests/*/test_*.py tests/engine/*/test_*.py))) $(wildcard tests/engine/test_*.py))
+$(if $(filter-out $(SHARDS),$(SHARD)),$(error SHARD is one of: $(SHARDS)))
+
 .PHONY: cases-test cases-test-all
 cases-test:
 	$(PYTEST) $(MEASURED) -m "not long"
 cases-test-all:
-	$(PYTEST) $(MEASURED) --hypothesis-profile full
+	$(PYTEST) $(MEASURED) --hypothesis-profile full $(sort $($(SHARD)))
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

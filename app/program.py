@@ -34,7 +34,7 @@ from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
 from app.single import SingleInstance, UnansweredError
 from app.theme.icons import app_icon
-from app.theme.sheet import apply
+from app.theme.sheet import build, prepare
 from app.theme.theme import Theme
 from app.window.busy import Busy
 from app.window.cache_wiring import CacheWiring
@@ -95,7 +95,7 @@ class Program:
         self.link = EngineLink(engine)
         self.link.start()
         self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
-        apply(self.theme, app)
+        prepare(self.theme, app)
         self.chat = ChatPage(self.link, self.history, self.theme)
         self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
@@ -125,6 +125,7 @@ class Program:
             store=self.store,
             theme=self.theme,
         )
+        app.setStyleSheet(build(self.theme))
         self.packs = Packs(gpu if gpu is not None else [*own, "gpu"] if own else [])
         self._connect_engine()
         self._connect_chats()

@@ -14,7 +14,8 @@ from hypothesis import settings
 
 import tests.kit.examples  # noqa: F401  (names the profiles)
 
-pytest_plugins = ["tests.kit.collector", "tests.kit.content", "tests.kit.durations", "tests.kit.rerun"]
+pytest_plugins = [f"tests.kit.{name}" for name in ("collector", "content", "durations", "rerun", "room")]
+pytest.register_assert_rewrite("tests.contracts")
 settings.load_profile("quick")
 _MADE = pytest.StashKey[str]()
 

@@ -44,6 +44,8 @@ def test_marked(): burn(0.4)
 @pytest.mark.long
 def test_long(): burn(2.5)
 def test_recorded(): pass
+@pytest.mark.slow
+def test_over_ten(): pass
 """
 
 
@@ -52,7 +54,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_cases.py").write_text(CASES)
     (folder / "test_first.py").write_text("def test_nothing(): pass\n")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    long\n")
-    record = {"files": {"test_first.py": 99.0, "test_cases.py": 1.0}, "cases": {"test_cases.py::test_recorded": 0.3}}
+    cases = {"test_cases.py::test_recorded": 0.3, "test_cases.py::test_over_ten": 0.9, "test_cases.py::test_long": 9.0}
+    record = {"files": {"test_first.py": 99.0, "test_cases.py": 1.0}, "cases": cases}
     (folder / "durations.json").write_text(json.dumps(record))
     without = [part for name in ("qt", "hypothesispytest", "anyio", "timeout") for part in ("-p", f"no:{name}")]
     line = [sys.executable, "-m", "pytest", *without, "--record-durations", "out.json", *arguments]
@@ -66,9 +69,10 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_case_over_its_limit_fails_the_run(tmp_path: Path, workers: tuple[str, ...]) -> None:
     ran = run(tmp_path, "-v", *workers)
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout
-    assert "6 passed" in ran.stdout
+    assert "7 passed" in ran.stdout
     over = [line for line in ran.stdout.splitlines() if "limit is" in line]
-    assert [line.split()[0] for line in over] == ["test_cases.py::test_recorded", "test_cases.py::test_unmarked"]
+    found = ["test_over_ten", "test_recorded", "test_unmarked"]
+    assert [line.split()[0] for line in over] == [f"test_cases.py::{name}" for name in found]
     assert ran.stdout.index("test_first.py::test_nothing") < ran.stdout.index("test_cases.py::test_shares")
     measured = json.loads((tmp_path / "out.json").read_text())
     cpu, shared, _ = measured["test_cases.py::test_shares"]

@@ -54,15 +54,25 @@ class PlainLabels(QProxyStyle):
 
 def apply(theme: Theme, app: QApplication) -> None:
     """Give the application this theme, now and after every change: before whoever hears of a change later than this."""
+    prepare(theme, app)
+    app.setStyleSheet(build(theme))
+
+
+def prepare(theme: Theme, app: QApplication) -> None:
+    """``apply`` without the present sheet, under which each widget is styled anew whenever it gets a parent."""
 
     def dress() -> None:
-        app.setFont(theme.ui_font())
-        app.setPalette(theme.palette())
+        _paint(theme, app)
         app.setStyleSheet(build(theme))
 
     app.setStyle(PlainLabels("Fusion"))
-    dress()
+    _paint(theme, app)
     theme.changed.connect(dress)
+
+
+def _paint(theme: Theme, app: QApplication) -> None:
+    app.setFont(theme.ui_font())
+    app.setPalette(theme.palette())
 
 
 def build(theme: Theme) -> str:

@@ -11,7 +11,7 @@ import json
 import subprocess
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QThread, QTimer
+from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 
 from app.history.store import HistoryStore
@@ -134,6 +135,7 @@ def programs(qapp) -> Iterator[list[Program]]:
         program.close()
         program.window.deleteLater()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 
 def unfold(program: Program) -> None:
@@ -144,36 +146,54 @@ def unfold(program: Program) -> None:
 
 @pytest.fixture
 def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program]) -> Callable[..., Program]:
-    """``start()``: a program beside a fake engine; called again it is the next start with the same folders."""
+    """``start()``: a program beside a fake engine; called again it is the next start with the same folders.
 
-    def run(*arguments: str, model: bool = True) -> Program:
-        program = Program(qapp, own_folders / "kvasir.log", fake_command(*arguments))
+    ``engine`` is another command for the engine, None Kvasir's own; ``commands`` are those of `kvasir lab` and others.
+    """
+
+    def run(
+        *arguments: str,
+        model: bool = True,
+        opened: bool = False,
+        shown: bool = True,
+        size: tuple[int, int] | None = None,
+        process: bool = False,
+        engine: Sequence[str] | None = (),
+        **commands: Sequence[str],
+    ) -> Program:
+        command = fake_command(*arguments, process=process) if engine == () else engine
+        program = Program(qapp, own_folders / "kvasir.log", command, **commands)
         programs.append(program)
-        program.window.show()
+        if size is not None:
+            program.window.resize(*size)
+        if opened:
+            unfold(program)
+        program.window.setVisible(shown)
         if model:
-            qtbot.waitUntil(lambda: program.link.card is not None, timeout=30_000)
-            qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=10_000)
+            qtbot.waitUntil(lambda: program.link.card is not None and not program.chat.composer.reason)
         return program
 
     return run
 
 
 @pytest.fixture
-def make_program(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program]) -> Callable[..., Program]:
-    """``make_program()``: one that answers at 2,000 tokens a second, with all that folds away open."""
+def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
+    """``start`` at 2,000 tokens a second, with all that folds away open."""
 
-    def make(*arguments: str, loaded: bool = True, opened: bool = True, process: bool = False) -> Program:
-        command = fake_command("--rate", "2000", *arguments, process=process)
-        program = Program(qapp, own_folders / "kvasir.log", command)
-        programs.append(program)
-        if opened:
-            unfold(program)
-        program.window.show()
-        if loaded:
-            qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
-        return program
+    def make(*arguments: str, opened: bool = True, **options: Any) -> Program:
+        return start("--rate", "2000", *arguments, opened=opened, **options)
 
     return make
+
+
+@pytest.fixture
+def program(make_program: Callable[..., Program]) -> Program:
+    return make_program()
+
+
+def fold(program: Program, name: str) -> QToolButton:
+    """The button that folds a part of the window away."""
+    return program.window.findChild(QToolButton, f"top.{name}")
 
 
 def send(program: Program, qtbot, text: str) -> None:

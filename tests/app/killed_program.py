@@ -1,4 +1,4 @@
-"""The program that kills.py kills: it asks one question after the other and writes down what a person sees.
+"""Somebody who asks one question after the other and writes down what is shown, and the program that kills.py kills.
 
 python -m tests.app.killed_program HOME (--window | --engine KILLS --seed SEED)
 """
@@ -9,8 +9,8 @@ import argparse
 import json
 import os
 import random
-import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer
@@ -22,6 +22,7 @@ from app.link.link import LinkState
 from app.program import Program
 from engine.protocol import Sampling
 from tests.app.kills import ENGINE_LIFE_S, SEEN
+from tests.kit.engine_thread import kill
 
 LOOK_MS = 20
 QUESTIONS = ("What is a page?", "What is the KV cache?", "Why is decoding bound by memory?", "What is speculation?")
@@ -30,12 +31,23 @@ LONG = Sampling(ignore_eos=True, max_tokens=600)
 
 
 class Person:
-    """Looks at the window every LOOK_MS and does the next thing."""
+    """Looks at the window every LOOK_MS and does the next thing.
 
-    def __init__(self, program: Program, home: Path, kills: int, seed: int) -> None:
+    ``kills`` times, each ``life`` seconds after the engine was ready, it kills the engine; then ``over`` is called.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        home: Path,
+        kills: int,
+        seed: int,
+        over: Callable[[], None],
+        life: tuple[float, float] = ENGINE_LIFE_S,
+    ) -> None:
         self._program, self._page = program, program.chat
         self._file = os.open(home / SEEN, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._kills, self._chance = kills, random.Random(seed)
+        self._kills, self._chance, self._over, self._life = kills, random.Random(seed), over, life
         self._kill_at = 0.0
         self._engine = 0
         self._shown: dict[str, str] = {}
@@ -97,15 +109,15 @@ class Person:
         elif link.state is not LinkState.CONNECTED or link.card is None:
             self._kill_at = 0.0
         elif not self._kill_at:
-            self._kill_at = now + self._chance.uniform(*ENGINE_LIFE_S)
+            self._kill_at = now + self._chance.uniform(*self._life)
         elif now >= self._kill_at and link.engine_pid:
             self._kill_at = 0.0
             self._kills -= 1
-            os.kill(link.engine_pid, signal.SIGKILL)
+            kill(link.engine_pid)
             self._say("killed")
             if not self._kills:
                 self._timer.stop()
-                QTimer.singleShot(3000, QApplication.quit)
+                self._over()
 
 
 def main() -> None:
@@ -118,7 +130,7 @@ def main() -> None:
     app = QApplication([])
     program = Program(app, given.home / "kvasir.log")
     program.window.show()
-    person = Person(program, given.home, given.engine, given.seed)
+    person = Person(program, given.home, given.engine, given.seed, lambda: QTimer.singleShot(3000, app.quit))
     app.exec()
     del person
     program.close()

@@ -85,6 +85,16 @@ def kill_engines(home: Path, kills: int, seed: int) -> Figures:
     with _program(home, "--engine", str(kills), "--seed", str(seed)) as child:
         if child.wait(timeout=120.0 * kills):
             raise AssertionError(f"the window ended with {child.returncode}")
+    return count_engines(home)
+
+
+def if_killed_now(home: Path) -> Figures:
+    """What would be lost with the window: what is committed by now is what another process finds after a kill."""
+    return _count(home, [time.monotonic()], 0, int(not _sound(home)))
+
+
+def count_engines(home: Path) -> Figures:
+    """What one window, in which engines were killed, has left behind."""
     found = _count(home, [], 0, int(not _sound(home)))
     return found._replace(kills=sum(fact["kind"] == "killed" for fact in seen(home)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
+from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.cache.page_map import SmallMap
 from app.cache.panes import DESCRIBE_MS
@@ -15,12 +15,8 @@ from app.program import Program
 from app.window.measure_wiring import NO_CHAT
 from app.window.window import CACHE_HEIGHTS, MainWindow
 from engine import protocol as p
+from tests.app.conftest import fold
 from tests.app.naming import nameless
-
-
-@pytest.fixture
-def program(make_program) -> Program:
-    return make_program()
 
 
 def listen(program: Program, monkeypatch) -> list[p.Message]:
@@ -34,10 +30,6 @@ def listen(program: Program, monkeypatch) -> list[p.Message]:
 
     monkeypatch.setattr(program.link, "send", spy)
     return sent
-
-
-def fold(program: Program, name: str) -> QToolButton:
-    return program.window.findChild(QToolButton, f"top.{name}")
 
 
 def ask(qtbot, program: Program, text: str = "Why pages?") -> str:

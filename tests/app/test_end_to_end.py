@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
-from PySide6.QtWidgets import QApplication, QLabel, QToolButton
+from PySide6.QtWidgets import QLabel, QToolButton
 
 from app.chat.context import overflow
 from app.chat.transcript.stats import describe, explain
@@ -23,24 +22,9 @@ from engine.protocol import Cost, Sampling, UnloadAfter, Value
 PATIENCE_MS = 90_000  # a machine that does other things as well
 
 
-@pytest.fixture
-def start(qapp: QApplication, qtbot, own_folders: Path) -> Iterator[Callable[[], Program]]:
-    """``start()``: a running program with its model loaded; called again it is the next start with the same folders."""
-    programs: list[Program] = []
-
-    def run() -> Program:
-        program = Program(qapp, own_folders / "kvasir.log")
-        programs.append(program)
-        program.window.resize(1440, 900)
-        program.window.show()
-        qtbot.waitUntil(lambda: program.link.card is not None, timeout=PATIENCE_MS)
-        qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
-        return program
-
-    yield run
-    for program in programs:
-        program.close()
-        program.window.deleteLater()
+def real(start: Callable[..., Program]) -> Program:
+    """A running program with the bundled model loaded."""
+    return start(engine=None, size=(1440, 900))
 
 
 def ask(program: Program, qtbot, text: str) -> None:
@@ -62,8 +46,8 @@ def last(program: Program):
 
 
 @pytest.mark.slow
-def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path) -> None:
-    program = start()
+def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot) -> None:
+    program = real(start)
     card = program.link.card
     assert card is not None
     assert card.name == "kvasir-guide"
@@ -101,7 +85,7 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
     assert len(chats) == 2
     program.close()
 
-    again = start()
+    again = start(model=False)  # what is kept needs no engine
     again.history.flush()
     assert [(chat.title, len(again.history.messages(chat.id))) for chat in again.history.chats()] == chats
     again.chat.open_chat(again.history.chats()[-1].id)
@@ -110,22 +94,9 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
 
 
 @pytest.mark.slow
-def test_an_idle_model_comes_back_with_the_next_message(start, qtbot) -> None:
-    program = start()
-    with qtbot.waitSignal(program.link.unloaded, timeout=PATIENCE_MS):
-        program.link.send(UnloadAfter(minutes=1e-4))
-    assert program.link.idle
-    program.link.send(UnloadAfter(minutes=0))
-    with qtbot.waitSignal(program.link.loaded, timeout=PATIENCE_MS):
-        ask(program, qtbot, "What is a page?")
-    assert "16" in answered(program, qtbot) or "sixteen" in last(program).content
-    assert not program.link.idle
-
-
-@pytest.mark.slow
 def test_a_picture_is_described(start, qtbot) -> None:
     """Pasted into the message, read by the small model that sees, and there again when the chat is opened."""
-    program = start()
+    program = real(start)
     composer = program.chat.composer
     assert composer.attach.isHidden()
     program.chat.header.load("kvasir-seeing", "")
@@ -186,7 +157,7 @@ def cost(program: Program, qtbot, key: str) -> Cost:
 @pytest.mark.slow
 def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     """Two chats with the same instructions, another version of an answer and of a question, and a deletion."""
-    program = start()
+    program = real(start)
     program.window.findChild(QToolButton, "top.cache").click()
     panes = program.window.cache.panes
     first = chat_of(program, qtbot, "What is a page?", "What is speculation?")
@@ -229,7 +200,7 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
 
 @pytest.mark.slow
 def test_other_caches_of_the_same_model_go_on_with_the_chat(start, qtbot) -> None:
-    program = start()
+    program = real(start)
     loads: list[object] = []
     chat_of(program, qtbot, "What is a page?", "What is speculation?")
     program.link.loaded.connect(loads.append)
@@ -260,8 +231,17 @@ def test_other_caches_of_the_same_model_go_on_with_the_chat(start, qtbot) -> Non
 
 
 @pytest.mark.slow
-def test_a_chat_outgrows_a_small_context(start, qtbot) -> None:
-    program = start()
+def test_an_idle_model_comes_back_and_a_chat_outgrows_a_small_context(start, qtbot) -> None:
+    program = real(start)
+    with qtbot.waitSignal(program.link.unloaded, timeout=PATIENCE_MS):
+        program.link.send(UnloadAfter(minutes=1e-4))
+    assert program.link.idle
+    program.link.send(UnloadAfter(minutes=0))
+    with qtbot.waitSignal(program.link.loaded, timeout=PATIENCE_MS):
+        ask(program, qtbot, "What is a page?")
+    assert "16" in answered(program, qtbot) or "sixteen" in last(program).content
+    assert not program.link.idle
+
     program.store.update(context=192)
     with qtbot.waitSignal(program.link.loaded, timeout=PATIENCE_MS):
         program.window.settings_page.reload_requested.emit()
@@ -270,6 +250,9 @@ def test_a_chat_outgrows_a_small_context(start, qtbot) -> None:
     questions = ("What is a page?", "What is speculation?", "What is the KV cache?", "Why is decoding bound by memory?")
 
     program.chat.new_chat()
+    program.chat.session.talk.set_settings(
+        "", Sampling(temperature=0.0)
+    )  # so that an answer meets the end, not a prompt
     for question in questions:
         ask(program, qtbot, question)
         answered(program, qtbot)

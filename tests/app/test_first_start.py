@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from app.chat.notes import NotesButton
 from app.link.link import LinkState
@@ -15,22 +15,15 @@ from app.theme.widgets import Toggle
 from app.window.sides import LEAST_CHAT
 from app.window.window import MINIMUM, MainWindow
 from engine.protocol import Unloaded
+from tests.app.conftest import fold
 
 
 @pytest.fixture
-def make_program(qtbot, qapp, fake_command, own_folders, programs) -> Callable[..., Program]:
+def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
     def make(width: int = 1440, height: int = 900) -> Program:
-        program = Program(qapp, own_folders / "kvasir.log", fake_command("--rate", "2000"))
-        programs.append(program)
-        program.window.resize(width, height)
-        program.window.show()
-        return program
+        return start(model=False, size=(width, height))
 
     return make
-
-
-def fold(program: Program, name: str) -> QToolButton:
-    return program.window.findChild(QToolButton, f"top.{name}")
 
 
 def test_a_first_start_shows_a_chat_and_one_line_of_figures(make_program) -> None:

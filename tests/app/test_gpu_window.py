@@ -33,20 +33,11 @@ def change(path: Path, **facts: Any) -> None:
 
 
 @pytest.fixture
-def start(qtbot, qapp, fake_command, state, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
+def start(start, state: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Program]:
     """``start(*engine arguments)``: the engine computes on "a GPU" when the pack is installed, as redirect() does."""
     monkeypatch.setattr(wiring_module, "CHECK_MS", 10)
-
-    def begin(*arguments: str) -> Program:
-        engine = fake_command("--rate", "2000", "--gpu-pack", str(state), *arguments)
-        gpu = [sys.executable, str(HERE / "fake_gpu.py"), str(state)]
-        program = Program(qapp, tmp_path / "kvasir.log", engine, gpu)
-        programs.append(program)
-        program.window.show()
-        qtbot.waitUntil(lambda: program.link.card is not None, timeout=PATIENCE_MS)
-        return program
-
-    return begin
+    gpu = [sys.executable, str(HERE / "fake_gpu.py"), str(state)]
+    return lambda *arguments: start("--rate", "2000", "--gpu-pack", str(state), *arguments, gpu=gpu)
 
 
 def press(program: Program, key: str, where: str = "card") -> None:

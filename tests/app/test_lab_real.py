@@ -212,10 +212,12 @@ COUNTS: dict[str, Callable[[LabResult, Numbers], str]] = {
 """Each checks the counts of one experiment, and returns what the headline must say by them."""
 UNSURE = {"kivi", "quest", "window", "heads", "batching"}
 """Whose lesson not every model shows: another is said then."""
-LONG = {"weights", "paging", "kivi", "quest", "prefixes", "heads"}
+SHORT = "kv_cache"
+"""The one that is run in `make test`: tests/engine/lab counts the others, and other tests show made-up results."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in COUNTS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name != SHORT)) for name in COUNTS])
 def test_through_the_page(qtbot, theme: Theme, name: str) -> None:
     runs = LabRuns(COMMAND, BRIEF)
     runs.index, runs.device = index(), lambda: "cpu"

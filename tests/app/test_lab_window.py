@@ -27,13 +27,8 @@ from tests.app.pressing import press
 
 
 @pytest.fixture
-def program(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program], state: Path) -> Program:
-    engine = fake_command("--rate", "2000")
-    made = Program(qapp, own_folders / "kvasir.log", engine, lab=[sys.executable, str(FAKE), str(state)])
-    programs.append(made)
-    made.window.show()
-    qtbot.waitUntil(lambda: made.link.card is not None)
-    return made
+def program(start, state: Path) -> Program:
+    return start("--rate", "2000", lab=[sys.executable, str(FAKE), str(state)])
 
 
 @pytest.fixture

@@ -8,13 +8,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
 
 from app import paths
 from app.history import backups, schema
 from app.history.records import AnswerStats, Chat, Message, Span
 from app.history.store import HistoryStore
-from app.program import Program
 from app.settings.store import Settings, SettingsStore
 
 CHAT = ("title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow")
@@ -163,28 +161,20 @@ def test_an_odd_value_costs_its_setting_alone(qapp, tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e308", "9223372036854775807", "[]"])
-def test_the_window_starts_whatever_is_in_its_settings(
-    qapp: QApplication, own_folders: Path, fake_command, programs: list[Program], value: str
-) -> None:
+def test_the_window_starts_whatever_is_in_its_settings(start, value: str) -> None:
     path = paths.config_dir() / "settings.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{" + ", ".join(f'"{name}": {value}' for name in Settings.__struct_fields__) + "}")
-    program = Program(qapp, own_folders / "kvasir.log", fake_command())
-    programs.append(program)
-    program.window.show()
+    program = start(model=False)
     assert program.window.isVisible()
     assert not program.window.settings_page.grab().isNull()
 
 
-def test_the_window_starts_over_a_bad_cell_and_says_so(
-    qapp: QApplication, own_folders: Path, fake_command, programs: list[Program]
-) -> None:
+def test_the_window_starts_over_a_bad_cell_and_says_so(start) -> None:
     path = paths.data_dir() / "history.db"
     filled(path)
     spoil(path, "chats", "sampling", '\'{"temperature":"hot"}\'')
-    program = Program(qapp, own_folders / "kvasir.log", fake_command())
-    programs.append(program)
-    program.window.show()
+    program = start(model=False)
     assert "the sampling settings of “Pages”" in program.chat.notice.text
     program.chat.open_chat("c")
     assert len(program.chat.transcript.views) == 2

@@ -71,13 +71,8 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 @pytest.fixture
-def start(qtbot, qapp, fake_command, tmp_path, programs) -> Callable[..., Program]:
-    def begin(*arguments: str) -> Program:
-        program = Program(qapp, tmp_path / "kvasir.log", fake_command(*arguments))
-        programs.append(program)
-        return program
-
-    return begin
+def start(start) -> Callable[..., Program]:
+    return lambda *arguments: start(*arguments, model=False, shown=False)
 
 
 def wait_model(qtbot, program: Program, name: str) -> None:

@@ -46,14 +46,9 @@ def show(program: Program, step: str, folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_first_start_leads_to_a_model_that_answers(
-    qapp, qtbot, own_folders: Path, programs: list[Program], hub: Hub, tmp_path: Path
-) -> None:
-    program = Program(qapp, own_folders / "kvasir.log")
-    programs.append(program)
+def test_a_first_start_leads_to_a_model_that_answers(qapp, qtbot, start, hub: Hub, tmp_path: Path) -> None:
+    program = start(engine=None, model=False, size=(1440, 900))
     window, chat, library = program.window, program.chat, program.library
-    window.resize(1440, 900)
-    window.show()
     card = window.findChild(GetCard)
     assert (card.isVisible(), card.said.text()) == (True, LOOKING), "something is there before the engine is"
     show(program, "1-start", tmp_path)

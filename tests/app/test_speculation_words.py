@@ -119,7 +119,7 @@ def test_the_legend_shows_while_words_are_tinted(qtbot, page, theme) -> None:
 
 
 def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
-    program = make_program("--loaded", loaded=False, opened=False)
+    program = make_program("--loaded", model=False, opened=False)
     qtbot.waitUntil(lambda: program.window.panel.spec("speculation") is not None, timeout=20_000)
     toggle, button = program.window.panel.findChild(Toggle, "panel.tint"), program.chat.header.tint
     shortcut = next(one for one in program.window._shortcuts if one.key().toString() == "Ctrl+Shift+T")
@@ -130,7 +130,7 @@ def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
 
 
 def test_automatic_says_what_it_amounts_to(qtbot, make_program) -> None:
-    program = make_program("--loaded", loaded=False, opened=False)
+    program = make_program("--loaded", model=False, opened=False)
     panel = program.window.panel
     qtbot.waitUntil(lambda: panel.spec("tree_nodes") is not None, timeout=20_000)
 

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.program import Program
 from app.shortcuts import TABLE, ShortcutsDialog
 from app.theme.widgets import Toggle
 from app.window.window import MainWindow
@@ -25,11 +24,6 @@ from engine import protocol
 from tests.app.conftest import ask
 from tests.app.naming import nameless
 from tests.kit.engine_thread import kill
-
-
-@pytest.fixture
-def program(make_program) -> Program:
-    return make_program()
 
 
 def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
@@ -272,7 +266,7 @@ def test_tint_is_remembered_and_passed_on(qtbot, make_program, monkeypatch):
 
 @pytest.mark.slow
 def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
-    first = make_program(loaded=False)
+    first = make_program(model=False)
     first.window.resize(1200, 750)
     for name in ("top.sidebar", "top.panel", "top.plots"):
         first.window.findChild(QToolButton, name).click()
@@ -281,7 +275,7 @@ def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
     assert first.window.plots.collapsed
     first.window.resize(800, 750)  # the offscreen display is no wider, and no window is restored beyond it
     first.close()
-    second = make_program(loaded=False, opened=False)
+    second = make_program(model=False, opened=False)
     assert second.window.size().toTuple() == (800, 750)
     second.window.resize(1200, 750)
     assert not second.window.panel.isVisible()
@@ -324,7 +318,7 @@ def test_the_folded_line_opens_plots_and_panel(program):
 
 
 def test_every_shortcut_is_bound_once_and_works(qtbot, make_program):
-    window = make_program(loaded=False).window
+    window = make_program(model=False).window
     keys = [entry.keys for entry in TABLE]
     assert len(set(keys)) == len(keys)
     bound = {shortcut.key().toString() for shortcut in window._shortcuts}
@@ -377,13 +371,13 @@ def test_a_broken_settings_file_is_a_notice(qtbot, make_program, own_folders):
     folder = own_folders / "kvasir" / "config"
     folder.mkdir(parents=True)
     (folder / "settings.json").write_text("{")
-    program = make_program(loaded=False)
+    program = make_program(model=False)
     assert "could not be read" in program.window.notice.text
 
 
 @pytest.mark.qt_log_ignore("does not support raise", extend=True)
 def test_a_second_start_brings_the_window_back(qtbot, make_program):
-    window = make_program(loaded=False).window
+    window = make_program(model=False).window
     window.setWindowState(Qt.WindowState.WindowMinimized)
     window.to_front()
     assert not window.windowState() & Qt.WindowState.WindowMinimized

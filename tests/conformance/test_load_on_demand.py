@@ -81,6 +81,7 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_collector")
 def test_models_come_and_go_with_the_requests(serving: Serving) -> None:
     with ThreadPoolExecutor(4) as pool:
         first = list(pool.map(serving.answer, ["", GUIDE, "", GUIDE]))

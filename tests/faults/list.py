@@ -844,6 +844,81 @@ _WINDOW = (
         "tests/app/test_link.py",
     ),
     Fault(
+        "engine-not-started-again",
+        "window",
+        "app/link/worker.py",
+        "                self._stop_asked.wait(BACK_OFF_S[min(deaths, len(BACK_OFF_S)) - 1])\n"
+        "                continue\n",
+        "                return\n",
+        "An engine that died is not started again, though the window says so.",
+        "tests/app/test_link.py",
+    ),
+    Fault(
+        "end-of-an-answer-dropped",
+        "window",
+        "app/link/link.py",
+        "        if signal is not None:\n            signal.emit(event)\n        if isinstance(event, protocol.Loaded)",
+        "        if signal is not None and not isinstance(event, protocol.Finished):\n            signal.emit(event)\n"
+        "        if isinstance(event, protocol.Loaded)",
+        "The end of an answer does not reach the window, which shows it as running for ever.",
+        "tests/app/test_link.py",
+    ),
+    Fault(
+        "wake-up-lost",
+        "window",
+        "app/link/link.py",
+        "                self._wake_pending = True\n                self._wake.emit()\n                return",
+        "                self._wake_pending = True\n                return",
+        "After a burst of messages no later one reaches the window.",
+        "tests/app/test_link.py",
+    ),
+    Fault(
+        "rebuilt-cache-counts-as-a-load",
+        "window",
+        "app/link/link.py",
+        "            if message.rebuilt:\n                return\n",
+        "",
+        "A cache that is made again takes the adapters off the model, and its draft model is forgotten.",
+        "tests/app/test_link.py",
+    ),
+    Fault(
+        "frames-as-small-as-by-default",
+        "window",
+        "app/link/worker.py",
+        "            max_size=protocol.MAX_FRAME,\n",
+        "",
+        "A message of the engine over 1 MiB closes the connection.",
+        "app/link/worker.py",
+    ),
+    Fault(
+        "connected-before-the-welcome",
+        "window",
+        "app/link/worker.py",
+        "            raise EngineDiedError(message.message)\n        self._post(message)",
+        "            raise EngineDiedError(message.message)\n"
+        '        self._post(StateChange(LinkState.CONNECTED, "The engine is ready."))\n        self._post(message)',
+        "The window asks the engine before it knows what runs there.",
+        "tests/app/test_link.py",
+    ),
+    Fault(
+        "dead-engines-model-stays",
+        "window",
+        "app/link/link.py",
+        "            self._card, self._adapters, self._idle = None, [], False\n            self._comparing.clear()",
+        "            self._comparing.clear()",
+        "The model of an engine that is gone stays on show.",
+        "tests/app/test_link.py",
+    ),
+    Fault(
+        "comparison-outlives-its-engine",
+        "window",
+        "app/link/link.py",
+        "[], False\n            self._comparing.clear()",
+        "[], False",
+        "After a crash during a comparison no switch is set again.",
+        "app/link/link.py",
+    ),
+    Fault(
         "answer-runs-after-a-crash",
         "window",
         "app/chat/session/answers.py",
@@ -1116,6 +1191,15 @@ _TEXT = (
 )
 
 _MEMORY = (
+    Fault(
+        "model-stays-frozen",
+        "memory",
+        "engine/loading/model.py",
+        "    gc.unfreeze()\n    gc.collect()",
+        "    gc.collect()",
+        "The collector passes over a dropped model, whose memory nothing gives back.",
+        "test_nothing_of_a_model_outlives_it",
+    ),
     Fault(
         "scratch-page-counted",
         "memory",

@@ -1,9 +1,9 @@
 """CPU seconds of every case: measured in every run, recorded in tests/durations.json, and held.
 
-A case over a second of CPU carries the mark ``slow``; one over ten should be ``long``, which `make test` leaves out.
-A run that records fails where a case of the record carries no mark, or where one takes TOLERANCE times its limit, which
-is much: CPU seconds double where other programs share the cores, and processors differ. Files run in the order of
-their recorded times, the longest first, so that no worker is left with a long one at the end.
+A case over a second of CPU carries the mark ``slow``; one over ten is ``long``, which `make test` leaves out. A run
+that records fails where the record has a case over the limit of its marks, or where one takes TOLERANCE times its
+limit, which is much: CPU seconds double where other programs share the cores, and processors differ. Files run in the
+order of their recorded times, the longest first, so that no worker is left with a long one at the end.
 
     python -m tests.kit.durations build/durations.json    # take over what a run measured
 """
@@ -109,9 +109,8 @@ class Durations:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items if self.holds else ():
             seconds = self.record.cases.get(item.nodeid, 0.0)
-            marked = {"slow", "long"} & {mark.name for mark in item.iter_markers()}
-            if seconds > SLOW_S and not marked:
-                self.breaches.add(f"{item.nodeid} takes {seconds} s by tests/durations.json; its limit is {SLOW_S:g} s")
+            if seconds > (limit := limit_of(mark.name for mark in item.iter_markers())):
+                self.breaches.add(f"{item.nodeid} takes {seconds} s by tests/durations.json; its limit is {limit:g} s")
         files = self.record.files
         items.sort(key=lambda item: (-files.get(_file(item.nodeid), UNKNOWN_S), _file(item.nodeid)))
 

@@ -161,7 +161,7 @@ def _compressed(raw: RawConfig) -> Quantisation:
     for scheme in schemes.values():
         layout = scheme.get("format") or raw.values.get("format")
         if not isinstance(layout, str):
-            raise raw.wrong('"config_groups" does not say how modules are packed')
+            raise _refuse(f"stored in the compressed-tensors layout {layout!r}")
         if layout in FP4_LAYOUTS:
             tables.add(FP4_LAYOUTS[layout])
         elif layout in FP8_LAYOUTS and _numbers(scheme) == "float":

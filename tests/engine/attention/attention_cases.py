@@ -18,6 +18,7 @@ from engine.runner.buffers import BucketPolicy
 from engine.runner.runner import Runner
 
 torch.set_num_threads(1)
+TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
 class OneGroup:

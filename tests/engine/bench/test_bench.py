@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +13,12 @@ import torch
 from engine.bench import run as bench
 from engine.bench import throughput
 from engine.bench.folders import gptq_folder, plain_folder
+from engine.bench.measure import timed
 from engine.bench.null import CASES, NullFigures
 from engine.bench.peers.compare import compare, named_programs
 from engine.bench.peers.formats import FORMATS, programs_on_formats
-from engine.bench.peers.worker import ProgramWorker
+from engine.bench.peers.programs import PROGRAMS, Speed
+from engine.bench.peers.worker import LoadFigures, ProgramWorker
 from engine.bench.run import BenchOptions, Report, run
 from engine.bench.shapes import EIGHT_B, ONE_B, Shape
 from engine.bench.switches import DRAFTERS
@@ -31,16 +32,7 @@ from engine.paths import bundled_model
 from engine.protocol import Compared, Effect, GpuReading, Metric
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+SMALL = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
 
 
 @pytest.mark.parametrize("group", [32, 64])
@@ -108,10 +100,34 @@ def test_a_shape_alone(tmp_path: Path) -> None:
     assert figures.paths
 
 
+class WorkerHere:
+    """A :class:`ProgramWorker` without a process."""
+
+    def __init__(self, name: str, model: Path, threads: int) -> None:
+        self.program = PROGRAMS[name].make()
+        with timed() as load:
+            parts = self.program.load(model, threads)
+        self.load = LoadFigures(load.seconds, 0, 0, parts)
+
+    def __enter__(self) -> WorkerHere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.program.client.close()
+
+    def run(self, prompt: list[int], tokens: int) -> Speed:
+        return self.program.run(prompt, tokens)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs run in this process, all of them Kvasir's."""
+    monkeypatch.setattr("engine.bench.peers.compare.ProgramWorker", WorkerHere)
+
+
 @pytest.mark.slow
-def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("here")
+def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.bench.peers.compare.missing", lambda name: "" if name == "kvasir" else "a_package")
     found = compare(
         TINY,
@@ -124,7 +140,6 @@ def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
     assert [row.program for row in found.rows] == ["Kvasir, GPTQ int4"]
     assert (found.rows[0].prefill_ratio, found.rows[0].decode_ratio) == (1.0, 1.0)
     assert found.rows[0].prefill > 0
-    assert found.rows[0].load.rest > 0
     assert found.absent == ["llama.cpp, Q4_0: the package a_package is not installed"]
 
 
@@ -143,8 +158,7 @@ def test_formats_beside_other_programs(
 ) -> None:
     """Real numbers out of real files, in a process each, those of bitsandbytes through transformers."""
     monkeypatch.setattr("engine.bench.peers.compare.missing", lambda name: "llama_cpp" if name == "llama.cpp" else "")
-    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
-    report = run(BenchOptions(shapes=[shape], switches=False, formats=("nf4", "q4_k"), rounds=1, threads=1, tokens=4))
+    report = run(BenchOptions(shapes=[SMALL], switches=False, formats=("nf4", "q4_k"), rounds=1, threads=1, tokens=4))
     (found,) = report.comparisons
     assert [(row.format, row.program) for row in found.rows] == [
         ("nf4", "Kvasir, bitsandbytes NF4"),
@@ -159,25 +173,23 @@ def test_formats_beside_other_programs(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
-def test_quantising_while_loading_and_the_load_after_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
-) -> None:
+@pytest.mark.usefixtures("here")
+def test_quantising_while_loading_and_the_load_after_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first load quantises whatever an earlier bench kept; the second reads what it kept."""
-    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
+    methods = ("nf4", "int4", "int8")
+    formats = tuple(f"bf16-{method}" for method in methods)
     for _ in range(2):
-        report = run(
-            BenchOptions(shapes=[shape], switches=False, formats=(f"bf16-{method}",), rounds=1, threads=1, tokens=4)
-        )
-        first, second = report.comparisons[0].rows
-        assert first.program == f"Kvasir, bf16 as {method}"
-        assert second.program == f"Kvasir again, bf16 as {method}"
-        assert {"quantising", "keeping weights"} <= first.load.parts.keys()
-        assert "quantising" not in second.load.parts
-        assert second.load.parts["reading kept weights"] > 0
-        for row in (first, second):
-            assert sum(row.load.parts.values()) <= row.load.seconds
-        assert first.decode_ratio == 1
+        report = run(BenchOptions(shapes=[SMALL], switches=False, formats=formats, rounds=1, threads=1, tokens=4))
+        rows = report.comparisons[0].rows
+        for method, first, second in zip(methods, rows[::2], rows[1::2], strict=True):
+            assert first.program == f"Kvasir, bf16 as {method}"
+            assert second.program == f"Kvasir again, bf16 as {method}"
+            assert {"quantising", "keeping weights"} <= first.load.parts.keys()
+            assert "quantising" not in second.load.parts
+            assert second.load.parts["reading kept weights"] > 0
+            for row in (first, second):
+                assert sum(row.load.parts.values()) <= row.load.seconds
+            assert first.decode_ratio == 1
     shown = capsys.readouterr().out
     for kind in ("copying", "packing", "quantising", "keeping weights", "reading kept weights"):
         assert f"{kind} 0." in " ".join(shown.split())
@@ -191,10 +203,9 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
     def lacking(*_: object) -> Path:
         raise ImportError("No module named 'gguf'")
 
-    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     monkeypatch.setattr("engine.bench.peers.formats.gguf_file", lacking)
-    programs = programs_on_formats(["q4_0"], shape, tmp_path)
-    figures = compare(shape, programs, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
+    programs = programs_on_formats(["q4_0"], SMALL, tmp_path)
+    figures = compare(SMALL, programs, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
     assert figures.rows == []
     assert "Kvasir, GGUF Q4_0: No module named 'gguf'" in figures.absent
     running = ProgramWorker.run
@@ -206,18 +217,18 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(ProgramWorker, "run", dying)
     monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
-    programs = named_programs(["kvasir nf4", "kvasir"], shape, tmp_path)
-    found = compare(shape, programs, prompt_tokens=8, decode_tokens=5, rounds=2, threads=1)
+    programs = named_programs(["kvasir nf4", "kvasir"], SMALL, tmp_path)
+    found = compare(SMALL, programs, prompt_tokens=8, decode_tokens=5, rounds=2, threads=1)
     assert [(row.program, row.decode_ratio) for row in found.rows] == [("Kvasir, nf4", None)]
     assert found.absent == ["Kvasir, GPTQ int4: it stopped: no message"]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_ratios_are_ours_whatever_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
-    programs = named_programs(["kvasir nf4", "kvasir"], shape, tmp_path)
-    found = compare(shape, programs, prompt_tokens=8, decode_tokens=5, rounds=1, threads=1)
+    programs = named_programs(["kvasir nf4", "kvasir"], SMALL, tmp_path)
+    found = compare(SMALL, programs, prompt_tokens=8, decode_tokens=5, rounds=1, threads=1)
     assert [row.decode_ratio == 1 for row in found.rows] == [False, True]
 
 

@@ -84,8 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineClient]:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+def client(folder: Path) -> Iterator[EngineClient]:
     with EngineClient() as made:
         made.load(str(folder), "", LoadOptions(dtype="float32", memory=400e6))
         yield made
@@ -204,8 +203,6 @@ def test_the_report_of_a_tiny_model(
     """The command, with the long prefix on a model that is small enough for a test, and a chat after a restart."""
     from engine.bench.cache import hits
 
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(hits, "LONG_SHAPE", dataclasses.replace(SHAPE, name="long", layers=1, context=6144))
     monkeypatch.setattr(cache_bench, "ROOMY", ROOMY[2:3])
     monkeypatch.setattr(cache_bench, "TIGHT", TIGHT[:1])

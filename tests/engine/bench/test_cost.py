@@ -14,35 +14,39 @@ from engine.bench.cost import measure_cost
 from engine.paths import bundled_model
 from engine.protocol import LoadOptions
 
+LENGTH = 768
+"""Tokens of a text: more than the tokens that KIVI does not pack."""
 
-@pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineClient]:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with EngineClient() as made:
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[EngineClient]:
+    with pytest.MonkeyPatch.context() as patch, EngineClient() as made:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
         made.load(bundled_model().path, "", LoadOptions(context=1024))
         yield made
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_bundled_model_on_text_that_it_was_not_trained_on(
-    client: EngineClient, monkeypatch: pytest.MonkeyPatch
+    client: EngineClient, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
-    texts = cost.held_out_texts
-    monkeypatch.setattr(cost, "held_out_texts", lambda *given: [(title, ids[:768]) for title, ids in texts(*given)])
+    title, ids = [*cost.held_out_texts(client.model, cost.EVALUATION)][place]
+    monkeypatch.setattr(cost, "held_out_texts", lambda *given: [(title, ids[:LENGTH])])
     figures = measure_cost(client)
     assert figures.absent == []
-    assert [text.pieces for text in figures.texts] == [1, 1]
+    assert [text.pieces for text in figures.texts] == [1]
     for text in figures.texts:
         rows = {row.setting: row for row in text.rows}
-        assert (text.length, text.tokens) == (768, 767)
+        assert (text.length, text.tokens) == (LENGTH, LENGTH - 1)
         assert all(row.divergence > 0 for row in text.rows)
         # Bits as computed: an int8 number has a share of 16/64 bits, KIVI's one of one bit.
         assert rows["int8"].bits == rows["fp8"].bits == 8.25
         assert (rows["KIVI 2-bit"].bits, rows["KIVI 4-bit"].bits) == (3, 5)
         assert rows["KIVI 4-bit keys, 2-bit values"].bits == rows["KIVI 2-bit keys, 4-bit values"].bits == 4
-        # Up to 128 + 31 of the 768 tokens are not packed: their numbers are those of 16-bit keys and values.
+        # Up to 128 + 31 of the tokens are not packed: their numbers are those of 16-bit keys and values.
         width = 8 * client.model.model.kv_dtype.itemsize
-        assert rows["KIVI 2-bit"].bits_in_all == pytest.approx(3 + (width - 3) * (128 + 31) / 768)
+        assert rows["KIVI 2-bit"].bits_in_all == pytest.approx(3 + (width - 3) * (128 + 31) / LENGTH)
         assert rows["int8"].divergence < rows["fp8"].divergence < rows["int4"].divergence
         assert rows["int8 with rotated keys"].divergence < rows["int4 with rotated keys"].divergence
         assert rows["KIVI 4-bit"].divergence < rows["KIVI 2-bit"].divergence

@@ -70,12 +70,6 @@ _IK_STEPS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-
-
 def peer_folder(root: Path, name: str = "llama.cpp", prompts: str = _PROMPTS, steps: str = _STEPS) -> Path:
     """A folder of scripts that note how they are called in ``calls`` and then do as they are told."""
     folder = root / name

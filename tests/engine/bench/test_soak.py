@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from engine.bench.folders import gptq_folder
@@ -23,9 +22,7 @@ TINY = Shape("tiny", layers=2, hidden=64, ffn=64, heads=2, kv_heads=1, vocabular
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+def folder(tmp_path: Path) -> Path:
     return gptq_folder(TINY, tmp_path)
 
 

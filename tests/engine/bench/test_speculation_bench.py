@@ -37,15 +37,6 @@ from tests.engine.core.toy_engine import toy_model
 TINY = Shape("tiny", layers=2, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=512)
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 def specification(*missing: str) -> OptionSpec:
     heads = {"medusa heads", "eagle head", "mtp layers", "assistant"}
     capabilities: Any = {"model", "draft model", "several layers", *heads}

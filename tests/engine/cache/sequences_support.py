@@ -367,11 +367,11 @@ def policy(rng: random.Random, length: int) -> PagePolicy:
 
 
 class Fuzz:
-    """Random operations over one house, all proved as they go."""
+    """Random operations over one house of a kind, all proved as they go."""
 
-    def __init__(self, seed: int, states: bool = False, windows: bool = False) -> None:
+    def __init__(self, seed: int, kind: str) -> None:
         rng = self.rng = random.Random(seed)
-        residual = rng.choice([0, 0, 0, 64, 96]) * (not states and not windows)
+        residual = rng.choice([64, 96]) if kind == "recent" else 0
         self.host = rng.choice([0, 0, 3, 12, 100])
         mode = rng.choice(["swap", "recompute", "either"])
         swaps: Callable[[], bool] = {
@@ -380,10 +380,10 @@ class Fuzz:
             "either": lambda: rng.random() < 0.5,
         }[mode]
         self.house = House(rng.choice([14, 18, 26, 60]), self.host, swaps, residual, rng.choice([12, 20, 40]))
-        if states:
+        if kind == "states":
             pages, slots = self.house.pool.total + 1, rng.choice([5, 7, 12, 60])
             self.house = House(pages, self.host, swaps, states=slots)
-        if windows:
+        if kind == "windows":
             pages, window = self.house.pool.total + 1, rng.choice([1, 7, 16, 40, 100])
             least = 3 + pages_for(window - 1) + 1
             self.house = House(pages, self.host, swaps, window=window, slots=least + rng.choice([0, 1, 3, 9, 40]))
@@ -407,7 +407,7 @@ class Fuzz:
             asked = (rng.choice(house.done[-10:]).tokens + asked[: rng.randrange(1, 30)])[:300]
         pages = policy(rng, len(asked))
         cached = rng.random() < 0.93
-        private = house.residual or isinstance(pages, WindowWithSinks) or not cached or rng.random() < 0.1
+        private = isinstance(pages, WindowWithSinks) or not cached or rng.random() < 0.1
         namespace = None if private else rng.choice([0, 0, 0, 1])
         first: Asked | None = None
         for answer in range(rng.choice([1, 1, 1, 2, 4])):

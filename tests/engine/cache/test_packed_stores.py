@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import ClassVar
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
 from engine.cache.stores.store import KVStore
 from engine.models.arenas import new_store
+from tests.contracts.kv_store import PAGES, KVStoreContract
 from tests.kit.models import CONFIG
 
 KINDS = [KVKind("int8"), KVKind("fp8"), KVKind("int4"), KVKind("kivi", 4, 2, 64)]
@@ -31,7 +34,7 @@ def slots(pages: list[int]) -> Tensor:
 
 def filled(kind: KVKind, pages: list[int], width: int = 64, cut: int = TOKENS) -> KVStore:
     """Two layers of 96 tokens on six pages, written in runs of `cut`; for KIVI the same pages hold the recent ones."""
-    store = new_store(replace(CONFIG, head_dim=width), 9, torch.float32, kind=kind)
+    store = new_store(replace(CONFIG, head_dim=width), PAGES, torch.float32, kind=kind)
     places = slots(pages)
     for layer in range(2):
         k, v = rows(layer, width=width)
@@ -43,11 +46,6 @@ def filled(kind: KVKind, pages: list[int], width: int = 64, cut: int = TOKENS) -
             at = places[part].expand(store.num_groups, -1)
             store.write(layer, k[part], v[part], Placement(at, [-1] * store.num_groups, flush))
     return store
-
-
-def content(store: KVStore, pages: list[int]) -> list[Tensor]:
-    found = [unpack_pages(store.view(layer), torch.tensor(pages), torch.float32) for layer in range(2)]
-    return [part for pair in found for part in pair]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
@@ -65,7 +63,7 @@ def test_what_was_written_is_read_at_its_pages(kind: KVKind, width: int) -> None
                 steps = 16 if kind.name == "fp8" else 2**coarse - 2
                 step = 2 * float(x.abs().max()) / steps
                 assert float((found - x).abs().max()) <= step / 2 * 1.01
-        untouched = store.view(0).k.view(9, -1)[[3, 6]]
+        untouched = store.view(0).k.view(PAGES, -1)[[3, 6]]
         assert not untouched.any()
 
 
@@ -95,33 +93,16 @@ def test_the_arenas_hold_the_codes_of_the_layout(kind: KVKind) -> None:
     assert torch.equal(kv.v_meta[at], values.meta)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-def test_pages_are_copied_and_travel_with_their_scales(kind: KVKind) -> None:
-    pages = [5, 2, 8, 1, 7, 4]
-    store = filled(kind, pages)
-    before = content(store, pages)
-    store.copy_page(8, 3)
-    store.copy_page(1, 6)
-    assert all(torch.equal(a, b) for a, b in zip(content(store, [5, 2, 3, 6, 7, 4]), before, strict=True))
-    other = new_store(replace(CONFIG, head_dim=64), 9, torch.float32, kind=kind)
-    other.import_pages([3, 4, 5, 6, 7, 8], store.export_pages(pages))
-    assert all(torch.equal(a, b) for a, b in zip(content(other, [3, 4, 5, 6, 7, 8]), before, strict=True))
-    with pytest.raises(ValueError, match="shape"):
-        other.import_pages([1], store.export_pages([1, 2]))
+class TestPacked(KVStoreContract):
+    cases: ClassVar = {
+        "make": {
+            kind.title: partial(new_store, replace(CONFIG, head_dim=64), PAGES, torch.float32, kind=kind)
+            for kind in KINDS
+        }
+    }
 
 
-@pytest.mark.parametrize("kind", KINDS[:3], ids=lambda kind: kind.title)
-def test_moving_slots_takes_the_scales_along(kind: KVKind) -> None:
-    pages = [5, 2, 8, 1, 7, 4]
-    store = filled(kind, pages)
-    before = content(store, pages)
-    store.move_slots(slots(pages)[[21, 22, 25]], slots(pages)[[20, 21, 22]])
-    for part, was in zip(content(store, pages), before, strict=True):
-        assert torch.equal(part[[20, 21, 22]], was[[21, 22, 25]])
-        assert torch.equal(part[23:], was[23:])
-
-
-def test_kivi_moves_and_keeps_recent_tokens_apart() -> None:
+def test_kivi_keeps_recent_tokens_apart() -> None:
     kind, pages = KVKind("kivi", 2, 2, 64), [5, 2, 8, 1, 7, 4]
     store = filled(kind, pages)
     assert store.recent is not None
@@ -133,10 +114,6 @@ def test_kivi_moves_and_keeps_recent_tokens_apart() -> None:
         assert recent.kind == "dense"
         assert torch.equal(recent.k[slots(pages)], k)
         assert torch.equal(recent.v[slots(pages)], v)
-    body, source = content(store, pages), store.recent.view(1).k[slots(pages)[[30, 33]]]
-    store.move_slots(slots(pages)[[30, 33]], slots(pages)[[29, 30]])
-    assert torch.equal(store.recent.view(1).k[slots(pages)[[29, 30]]], source)
-    assert all(torch.equal(a, b) for a, b in zip(content(store, pages), body, strict=True))
 
 
 def test_packing_again_gives_the_same_bytes() -> None:

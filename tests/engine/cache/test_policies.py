@@ -8,22 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings, QuestPolicy, WindowWithSinks
+from tests.contracts.page_policy import INDICES, PagePolicyContract, pages, seen
 
 windows = st.builds(WindowWithSinks, st.integers(64, 300), st.integers(0, 16))
-indices = st.integers(0, 2000)
 
 
-def seen(policy: PagePolicy, index: int) -> set[int]:
-    """The keys that a row sees."""
-    first, sinks, _ = policy.sights(np.array([index]))
-    return {*range(int(sinks[0])), *range(int(first[0]), index + 1)}
+class TestKeepAll(PagePolicyContract):
+    policies = st.just(KeepAll())
 
 
-def pages(policy: PagePolicy, index: int) -> set[int]:
-    return {key // 16 for key in seen(policy, index)}
+class TestWindows(PagePolicyContract):
+    policies = windows
 
 
-@given(windows, indices)
+class TestQuest(PagePolicyContract):
+    policies = st.builds(QuestPolicy, st.integers(1, 30).map(lambda pages: 16 * pages), st.integers(0, 200))
+
+
+@given(windows, INDICES)
 def test_the_last_tokens_and_the_first_are_seen(policy: WindowWithSinks, index: int) -> None:
     kept = seen(policy, index)
     assert kept >= set(range(max(0, index + 1 - policy.window), index + 1))
@@ -33,7 +35,7 @@ def test_the_last_tokens_and_the_first_are_seen(policy: WindowWithSinks, index: 
     assert first % 16 == 0, "pages go whole"
 
 
-@given(windows, indices)
+@given(windows, INDICES)
 def test_a_text_that_fits_is_seen_whole(policy: WindowWithSinks, index: int) -> None:
     whole = seen(policy, index) == set(range(index + 1))
     if index + 1 <= policy.window + policy.sinks and policy.sinks < 16:
@@ -43,40 +45,10 @@ def test_a_text_that_fits_is_seen_whole(policy: WindowWithSinks, index: int) -> 
     assert policy.restricts(index + 1) == hides or (policy.sinks == 16 and not hides)
 
 
-@given(windows, indices)
-def test_positions_count_what_is_kept(policy: WindowWithSinks, index: int) -> None:
-    """The row is the last of the keys that it sees, wherever it stands in the text."""
-    first, sinks, at = policy.sights(np.array([index]))
-    assert int(at[0]) == len(seen(policy, index)) - 1 or (policy.sinks == 0 and sinks[0] == 0)
-    assert int(at[0]) <= index
-    if first[0] == 0:
-        assert int(at[0]) == index
-
-
-@given(windows, st.lists(indices, min_size=1, max_size=30))
-def test_rows_do_not_know_each_other(policy: WindowWithSinks, rows: list[int]) -> None:
-    together = policy.sights(np.array(rows))
-    for i, index in enumerate(rows):
-        alone = policy.sights(np.array([index]))
-        assert [int(part[i]) for part in together] == [int(part[0]) for part in alone]
-
-
-@settings(deadline=None)
-@given(windows, st.integers(0, 900), st.integers(0, 400))
-def test_dead_pages_are_never_read_later(policy: WindowWithSinks, committed: int, later: int) -> None:
-    dead = set(range(*policy.dead_pages(committed)))
-    assert not dead & pages(policy, committed + later)
-    assert not dead - set(range(committed // 16 + 1))
-    assert dead <= set(range(*policy.dead_pages(committed + later))), "what is dead stays dead"
-
-
 @settings(deadline=None)
 @given(windows, st.integers(1, 3000))
 def test_memory_is_constant(policy: WindowWithSinks, length: int) -> None:
-    """`length` - 1 tokens are there and one is being written."""
-    first, last = policy.dead_pages(length - 1)
-    held = -(-length // 16) - max(0, last - first)
-    assert held <= policy.kept_pages(length) <= -(-(policy.window + 15) // 16) + 2
+    assert policy.kept_pages(length) <= -(-(policy.window + 15) // 16) + 2
 
 
 def test_every_live_page_is_needed() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
+from engine.cache import residual
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.prefix.states import StateSnapshots
 from engine.cache.recurrent import RecurrentCache
+from engine.cache.residual import ResidualCache
 from engine.cache.sequences import SequenceCache
+from engine.cache.stores.recent import recent_span
 from engine.cache.types import StateRun
 from engine.scheduling.scheduler import Limits
-from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt, run
+from tests.contracts.sequence_cache import Fault, SequenceCacheContract
+from tests.engine.cache.sequences_support import Asked, House, prompt, run
 
 # --- single cases ------------------------------------------------------------------------------------------------
 
@@ -139,16 +145,6 @@ def test_a_window_that_reads_in_chunks_keeps_its_pages_from_newcomers() -> None:
     assert not any(plan.preempted for plan in house.plans)
 
 
-@pytest.mark.parametrize("chunked", [True, False])
-def test_more_rows_than_there_are_recent_pages(chunked: bool) -> None:
-    house = House(80, residual=64, recent_pages=14, limits=Limits(4096, chunked))
-    asked = house.add(Asked(0, 0, prompt((1, 700)), 5, namespace=None))
-    house.add(Asked(1, 0, prompt((0, 300)), 5, namespace=None))
-    house.drain(200)
-    assert asked in house.done
-    assert not house.failed
-
-
 def test_a_neighbour_is_waited_for_and_then_found() -> None:
     house = House(60, limits=Limits(32))
     first = house.add(Asked(0, 0, prompt((1, 150)), 4))
@@ -197,82 +193,52 @@ def test_nobody_comes_and_goes_for_want_of_recent_pages() -> None:
     assert sum(len(plan.preempted) for plan in house.plans) <= 5
 
 
-# --- random histories --------------------------------------------------------------------------------------------
+# --- kinds -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_any_history_leaves_everybody_their_own_text(seed: int) -> None:
-    Fuzz(seed).play(120)
+def nothing_locked(self: SequenceCache) -> None:
+    self._share(self.manager.tree._root(0), 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
-def test_any_history_leaves_everybody_their_own_state(seed: int) -> None:
-    Fuzz(seed, states=True).play(150)
+root, keep = PrefixTree._root, StateSnapshots.keep
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize("part", range(10))
-def test_a_hundred_thousand_operations_with_states(part: int) -> None:
-    for seed in range(20):
-        Fuzz(1000 * (part + 1) + seed, states=True).play(500)
+class TestPages(SequenceCacheContract):
+    kind, tight = "pages", {}
+    cases: ClassVar = {
+        "fault": {
+            "a missing copy": Fault(SequenceCache, "_must_copy", lambda self: False),
+            "a lock let go too early": Fault(SequenceCache, "_lock_no_more_than_shared", nothing_locked),
+            "no namespaces": Fault(PrefixTree, "_root", lambda self, namespace: root(self, "all")),
+        }
+    }
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize("part", range(10))
-def test_a_hundred_thousand_operations(part: int) -> None:
-    for seed in range(20):
-        Fuzz(1000 * (part + 1) + seed).play(500)
+class TestRecent(SequenceCacheContract):
+    kind, tight = "recent", {"residual": 64, "recent_pages": 14}
+    cases: ClassVar = {
+        "fault": {
+            "a missing copy": Fault(ResidualCache, "_own_recent", lambda self: None),
+            "given up too early": Fault(residual, "recent_span", lambda at, *more: recent_span(at + 32, *more)),
+        }
+    }
 
 
-# --- negative controls -------------------------------------------------------------------------------------------
+def draft_moves_on(self: RecurrentCache, drafts: int) -> tuple[StateRun, ...]:
+    found = runs(self, drafts)
+    return (*found[:-1], found[-1]._replace(target=found[-1].source)) if drafts else found
 
 
-def some_histories(states: bool = False) -> None:
-    for seed in range(24):
-        Fuzz(seed, states).play(120)
+runs = RecurrentCache.runs
 
 
-def test_a_missing_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SequenceCache, "_must_copy", lambda self: False)
-    with pytest.raises(AssertionError):
-        some_histories()
-
-
-def test_a_lock_that_is_let_go_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(self):  # type: ignore[no-untyped-def]
-        self._share(self.manager.tree._root(0), 0)
-
-    monkeypatch.setattr(SequenceCache, "_lock_no_more_than_shared", nothing)
-    with pytest.raises(AssertionError):
-        some_histories()
-
-
-def test_a_tree_without_namespaces_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = PrefixTree._root
-    monkeypatch.setattr(PrefixTree, "_root", lambda self, namespace: real(self, "all"))
-    with pytest.raises(AssertionError):
-        some_histories()
-
-
-def test_a_state_that_is_kept_for_another_place_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = StateSnapshots.keep
-    monkeypatch.setattr(
-        StateSnapshots, "keep", lambda self, name, keys, *more: real(self, name, keys[:-1] or keys, *more)
-    )
-    with pytest.raises(AssertionError):
-        some_histories(states=True)
-
-
-def test_a_draft_that_moves_the_state_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = RecurrentCache.runs
-
-    def runs(self: RecurrentCache, drafts: int) -> tuple[StateRun, ...]:
-        found = real(self, drafts)
-        return (*found[:-1], found[-1]._replace(target=found[-1].source)) if drafts else found
-
-    monkeypatch.setattr(RecurrentCache, "runs", runs)
-    with pytest.raises(AssertionError):
-        some_histories(states=True)
+class TestStates(SequenceCacheContract):
+    kind, tight = "states", {"states": 8}
+    cases: ClassVar = {
+        "fault": {
+            "kept for another place": Fault(
+                StateSnapshots, "keep", lambda self, name, keys, *more: keep(self, name, keys[:-1] or keys, *more)
+            ),
+            "moved on by a draft": Fault(RecurrentCache, "runs", draft_moves_on),
+        }
+    }

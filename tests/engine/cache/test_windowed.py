@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import ClassVar
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.cache import windowed
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots, first_seen
 from engine.cache.windowed import WindowedCache, WindowedManager
 from engine.scheduling.scheduler import Limits
-from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt, run
+from tests.contracts.sequence_cache import Fault, SequenceCacheContract
+from tests.engine.cache.sequences_support import Asked, House, prompt, run
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_any_history_leaves_everybody_their_own_window(seed: int) -> None:
-    Fuzz(seed, windows=True).play(150)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize("part", range(10))
-def test_a_hundred_thousand_operations_with_windows(part: int) -> None:
-    for seed in range(20):
-        Fuzz(1000 * (part + 1) + seed, windows=True).play(500)
+class TestWindows(SequenceCacheContract):
+    kind, tight = "windows", {"window": 40, "slots": 8}
+    cases: ClassVar = {
+        "fault": {
+            "given up too early": Fault(
+                windowed, "first_seen", lambda index, window: first_seen(index + PAGE_SIZE, window)
+            ),
+            "a beginning whose window is gone": Fault(WindowSlots, "covered", lambda self, pages, tokens: True),
+            "a slot that is not copied": Fault(WindowedCache, "_own", SequenceCache._own),
+            "a page that comes back without its window": Fault(
+                WindowedCache, "_release_unfilled", lambda self: self.manager.slots.unfilled.clear()
+            ),
+        }
+    }
 
 
 # --- single cases ------------------------------------------------------------------------------------------------
@@ -42,16 +48,6 @@ def test_an_answer_holds_its_window_and_no_more() -> None:
         house.step()
         assert manager(house).slots.pool.used_count <= pages_for(39) + 1 + (2 if asked.known == 200 else 0)
     house.drain()
-
-
-@pytest.mark.parametrize("chunked", [True, False])
-def test_more_rows_than_there_are_slots(chunked: bool) -> None:
-    house = House(80, window=40, slots=8, limits=Limits(4096, chunked))
-    asked = house.add(Asked(0, 0, prompt((1, 700)), 5, namespace=None))
-    house.add(Asked(1, 0, prompt((0, 300)), 5, namespace=None))
-    house.drain(400)
-    assert asked in house.done
-    assert not house.failed
 
 
 def test_the_beginning_of_a_text_that_left_is_found_while_there_is_room() -> None:
@@ -138,35 +134,3 @@ def test_any_order_of_calls_leaves_the_books_right(calls: list[tuple[int, int, i
         slots.check()
         assert all(slots.of_page[page] == slot for slot, page, _ in held), "a slot that is read is gone"
         assert slots.kept <= len(tree)
-
-
-# --- negative controls -------------------------------------------------------------------------------------------
-
-
-def some_histories() -> None:
-    for seed in range(30):
-        Fuzz(seed, windows=True).play(120)
-
-
-def test_a_window_that_is_given_up_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.cache.windowed.first_seen", lambda index, window: first_seen(index + PAGE_SIZE, window))
-    with pytest.raises(AssertionError):
-        some_histories()
-
-
-def test_a_beginning_whose_window_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WindowSlots, "covered", lambda self, pages, tokens: True)
-    with pytest.raises(AssertionError):
-        some_histories()
-
-
-def test_a_slot_that_is_not_copied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WindowedCache, "_own", SequenceCache._own)
-    with pytest.raises(AssertionError):
-        some_histories()
-
-
-def test_a_page_without_its_window_that_comes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WindowedCache, "_release_unfilled", lambda self: self.manager.slots.unfilled.clear())
-    with pytest.raises(AssertionError):
-        some_histories()

@@ -164,6 +164,7 @@ def test_missing_and_odd_tensors(folder: Path) -> None:
         ({"quant_method": "compressed-tensors", "config_groups": {"a": 3}}, ["config_groups"]),
         ({"quant_method": "compressed-tensors", "config_groups": {"W4A16": ["Linear"]}}, ["config_groups"]),
         (compressed(format="mxfp8-quantized"), ["'mxfp8-quantized'", "compressed-tensors"]),
+        (compressed(format=["pack-quantized"]), ["['pack-quantized']", "compressed-tensors"]),
         (compressed(sparsity_config={"format": "sparse-24-bitmask"}), ["sparse-24-bitmask"]),
         (compressed({"input_activations": {"num_bits": 8}}), ["activations"]),
         (compressed({"weights": None}), ["weights"]),

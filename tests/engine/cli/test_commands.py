@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 from websockets.sync.client import connect
 
 from engine import protocol as p
@@ -25,13 +25,25 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**kept, "KVASIR_HOME": str(tmp_path), "KVASIR_MODELS": "", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
 
+@pytest.fixture
+def at_home(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has the environment of those that it starts."""
+    for name in ("KVASIR_HOME", "KVASIR_MODELS", "NO_COLOR"):
+        monkeypatch.setenv(name, environment[name])
+
+
+def here(*arguments: str) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(app, arguments, prog_name="kvasir")
+
+
 def kvasir(environment: dict[str, str], *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "engine.cli.main", *arguments]
     return subprocess.run(command, env=environment, input=input, capture_output=True, text=True, timeout=300)
 
 
-def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 1
+def one_sentence(done: subprocess.CompletedProcess[str] | Result) -> str:
+    assert (done.exit_code if isinstance(done, Result) else done.returncode) == 1
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     (line,) = done.stderr.strip().splitlines()
@@ -85,12 +97,11 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     ],
     ids=["name", "folder", "length", "option"],
 )
-def test_failures_are_one_sentence(
-    arguments: tuple[str, ...], says: str, environment: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("at_home")
+def test_failures_are_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     place = [str(tmp_path / "empty") if each == "empty" else each for each in arguments]
-    assert says in one_sentence(kvasir(environment, "chat", *place))
+    assert says in one_sentence(here("chat", *place))
 
 
 @pytest.mark.parametrize("arguments", [(), ("chat", "--prompt", "x"), ("serve", "--port", "0"), ("doctor",)])
@@ -100,6 +111,7 @@ def test_instructions_that_are_none_are_one_sentence(arguments: tuple[str, ...],
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("at_home")
 def test_one_answer_and_its_statistics(environment: dict[str, str]) -> None:
     asked = ("chat", "--prompt", "What is a page?", "--max-tokens", "8", "--seed", "5", "--stats")
     plain = kvasir(environment, *asked)
@@ -108,10 +120,10 @@ def test_one_answer_and_its_statistics(environment: dict[str, str]) -> None:
     assert stats["model"] == "kvasir-guide"
     assert stats["usage"]["seed"] == 5
     assert stats["reason"] in ("stop", "length")
-    drafted = kvasir(environment, *asked, "--set", "speculation=draft", "--set", "batch_invariant=on")
+    drafted = here(*asked, "--set", "speculation=draft", "--set", "batch_invariant=on")
     assert json.loads(drafted.stderr.strip().splitlines()[-1])["options"]["speculation"] == "draft"
-    exact = kvasir(environment, *asked, "--set", "batch_invariant=on")
-    assert exact.stdout == drafted.stdout
+    exact = here(*asked, "--set", "batch_invariant=on")
+    assert exact.stdout == drafted.stdout != ""
 
 
 @pytest.mark.slow

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 from engine.bench.client import EngineClient
 from engine.lab import finding
 from engine.lab import run as laboratory
-from engine.lab.experiment import Lab, LabError
+from engine.lab.experiment import Lab, LabError, Side
 from engine.lab.experiments import kivi
 from engine.paths import bundled_model
 from engine.protocol import LoadOptions
 from engine.protocol.lab import Heat, LabFigure, LabLine, LabPicture
+from engine.runner.perplexity import Scores
 from engine.telemetry.pairs import estimate
 from tests.engine.lab import finding_reference as reference
 
@@ -22,11 +21,9 @@ TEXT = 640
 LAYERS, HEADS, WIDTH = 6, 4, 32
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(str(reference.NEEDLE), "", LoadOptions(device="cpu"))
-        yield made
+@pytest.fixture
+def client(needle: EngineClient) -> EngineClient:
+    return needle
 
 
 def of_a_token(key_bits: float, value_bits: float) -> float:
@@ -37,7 +34,7 @@ def of_a_token(key_bits: float, value_bits: float) -> float:
 @pytest.mark.slow
 def test_it_counts_what_fits_and_what_is_found(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kivi, "LONGEST", TEXT)
-    monkeypatch.setattr(kivi, "SCORED", 512)
+    monkeypatch.setattr(kivi, "SCORED", 320)
     monkeypatch.setattr(kivi, "ANSWER", 5)
     lines: list[LabLine] = []
     result = laboratory.run(Lab(client, pairs=1), kivi.Kivi(), lines.append)
@@ -98,10 +95,14 @@ def test_a_figure_of_many_texts_is_the_share_of_all_their_codes() -> None:
 
 @pytest.mark.slow
 def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kivi, "LONGEST", TEXT)
-    monkeypatch.setattr(kivi, "SCORED", 64)
-    monkeypatch.setattr(kivi, "ANSWER", 5)
-    monkeypatch.setattr(finding, "found", lambda text, answers: 25.0)
+    def found_little(side: kivi._CacheKindSide) -> Side:
+        side.bits = 16.0
+        return {kivi.FITS.key: 1000.0, kivi.FOUND.key: 25.0, kivi.SPEED.key: 10.0}
+
+    monkeypatch.setattr(kivi, "affordable", lambda *_, **__: TEXT)
+    monkeypatch.setattr(kivi._CacheKindSide, "run", found_little)
+    monkeypatch.setattr(kivi, "same_text", lambda *_, **__: None)
+    monkeypatch.setattr(kivi, "_scored", lambda *_: Scores(63, 2.0, 2.0, 0.1, ""))
     result = laboratory.run(Lab(client, pairs=1), kivi.Kivi(), lambda line: None)
     said = "With everything kept this model finds 25 % of the codes, so that it cannot show what is lost."
     assert result.headline.endswith(said)

@@ -18,13 +18,12 @@ from engine.lab.workload import asked
 from engine.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import Cells, LabLine, LabPicture
+from tests.engine.lab.conftest import loaded
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(find_model("").path, "", LoadOptions(device="cpu"))
-        yield made
+    yield from loaded("", draft="")
 
 
 @pytest.mark.slow

@@ -16,16 +16,15 @@ from engine.bench.client import EngineClient, EngineError
 from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
 from engine.cli.main import app
-from engine.lab.compare import report
+from engine.lab.compare import comparison, report
 from engine.lab.compare.columns import ComparisonRequest, Prompt, held, parse_column, prompts_of
 from engine.lab.compare.comparison import compare
-from engine.lab.experiment import LabError, apart, gap_of
+from engine.lab.experiment import Lab, LabError, apart, gap_of
 from engine.loading.parts import readers_of
-from engine.paths import bundled_model
-from engine.protocol import ChatMessage, LoadOptions, compared, keys
+from engine.protocol import ChatMessage, compared, keys
 from engine.protocol.compared import FAULT, text_verdict
 from engine.protocol.lab import Column, LabCompared, LabLine
-from engine.runner.perplexity import score
+from engine.runner.perplexity import score, scored
 
 TEXT = "The harbour was quiet when the first boat came in, and a page of the cache holds sixteen tokens. " * 4
 PROMPTS = (Prompt("What is a <page>?"), Prompt("def add(a, b):\n", "code", plain=True))
@@ -97,33 +96,32 @@ def test_columns_alike_write_alike_and_take_alike(found: tuple[LabCompared, list
 
 @pytest.mark.slow
 def test_memory_is_the_weights_and_what_the_arenas_take_for_an_answer(
-    found: tuple[LabCompared, list[LabLine]],
+    found: tuple[LabCompared, list[LabLine]], guide: EngineClient
 ) -> None:
     result, _ = found
-    known = bundled_model()
-    with EngineClient() as client:
-        client.load(known.path, known.draft, LoadOptions(device="cpu"))
-        model = client.model
-        for kind, prompt in zip(result.kinds, PROMPTS, strict=True):
-            chat = [ChatMessage(role="user", content=prompt.text)]
-            ids = model.encode_prompt(prompt.text if prompt.plain else chat)
-            each = sum(store.bytes_per_token() for store in model.stores)
-            weights = model.fit.weights + model.fit.draft_weights
-            assert kind.figures[2].runs[0][0] == weights + (len(ids) + 12) * each
+    model = guide.model
+    for kind, prompt in zip(result.kinds, PROMPTS, strict=True):
+        chat = [ChatMessage(role="user", content=prompt.text)]
+        ids = model.encode_prompt(prompt.text if prompt.plain else chat)
+        each = sum(store.bytes_per_token() for store in model.stores)
+        weights = model.fit.weights + model.fit.draft_weights
+        assert kind.figures[2].runs[0][0] == weights + (len(ids) + 12) * each
 
 
 @pytest.mark.slow
-def test_recent_tokens_that_are_not_packed_count_whole() -> None:
-    with EngineClient() as client:
-        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
-        plain = held(client.model, 100) - client.model.fit.weights
-        client.set(keys.KV_KIND, "kivi")
-        assert held(client.model, 100) - client.model.fit.weights == plain, "the last 128 stay in 16 bits"
-        assert held(client.model, 1000) - client.model.fit.weights < 5 * plain
+def test_recent_tokens_that_are_not_packed_count_whole(guide: EngineClient) -> None:
+    def cached(tokens: int) -> float:
+        fit = guide.model.fit
+        return held(guide.model, tokens) - fit.weights - fit.draft_weights
+
+    plain = cached(100)
+    with Lab(guide).switched({keys.KV_KIND: "kivi"}):
+        assert cached(100) == plain, "the last 128 stay in 16 bits"
+        assert cached(1000) < 5 * plain
 
 
 @pytest.mark.slow
-def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[LabLine]]) -> None:
+def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[LabLine]], guide: EngineClient) -> None:
     result, _ = found
     again, drafts, packed = result.quality
     assert again is not None
@@ -131,36 +129,27 @@ def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[La
     assert drafts is not None
     assert again.kl == pytest.approx(0, abs=1e-9)
     assert (again.same_top, again.first) == (1.0, pytest.approx(again.perplexity))
-    with EngineClient() as client:
-        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
-        loaded = client.model
-        assert loaded.model is not None
-        assert loaded.tokenizer is not None
-        ids = loaded.tokenizer.encode(TEXT)
-        kinds = (KVKind(), KVKind("int4", hadamard=True))
-        plain, int4 = (readers_of(loaded.model, loaded.device, kind)(KeepAll()) for kind in kinds)
-        work = score(ids, plain.present, int4.present, loaded.card.vocabulary, "")
-        try:
-            while True:
-                next(work)
-        except StopIteration as end:
-            scores = end.value
+    loaded = guide.model
+    assert loaded.model is not None
+    assert loaded.tokenizer is not None
+    ids = loaded.tokenizer.encode(TEXT)
+    kinds = (KVKind(), KVKind("int4", hadamard=True))
+    plain, int4 = (readers_of(loaded.model, loaded.device, kind)(KeepAll()) for kind in kinds)
+    scores = scored(score(ids, plain.present, int4.present, loaded.card.vocabulary, ""))
     assert packed.tokens == len(ids) - 1
     assert packed.kl == pytest.approx(scores.divergence, rel=1e-6)
     assert packed.perplexity == pytest.approx(scores.present, rel=1e-6)
 
 
 @pytest.mark.slow
-def test_the_gap_is_that_of_the_models_own_scores() -> None:
-    with EngineClient() as client:
-        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
-        loaded = client.model
-        ids = loaded.encode_prompt("def add(a, b):\n")
-        assert loaded.readers is not None
-        scores = loaded.readers(KeepAll()).exact(len(ids))(ids, 0)[-1].double().log_softmax(-1)
-        first, second = torch.topk(scores, 2).indices.tolist()
-        assert gap_of(loaded, ids, first, second) == pytest.approx(float(scores[first] - scores[second]), abs=1e-5)
-        assert gap_of(loaded, ids, first, first) == 0.0
+def test_the_gap_is_that_of_the_models_own_scores(guide: EngineClient) -> None:
+    loaded = guide.model
+    ids = loaded.encode_prompt("def add(a, b):\n")
+    assert loaded.readers is not None
+    scores = loaded.readers(KeepAll()).exact(len(ids))(ids, 0)[-1].double().log_softmax(-1)
+    first, second = torch.topk(scores, 2).indices.tolist()
+    assert gap_of(loaded, ids, first, second) == pytest.approx(float(scores[first] - scores[second]), abs=1e-5)
+    assert gap_of(loaded, ids, first, first) == 0.0
     assert "near-tie" in apart(1e-5)
     assert "0.500" in apart(0.5)
     assert apart(math.inf) == ""
@@ -183,9 +172,9 @@ def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(EngineClient, "load", one_at_a_time)
     monkeypatch.setattr(EngineClient, "close", closing)
-    columns = Column(name="a"), Column(name="b")
+    columns = Column(name="a", draft=""), Column(name="b", draft="")
     # Of three rounds only one has the time to be run.
-    result = compare(request(*columns, text=TEXT, prompts=PROMPTS[:1], pairs=3, seconds=0.01), lambda _: None)
+    result = compare(request(*columns, text=TEXT, prompts=PROMPTS[:1], pairs=3, seconds=0.01, tokens=4), lambda _: None)
     assert "in 1 round, too few for a verdict" in result.taken
     assert result.quality == [None]
     assert "do not fit" in result.absent[0]
@@ -196,7 +185,7 @@ def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_other_vocabularies_are_not_scored_against_each_other() -> None:
     result = compare(
-        request(Column(name="guide"), Column(name="seeing", model="kvasir-seeing"), text=TEXT), lambda _: None
+        request(Column(name="guide", draft=""), Column(name="seeing", model="kvasir-seeing"), text=TEXT), lambda _: None
     )
     assert result.models == ["kvasir-guide", "kvasir-seeing"]
     assert result.lossless == [False]
@@ -212,7 +201,7 @@ def test_one_column_and_missing_models_are_refused() -> None:
     with pytest.raises(LabError, match="at least two"):
         compare(request(Column(name="a")), lambda _: None)
     with pytest.raises(LabError, match="nowhere"):
-        compare(request(Column(name="a"), Column(name="b", model="nowhere/at-all")), lambda _: None)
+        compare(request(Column(name="a", draft=""), Column(name="b", model="nowhere/at-all")), lambda _: None)
 
 
 class _Texts(HTMLParser):
@@ -277,13 +266,19 @@ def test_files_of_prompts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_what_bench_shows_again(tmp_path: Path) -> None:
+def test_the_command_writes_what_bench_shows_again(
+    found: tuple[LabCompared, list[LabLine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ComparisonRequest] = []
+    monkeypatch.setattr(comparison, "compare", lambda request, show: asked.append(request) or found[0])
     made, page = tmp_path / "made.json", tmp_path / "made.html"
     told = ["--column", "one: prefix_cache=off", "--column", "two: kv_kind=int8", "--tokens", "4", "--pairs", "1"]
     done = kvasir("compare", *told, "--device", "cpu", "--json", str(made), "--html", str(page))
     assert done.exit_code == 0, done.output
+    columns = [Column(name="one", set={keys.PREFIX_CACHE: False}), Column(name="two", set={keys.KV_KIND: "int8"})]
+    assert asked == [ComparisonRequest(columns, tokens=4, pairs=1, device="cpu")]
     assert "prose" in done.output
-    assert "two" in page.read_text()
+    assert "4 bits" in page.read_text()
     again = kvasir("bench", "--load", str(made))
     assert again.exit_code == 0, again.output
     assert again.output.strip() == done.output.strip()

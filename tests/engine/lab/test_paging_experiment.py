@@ -19,15 +19,14 @@ from engine.lab.run import run
 from engine.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabLine, LabPicture, Pages
+from tests.engine.lab.conftest import loaded
 
 CONTEXT, CHATS = 512, 20
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(find_model("").path, "", LoadOptions(device="cpu"))
-        yield made
+    yield from loaded("", draft="")
 
 
 @pytest.mark.slow

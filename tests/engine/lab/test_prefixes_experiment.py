@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import ceil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from engine.protocol.compared import busy_or_quiet
 from engine.protocol.lab import LabIndex, LabLine, LabPicture, LabProgress, LabResult, Tree
 
 TEXT, PAGE = 120, 16
+Recorded = tuple[list[LabLine], LabResult]
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +38,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def roomy(guide: EngineClient) -> Iterator[EngineClient]:
+@contextlib.contextmanager
+def roomily(guide: EngineClient) -> Iterator[EngineClient]:
     """The guide, reading all prompts in one step, so that all users hold their pages at the same time.
 
     In batch-invariant arithmetic no near-tie can part the texts.
@@ -46,11 +48,41 @@ def roomy(guide: EngineClient) -> Iterator[EngineClient]:
         yield guide
 
 
-@pytest.mark.slow
-def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient) -> None:
+@pytest.fixture
+def roomy(guide: EngineClient) -> Iterator[EngineClient]:
+    with roomily(guide) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def recorded(guide: EngineClient) -> Recorded:
+    """A run of the experiment: what it told, and its result."""
     told: list[LabLine] = []
+    with pytest.MonkeyPatch.context() as patch, roomily(guide):
+        patch.setattr(prefixes, "LONGEST", TEXT)
+        return told, laboratory.run(Lab(guide, pairs=1), BY_NAME["prefixes"], told.append)
+
+
+@pytest.fixture
+def replayed(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """`kvasir lab` without a model, whose runs are the recorded one; by name, seed and pairs what was run."""
+    ran: list[tuple[str, int, int]] = []
+
+    def run(lab: Lab, experiment: Experiment, show: Callable[[LabLine], object]) -> LabResult:
+        ran.append((experiment.page.name, lab.seed, lab.pairs))
+        for line in recorded[0]:
+            show(line)
+        return msgspec.structs.replace(recorded[1], seed=lab.seed)
+
+    monkeypatch.setattr(laboratory, "run", run)
+    monkeypatch.setattr(EngineClient, "load", lambda *_: None)
+    return ran
+
+
+@pytest.mark.slow
+def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient, recorded: Recorded) -> None:
     lab = Lab(roomy, pairs=1)
-    result = laboratory.run(lab, BY_NAME["prefixes"], told.append)
+    told, result = recorded
     computed, first, pages = result.figures
     prompts = workload.asking(lab, TEXT, USERS, turn=1)  # after the warm-up
     lengths, shared = list(map(len, prompts)), common_of(prompts)
@@ -183,9 +215,10 @@ def test_one_that_is_refused_does_not_keep_another_from_running() -> None:
 
 
 @pytest.mark.slow
-def test_results_are_kept_and_shown_again(home: Path) -> None:
+def test_results_are_kept_and_shown_again(home: Path, replayed: list[tuple[str, int, int]]) -> None:
     first = lab("prefixes", "--pairs", "1", "--seed", "7", "--json")
     assert first.exit_code == 0, first.stderr
+    assert replayed == [("prefixes", 7, 1)]
     *told, result = lines(first)
     assert isinstance(result, LabResult)
     assert (result.seed, result.model) == (7, "kvasir-guide")
@@ -225,6 +258,7 @@ def test_the_model_is_loaded_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("replayed")
 def test_a_result_that_cannot_be_kept_is_shown(home: Path) -> None:
     (home / "data").mkdir()
     (home / "data" / "lab").write_text("in the way", "utf-8")

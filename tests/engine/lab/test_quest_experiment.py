@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,6 @@ from engine.lab import finding
 from engine.lab import run as laboratory
 from engine.lab.experiment import Lab
 from engine.lab.experiments import quest
-from engine.protocol import LoadOptions
 from engine.protocol.lab import LabLine, LabPicture, LabProgress, Strip
 from tests.engine.lab import finding_reference as reference
 
@@ -21,11 +19,9 @@ LAYERS, DENSE, BYTES = 6, 2, 2 * 6 * 4 * 32 * 2
 """Layers, those that always read everything, and bytes of a token in all of them."""
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(str(reference.NEEDLE), "", LoadOptions(device="cpu"))
-        yield made
+@pytest.fixture
+def client(needle: EngineClient) -> EngineClient:
+    return needle
 
 
 def read_by(index: int, budget: int) -> float:

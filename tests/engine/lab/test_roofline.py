@@ -26,6 +26,7 @@ from engine.loading.model import LoadedModel
 from engine.paths import bundled_model, find_model
 from engine.protocol import LoadOptions, Sampling, keys
 from engine.protocol.lab import LabLine, LabRoofline
+from tests.engine.lab.conftest import loaded
 
 HIGH = Rates(memory=1e13, cache=0.0, dense=1e15, packed=2e15)
 CONTEXT = 100
@@ -41,9 +42,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(bundled_model().path, "", LoadOptions(device="cpu", dtype="float32", memory=400e6))
-        yield made
+    yield from loaded("", draft="", dtype="float32", memory=400e6)
 
 
 @pytest.fixture

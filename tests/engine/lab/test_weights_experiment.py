@@ -22,6 +22,7 @@ from engine.lab.workload import asked, conversation
 from engine.paths import find_model
 from engine.protocol import LoadOptions
 from engine.protocol.lab import Amounts
+from tests.engine.lab.conftest import loaded
 
 TEXTS = 2
 
@@ -29,9 +30,7 @@ TEXTS = 2
 @pytest.fixture(scope="module")
 def client() -> Iterator[EngineClient]:
     """In float32, as the model of transformers computes that its figures are held against."""
-    with EngineClient() as made:
-        made.load(find_model("").path, "", LoadOptions(device="cpu", dtype="float32"))
-        yield made
+    yield from loaded("", draft="", dtype="float32")
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from engine.lab.workload import conversation
 from engine.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabLine, LabPicture, Strip
+from tests.engine.lab.conftest import loaded
 
 WINDOW = 64
 LENGTH = window.WINDOWS * WINDOW
@@ -27,9 +28,7 @@ LENGTH = window.WINDOWS * WINDOW
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[EngineClient]:
-    with EngineClient() as made:
-        made.load(find_model("").path, "", LoadOptions(device="cpu", dtype="float32"))
-        yield made
+    yield from loaded("", draft="", dtype="float32")
 
 
 @pytest.mark.slow

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from engine.checkpoints.quantised.layouts import CodedLayout, RowsLayout, RowsPart, TableLayout, TablePart
+from engine.checkpoints.quantised.layouts import (
+    AffineLayout,
+    CodedLayout,
+    Layout,
+    RowsLayout,
+    RowsPart,
+    TableLayout,
+    TablePart,
+)
 from engine.layers.linear import affine
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import LinearShape, Nested
 from engine.layers.linear.coded import word_count
 from engine.layers.linear.ggml import GgmlWeights
-from engine.layers.linear.ggml_blocks import BLOCKS
+from engine.layers.linear.ggml_blocks import BLOCKS, dequantise
 from tests.engine.layers.affine_support import Affine
 from tests.engine.layers.ggml_support import rows_of
 
@@ -33,7 +43,7 @@ class CodedPart:
         self.bits, self.in_features, self.out_features, self.group_size = bits, inputs, outputs, group
         shape = (word_count(inputs, bits), outputs)
         self._words = torch.randint(-(1 << 31), 1 << 31, shape, dtype=torch.int32, generator=generator)
-        groups = inputs // group
+        groups = -(-inputs // group)
         self._scales = torch.rand(groups, outputs, generator=generator).to(scales)
         self._zeros = torch.full((groups, outputs), 1 << (bits - 1), dtype=torch.uint8)
         if zeros:
@@ -44,10 +54,19 @@ class CodedPart:
     def columns(self, start: int, stop: int) -> AffineColumns:
         return AffineColumns(*(values[:, start:stop] for values in (self._words, self._scales, self._zeros)))
 
+    def weight(self) -> Tensor:
+        """``[N, K]`` float32: code i is the bits from i * bits on of its column's words."""
+        stream = np.unpackbits(self._words.t().contiguous().numpy().view(np.uint8), axis=1, bitorder="little")
+        places = stream[:, : self.in_features * self.bits].reshape(self.out_features, -1, self.bits)
+        codes = torch.from_numpy((places.astype(np.int64) << np.arange(self.bits)).sum(2)).t()
+        runs = torch.arange(self.in_features) // self.group_size
+        group = runs if self.group_of is None else self.group_of.long()
+        return ((codes - self._zeros[group]) * self._scales[group].float()).t()
+
 
 def table_part(outputs: int, inputs: int, block: int, nested: Nested | None = None) -> TablePart:
     generator = torch.Generator().manual_seed(outputs)
-    blocks = outputs * inputs // block
+    blocks = -(-outputs * inputs // block)
     packed = torch.randint(0, 256, (outputs * inputs // 2,), dtype=torch.uint8, generator=generator)
     if nested is None:
         return TablePart(outputs, packed, torch.tensor(FP4), torch.rand(blocks, generator=generator))
@@ -61,6 +80,44 @@ def rows_part(outputs: int, inputs: int) -> RowsPart:
     generator = torch.Generator().manual_seed(outputs)
     codes = torch.randint(-128, 128, (outputs, inputs), dtype=torch.int8, generator=generator)
     return RowsPart(outputs, codes, torch.rand(outputs, generator=generator))
+
+
+def definition(packed: Packed) -> Tensor:
+    """``W [N, K]`` float32, from the codes."""
+    shape, parts = packed
+    return torch.cat([_weight(part, shape) for part in parts])
+
+
+def _weight(part: Any, shape: LinearShape) -> Tensor:
+    if isinstance(part, GgmlWeights):
+        return dequantise(part.type, part.data)
+    if isinstance(part, RowsPart):
+        return part.codes.float() * part.largest[:, None] * (1 / 127)
+    if not isinstance(part, TablePart):
+        return part.weight()
+    codes = torch.stack((part.packed >> 4, part.packed & 15), 1).flatten().long()
+    sizes = part.absmax
+    if shape.nested is not None:
+        outer = part.nested_absmax[torch.arange(len(sizes)) // shape.nested.size]
+        sizes = part.nested_table[sizes.long()] * outer + shape.nested.offset
+    weight: Tensor = part.table[codes] * sizes.repeat_interleave(shape.group)[: len(codes)]
+    return weight.view(part.out_features, -1)
+
+
+def layout_of(shape: LinearShape) -> Layout | None:
+    """What the headers of a file say; ggml's files have no layouts."""
+    match shape.kind:
+        case "int4":
+            return AffineLayout(shape.in_features, shape.group, shape.scales, shape.symmetric, shape.ordered)
+        case "coded" | "int8":
+            groups = shape.in_features, shape.bits, shape.group, shape.scales
+            return CodedLayout(*groups, shape.symmetric, shape.ordered)
+        case "table4":
+            alone = "" if shape.nested is None else "alone"
+            return TableLayout(shape.in_features, shape.group, shape.table, shape.nested, alone)
+        case "int8 rows":
+            return RowsLayout(shape.in_features)
+    return None
 
 
 def int4(*parts: Affine) -> Packed:
@@ -131,3 +188,16 @@ CASES: dict[str, Callable[[], Packed]] = {
     "rows": lambda: int8_rows(96, 77),
     "rows, fused": lambda: int8_rows(896, 70, 3, 64),
 } | {BLOCKS[type].name: _ggml(type) for type in BLOCKS}
+
+
+SHORT: dict[str, Callable[[], Packed]] = {
+    "int3, short": lambda: coded(3, 40, 96, 64, zeros=False),
+    "int8, short": lambda: coded(8, 40, 96, 64, order=True),
+    "table, short": lambda: table(40, 96, 4096),
+}
+"""The last group or block is not whole, which Kvasir's kernels do not serve."""
+
+
+def cases(*beginnings: str) -> dict[str, dict[str, Callable[[], Packed]]]:
+    """Those whose names begin so, as a kind registers them."""
+    return {"make": {name: make for name, make in (CASES | SHORT).items() if name.startswith(beginnings)}}

@@ -13,90 +13,19 @@ from torch import Tensor
 from engine.bench.folders import gptq_folder
 from engine.bench.shapes import Shape
 from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.layouts import AffineLayout, CodedLayout, Layout, RowsLayout, TableLayout, ggml_layer
-from engine.layers.linear import affine, choose, ggml, int4_cuda
-from engine.layers.linear.affine import AffineColumns
-from engine.layers.linear.base import Linear, LinearShape, Nested, PackedLinear, Path, Target
+from engine.checkpoints.quantised.layouts import AffineLayout, CodedLayout, ggml_layer
+from engine.layers.linear import affine, choose, ggml
+from engine.layers.linear.base import Linear, LinearShape, PackedLinear, Path, Target
 from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0
 from engine.layers.linear.triton import ggml as triton_ggml
-from engine.layers.linear.triton import int4 as triton_int4
-from engine.layers.linear.triton import int8 as triton_int8
-from engine.layers.linear.triton import table as triton_table
 from engine.layers.numerics import Numerics
+from tests.contracts.linear_kind import alike
 from tests.engine.layers.affine_support import Affine
+from tests.engine.layers.packed_parts import CodedPart
 
 CPU, CUDA, META = torch.device("cpu"), torch.device("cuda"), torch.device("meta")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 OUTPUTS, INPUTS, GROUP = 72, 256, 64
-
-
-class Codes:
-    """Random codes in groups (a CodedWeights)."""
-
-    def __init__(self, bits: int, symmetric: bool, ordered: bool, even: bool = True) -> None:
-        generator = torch.Generator().manual_seed(bits)
-        self.in_features, self.out_features, self.bits, self.group_size = INPUTS, OUTPUTS, bits, GROUP
-        words = torch.randint(-(1 << 31), 1 << 31, (INPUTS * bits // 32, OUTPUTS), generator=generator)
-        groups = (INPUTS // GROUP, OUTPUTS)
-        zeros = torch.full(groups, 1 << (bits - 1)) if symmetric else torch.randint(0, 1 << bits, groups)
-        self.all = (words.to(torch.int32), torch.rand(groups, generator=generator).half(), zeros.to(torch.uint8))
-        order = torch.randperm(INPUTS, generator=generator) // GROUP
-        self.group_of = order.int() if ordered else None
-        if ordered and not even:
-            self.group_of = torch.zeros(INPUTS, dtype=torch.int32)
-
-    def columns(self, start: int, stop: int) -> AffineColumns:
-        return AffineColumns(*(values[:, start:stop] for values in self.all))
-
-
-class Rows:
-    """Random codes of LLM.int8 (an Int8Rows)."""
-
-    out_features = OUTPUTS
-    codes = torch.randint(-128, 128, (OUTPUTS, INPUTS), dtype=torch.int8)
-    largest = torch.rand(OUTPUTS)
-
-
-def table(nested: Nested | None) -> tuple[Layout, list[Any]]:
-    part = triton_table.TableSample(OUTPUTS, INPUTS, GROUP, nested)
-    return TableLayout(INPUTS, GROUP, part.shape.table, nested, "" if nested is None else "alone"), [part]
-
-
-CASES: dict[str, tuple[Layout, list[Any]]] = {
-    **{
-        f"int4 {symmetric} {order}": (
-            AffineLayout(INPUTS, GROUP, FP16, symmetric, order),
-            [Affine(OUTPUTS, INPUTS, GROUP, 1, symmetric, order)],
-        )
-        for symmetric in (False, True)
-        for order in (False, True)
-    },
-    **{
-        f"int{bits} {symmetric} {order}": (
-            CodedLayout(INPUTS, bits, GROUP, FP16, symmetric, order),
-            [Codes(bits, symmetric, order)],
-        )
-        for bits in (3, 8)
-        for symmetric in (False, True)
-        for order in (False, True)
-    },
-    "int8 rows": (RowsLayout(INPUTS), [Rows()]),
-    "table": table(None),
-    "nested table": table(Nested(16, 0.03)),
-}
-SERVED = [name for name in CASES if name.startswith(("int4", "table", "nested")) or name == "int8 rows"]
-SERVED += ["int8 False False", "int8 True False"]
-"""What Triton kernels serve."""
-
-
-@pytest.fixture
-def _a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels that agree with the definition: packing for them needs no GPU."""
-    monkeypatch.setattr(choose, "machine_declines", lambda *_: None)
-    for module in (triton_int4, triton_int8, triton_table, triton_ggml):
-        monkeypatch.setattr(module, "_disagrees", lambda *of: None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles, dtype: None)
 
 
 def filled(shape: LinearShape, parts: Sequence[Any], bias: Tensor, target: Target) -> Linear:
@@ -107,39 +36,15 @@ def filled(shape: LinearShape, parts: Sequence[Any], bias: Tensor, target: Targe
     return layer
 
 
-def alike(planned: Linear, built: Linear) -> bool:
-    traits = [(type(layer), layer.path, layer.kind, layer.declined, layer.storage_size()) for layer in (planned, built)]
-    return traits[0] == traits[1]
-
-
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("dtype", [FP32, BF16])
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_planned_for_a_cpu_is_built(name: str, dtype: torch.dtype, native: bool) -> None:
-    layout, parts = CASES[name]
-    bias, target = torch.randn(OUTPUTS).to(dtype), Target(dtype, CPU, Numerics(), native)
-    assert alike(layout.planned(OUTPUTS, bias.to(META), target), layout.built(parts, bias, target))
-
-
-@pytest.mark.usefixtures("_a_gpu")
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_planned_for_a_gpu_is_built(name: str) -> None:
-    layout, parts = CASES[name]
-    bias, target = torch.randn(OUTPUTS).to(BF16), Target(BF16, CUDA, Numerics())
-    planned = layout.planned(OUTPUTS, bias.to(META), target)
-    assert alike(planned, filled(layout.surveyed(parts), parts, bias, target))
-    assert (planned.path == "Triton kernel") == (name in SERVED)
-
-
-@pytest.mark.usefixtures("_a_gpu")
-def test_without_kvasirs_kernels_a_gpu_gets_torchs() -> None:
-    layout, _ = CASES["int4 True False"]
+@pytest.mark.usefixtures("a_gpu")
+def test_without_kvasirs_kernelsa_gpu_gets_torchs() -> None:
+    layout = AffineLayout(INPUTS, GROUP, FP16, True)
     planned = layout.planned(OUTPUTS, None, Target(BF16, CUDA, Numerics(), native=False))
     assert (planned.path, planned.declined) == ("torch int4 matmul on CUDA", [])
     assert planned.storage_size() == OUTPUTS * INPUTS // 2 + OUTPUTS * INPUTS // GROUP * 4
 
 
-@pytest.mark.usefixtures("_a_gpu")
+@pytest.mark.usefixtures("a_gpu")
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("type", BLOCKS, ids=lambda type: BLOCKS[type].name)
@@ -161,7 +66,7 @@ def test_blocks_of_ggml_are_planned_as_they_are_built(type: int, native: bool, d
         assert head.data is tables[1].data
 
 
-@pytest.mark.usefixtures("_a_gpu")
+@pytest.mark.usefixtures("a_gpu")
 def test_a_model_is_planned_for_the_device_that_it_goes_to(tmp_path: pathlib.Path) -> None:
     shape = Shape("tiny", layers=1, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
     checkpoint = open_checkpoint(gptq_folder(shape, tmp_path))
@@ -177,7 +82,9 @@ def test_what_only_the_contents_tell() -> None:
     assert affine.surveyed(parts) == LinearShape("int4", 64, 16, group=32, scales=FP16, symmetric=True)
     parts[1].scales, parts[1].zeros[0, 3] = parts[1].scales.bfloat16(), 7
     assert affine.surveyed(parts) == LinearShape("int4", 64, 16, group=32, scales=FP32)
-    uneven = CodedLayout(INPUTS, 8, GROUP, FP16, False, True).surveyed([Codes(8, True, True, even=False)])
+    part = CodedPart(8, OUTPUTS, INPUTS, GROUP, False, True, FP16)
+    part.group_of = torch.zeros(INPUTS, dtype=torch.int32)
+    uneven = CodedLayout(INPUTS, 8, GROUP, FP16, False, True).surveyed([part])
     assert (uneven.symmetric, uneven.ordered, uneven.even) == (True, True, False)
     reasons = [declined.reason for declined in choose.choose(uneven, Target(FP32, CPU, Numerics())).declined]
     assert reasons == [f"it has no even groups of {GROUP} over {INPUTS} input features"]

@@ -15,7 +15,10 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, Q4_0, Q4_1, Q4_K, Q
 from engine.layers.linear.int4 import Int4Linear
 from engine.layers.linear.native import NativeInt4Linear
 from engine.layers.numerics import Numerics
+from tests.contracts.linear_kind import LinearKindContract
 from tests.engine.layers.ggml_support import rows_of
+from tests.engine.layers.packed_parts import cases
+from tests.kit.pairs import pairs
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -57,28 +60,8 @@ def close(found: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, roundin
     return bool(((found.double() - exact).abs() <= allowed).all())
 
 
-@every_type
-@pytest.mark.parametrize("dtype", [FP32, BF16, FP16])
-def test_layers_follow_the_definition(type: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several blocks of output features, parts of one type, a bias, few rows and many."""
-    monkeypatch.setattr(ggml, "BLOCK_WEIGHTS", 512 * 24)
-    parts = [weights(type, 40, 512, 1), weights(type, 31, 512, 2)]
-    weight, bias = definition(*parts), torch.randn(71).to(dtype)
-    layer = build(parts, dtype, bias)
-    assert (layer.in_features, layer.out_features) == (512, 71)
-    if type != Q4_0:
-        assert (layer.kind, layer.path, layer.declined) == (BLOCKS[type].name, "dequantise and multiply", [])
-        assert torch.equal(layer.dequantised(FP32), weight)
-        assert torch.equal(layer.dequantised(dtype), weight.to(dtype))
-    rounding = {FP32: 0.0, BF16: 2**-8, FP16: 2**-11}[dtype]
-    for rows in (1, 3, 70):
-        x = torch.randn(rows, 512).to(dtype)
-        found = layer(x)
-        assert found.dtype == dtype
-        assert close(found, x, weight, bias, 2 * rounding)
-        found = layer.forward_float32(x)
-        assert found.dtype == FP32
-        assert close(found, x, weight, bias, 2**-8 if type == Q4_0 and dtype == BF16 else 0.0)
+class TestBlocks(LinearKindContract):
+    cases = cases(*(block.name for block in BLOCKS.values()))
 
 
 def test_q4_0_becomes_int4_without_loss() -> None:
@@ -94,20 +77,6 @@ def test_q4_0_becomes_int4_without_loss() -> None:
         planned = choose.planned(ggml.shape(Q4_0, 96, 65), None, Target(FP32, CPU, Numerics(), use_native))
         assert planned.storage_size() == layer.storage_size()
         assert planned.path == layer.path
-
-
-@every_type
-@pytest.mark.parametrize("use_native", [False, True])
-@pytest.mark.parametrize("dtype", [FP32, BF16])
-def test_meta_layers_plan_the_size_of_real_ones(type: int, dtype: torch.dtype, use_native: bool) -> None:
-    parts = [weights(type, 72, 512), weights(type, 8, 512)]
-    bias = torch.randn(80).to(dtype)
-    real = build(parts, dtype, bias, use_native)
-    planned = plan(parts, dtype, bias, use_native)
-    assert planned.storage_size() == real.storage_size()
-    if type != Q4_0 and not use_native:
-        assert real.storage_size() == 80 * BLOCKS[type].row_bytes(512) + 80 * dtype.itemsize
-    assert (planned.path, planned.kind, planned.declined) == (real.path, real.kind, real.declined)
 
 
 def test_parts_of_several_types_stand_side_by_side() -> None:
@@ -151,10 +120,12 @@ def test_the_table_looks_up_rows(type: int, dtype: torch.dtype, monkeypatch: pyt
     assert close(head.forward_float32(x), x, definition(part), None, 0.0)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", [FP32, BF16, FP16])
-@pytest.mark.parametrize("type", [Q4_K, Q6_K, Q8_0, IQ4_NL, Q4_0], ids=lambda type: BLOCKS[type].name)
-@pytest.mark.parametrize("use_native", [False, True])
+@pairs(
+    type={BLOCKS[type].name: type for type in (Q4_K, Q6_K, Q8_0, IQ4_NL, Q4_0)},
+    dtype=[FP32, BF16, FP16],
+    threads=[1, 2],
+    use_native=[False, True],
+)
 def test_batch_invariant_rows_keep_their_bits(type: int, dtype: torch.dtype, threads: int, use_native: bool) -> None:
     """A row alone and in batches of 2 to 33 at every position; the layer is large enough for both threads."""
     torch.set_num_threads(threads)

@@ -13,7 +13,9 @@ from engine.layers.linear.base import Target
 from engine.layers.linear.blocks import BLOCK, IDENTITY, natural, operator_columns, pack_words, stored, unpack_blocks
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
+from tests.contracts.linear_kind import LinearKindContract
 from tests.engine.layers.affine_support import Affine, words
+from tests.engine.layers.packed_parts import cases
 
 CPU = torch.device("cpu")
 
@@ -69,6 +71,10 @@ def test_the_probed_layout_is_the_operators() -> None:
     assert [tuple(declined) for declined in layer.declined] == (
         [(OPERATOR, "its packed layout on this processor is not known")] if columns is None else []
     )
+
+
+class TestInt4(LinearKindContract):
+    cases = cases("int4")
 
 
 def test_chunks_cross_the_borders_of_parts() -> None:
@@ -137,14 +143,6 @@ def test_both_bfloat16_paths_have_the_same_symmetric_weights(path: str) -> None:
         assert torch.equal(layer.dequantised(torch.bfloat16), multiplied.t())
     else:  # the scales as in the file are kept, and rounded where they meet the codes
         assert torch.equal(layer.dequantised(torch.float32), part.weight())
-
-
-def test_meta_layers_plan_the_size_of_real_ones() -> None:
-    for dtype in (torch.bfloat16, torch.float32):
-        part = Affine(200, 128, 64, 9)
-        real = build([part], dtype)
-        planned = choose.planned(affine.surveyed([part]), None, Target(dtype, CPU, Numerics(), native=False))
-        assert planned.storage_size() == real.storage_size()
 
 
 def test_words_are_packed_codes() -> None:

@@ -22,7 +22,7 @@ from engine.native.instructions import VARIABLE
 from tests.engine.instruction_sets import at_hand, each_kernel
 from tests.engine.layers.affine_support import Affine
 from tests.engine.layers.ggml_support import rows_of
-from tests.engine.layers.packed_parts import CASES, Packed, coded, ggml, int4, int8_rows, table, table_part
+from tests.engine.layers.packed_parts import CASES, Packed, coded, definition, ggml, int4, int8_rows, table, table_part
 from tests.kit.pairs import pairs
 
 CPU = torch.device("cpu")
@@ -41,14 +41,6 @@ def build(packed: Packed, dtype: torch.dtype, activations: int = 32, bias: Tenso
     assert isinstance(layer, NativeLinear)
     assert (layer.path, layer.declined) == (PATH, [])
     return layer
-
-
-def definition(packed: Packed) -> Tensor:
-    """``W [N, K]`` float32, by the path that stands last."""
-    shape, parts = packed
-    reference = choose.reference(shape, CPU)
-    reference.fill(parts)
-    return reference.dequantised(FP32)
 
 
 def quantised(x: Tensor, activations: int) -> Tensor:
@@ -230,16 +222,6 @@ def test_ggml_scales_of_every_size(type: int, scale: float | None, kernel: torch
     found = build(packed, kernel).dequantised(BF16)
     near = weight.abs() < 2**-126
     assert torch.equal(found.where(~near, torch.tensor(0.0, dtype=BF16)), weight.where(~near, 0).to(BF16))
-
-
-@runs
-@each_case
-def test_planned_layers_are_the_real_ones(name: str) -> None:
-    shape, parts = CASES[name]()
-    real = build((shape, parts), FP32)
-    planned = choose.planned(shape, None, Target(FP32, CPU, Numerics()))
-    assert (planned.kind, planned.path, planned.declined) == (real.kind, real.path, real.declined)
-    assert planned.storage_size() == real.storage_size()
 
 
 @runs

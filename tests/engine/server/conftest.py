@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
@@ -50,6 +51,9 @@ class Running:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
 
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)
+
     def connect(self, **options: Any) -> ClientConnection:
         return connect(f"ws://127.0.0.1:{self.server.port}/ws", max_size=p.MAX_FRAME, compression=None, **options)
 
@@ -75,6 +79,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def running(home: Path) -> Iterator[Running]:
+    made = Running()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def http(running: Running) -> Iterator[httpx.Client]:
+    with running.http() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[Running]:
+    """One server for all requests of a file that it refuses before the engine hears of them."""
     made = Running()
     yield made
     made.stop()

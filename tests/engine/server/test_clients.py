@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +23,6 @@ from engine.server.openai.types import ChatIn, CompletionIn, StreamOptions
 from engine.server.openai.writers import ChatWriter, TextWriter
 from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import Running
-from tests.kit.servers import TOKEN
 
 MESSAGES = [{"role": "user", "content": "abc"}]
 CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {
@@ -100,12 +99,6 @@ def test_what_says_how_to_think_is_one_thing() -> None:
     assert thinking(reasoning={"effort": "high", "exclude": True}) == (None, "high", False)
     assert thinking(include_reasoning=False, enable_thinking=True) == (True, "", False)
     assert thinking(think=True, chat_template_kwargs={"enable_thinking": False}) == (False, "", True)
-
-
-@pytest.fixture
-def http(running: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as client:
-        yield client
 
 
 def asked(running: Running) -> list[AddRequest]:

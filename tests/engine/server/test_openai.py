@@ -29,9 +29,13 @@ SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
 
 
+def _api(running: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300)
+
+
 @pytest.fixture
 def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
+    with _api(running) as client:
         yield client
 
 
@@ -127,16 +131,14 @@ def test_closing_a_stream_cancels(api: openai.OpenAI, running: Running) -> None:
     running.engine.gate.set()
 
 
-def test_leaving_a_whole_answer_cancels(running: Running) -> None:
+def test_leaving_a_whole_answer_cancels(running: Running, http: httpx.Client) -> None:
     running.engine.gate.clear()
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=running.url, headers=headers) as http:
-        with pytest.raises(httpx.ReadTimeout):
-            http.post("/v1/chat/completions", json={"messages": MESSAGES}, timeout=0.5)
-        for _ in range(200):
-            if running.engine.cancelled:
-                break
-            http.get("/v1/models")
+    with pytest.raises(httpx.ReadTimeout):
+        http.post("/v1/chat/completions", json={"messages": MESSAGES}, timeout=0.5)
+    for _ in range(200):
+        if running.engine.cancelled:
+            break
+        http.get("/v1/models")
     running.engine.gate.set()
     assert len(running.engine.cancelled) == 1
     assert not any(isinstance(c, Cancel) and not c.id for c in running.engine.seen)
@@ -191,17 +193,16 @@ def test_leaving_a_whole_answer_cancels(running: Running) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("stream", [False, True])
 def test_errors_have_openais_shape(
-    running: Running, body: dict[str, Any], status: int, param: str, says: str, stream: bool
+    refusing: Running, body: dict[str, Any], status: int, param: str, says: str, stream: bool
 ) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    body = {**body, "stream": stream}
-    answer = httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=300)
+    with refusing.http() as http:
+        answer = http.post("/v1/chat/completions", json={**body, "stream": stream})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (status, param)
     assert says in error["message"]
     assert error["type"] == "invalid_request_error"
     assert error["code"]
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
 @pytest.mark.parametrize(
@@ -226,26 +227,25 @@ def test_errors_have_openais_shape(
         ({"prompt": "word " * 100_000}, "prompt", "the prompt has 500,000 bytes"),
     ],
 )
-def test_completions_are_refused_alike(running: Running, body: dict[str, Any], param: str, says: str) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    answer = httpx.post(f"{running.url}/v1/completions", json=body, headers=headers, timeout=300)
+def test_completions_are_refused_alike(refusing: Running, body: dict[str, Any], param: str, says: str) -> None:
+    with refusing.http() as http:
+        answer = http.post("/v1/completions", json=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
     assert says in answer.json()["error"]["message"]
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
-def test_too_many_parts_are_refused_before_they_are_read(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_parts_are_refused_before_they_are_read(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msgspec.json, "decode", decode_of_fields := Mock(wraps=msgspec.json.decode))
-    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http:
-        said: Any = [{"role": "user", "content": 'a "role", "role"'}] * (MOST_MESSAGES + 1)
-        answer = http.post("/v1/chat/completions", json={"messages": said})
-        assert "20,001 messages" in answer.json()["error"]["message"]
-        assert decode_of_fields.call_args.kwargs["type"] == dict[str, msgspec.Raw]
-        answer = http.post("/v1/completions", json={"prompt": [5] * (MOST_PROMPT_TOKENS + 1)})
-        assert "1,048,577 tokens" in answer.json()["error"]["message"]
-        assert decode_of_fields.call_args.kwargs["type"] == dict[str, msgspec.Raw]
-        assert "bytes" in http.post("/v1/completions", json={"prompt": "," * (MOST_PROMPT_TOKENS + 1)}).text
-        assert "bytes" in http.post("/v1/completions", json={"prompt": ["5" + "," * (MOST_PROMPT_TOKENS + 1)]}).text
+    said: Any = [{"role": "user", "content": 'a "role", "role"'}] * (MOST_MESSAGES + 1)
+    answer = http.post("/v1/chat/completions", json={"messages": said})
+    assert "20,001 messages" in answer.json()["error"]["message"]
+    assert decode_of_fields.call_args.kwargs["type"] == dict[str, msgspec.Raw]
+    answer = http.post("/v1/completions", json={"prompt": [5] * (MOST_PROMPT_TOKENS + 1)})
+    assert "1,048,577 tokens" in answer.json()["error"]["message"]
+    assert decode_of_fields.call_args.kwargs["type"] == dict[str, msgspec.Raw]
+    assert "bytes" in http.post("/v1/completions", json={"prompt": "," * (MOST_PROMPT_TOKENS + 1)}).text
+    assert "bytes" in http.post("/v1/completions", json={"prompt": ["5" + "," * (MOST_PROMPT_TOKENS + 1)]}).text
 
 
 @pytest.mark.parametrize(
@@ -264,11 +264,11 @@ def test_too_many_parts_are_refused_before_they_are_read(running: Running, monke
         ("moderation", {"model": "omni-moderation-latest"}),
     ],
 )
-def test_what_would_change_the_answer_is_refused(api: openai.OpenAI, running: Running, field: str, value: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="is not supported") as refused:
+def test_what_would_change_the_answer_is_refused(refusing: Running, field: str, value: Any) -> None:
+    with _api(refusing) as api, pytest.raises(openai.BadRequestError, match="is not supported") as refused:
         api.chat.completions.create(model="tiny", messages=MESSAGES, extra_body={field: value})
     assert (refused.value.param, refused.value.code) == (field, "invalid_value")
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
 def test_what_asks_for_nothing_is_served(api: openai.OpenAI, running: Running) -> None:
@@ -322,16 +322,17 @@ CUT = "Stopped, because other is being loaded."
 
 
 @pytest.mark.parametrize(("reason", "status"), [("cancelled", 503), ("memory", 503), ("error", 500)])
-def test_an_answer_that_was_cut_says_so(api: openai.OpenAI, running: Running, reason: str, status: int) -> None:
+def test_an_answer_that_was_cut_says_so(
+    api: openai.OpenAI, http: httpx.Client, running: Running, reason: str, status: int
+) -> None:
     running.engine.cut = reason, CUT
     with pytest.raises(openai.InternalServerError, match=CUT) as failed:
         api.chat.completions.create(model="tiny", messages=MESSAGES, n=2)
     assert (failed.value.status_code, failed.value.code, failed.value.type) == (status, reason, "server_error")
     with pytest.raises(openai.InternalServerError, match=CUT):
         api.completions.create(model="tiny", prompt="abc def")
-    headers = {"Authorization": f"Bearer {TOKEN}"}
     body = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
-    text = httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers).text
+    text = http.post("/v1/chat/completions", json=body).text
     *chunks, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
     assert chunks
     assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
@@ -354,11 +355,9 @@ def test_an_answer_at_its_limit_has_a_length(api: openai.OpenAI, running: Runnin
 def test_an_answer_that_the_server_did_not_outlive(home: Any, stream: bool) -> None:
     running = Running()
     running.engine.gate.clear()
-    headers = {"Authorization": f"Bearer {TOKEN}"}
     body = {"messages": MESSAGES, "stream": stream}
-    url = f"{running.url}/v1/chat/completions"
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(httpx.post, url, json=body, headers=headers, timeout=300)
+    with ThreadPoolExecutor(1) as pool, running.http() as http:
+        asked = pool.submit(http.post, "/v1/chat/completions", json=body)
         while not running.server.hub.answering:
             time.sleep(0.01)
         running.server.stop()
@@ -368,10 +367,9 @@ def test_an_answer_that_the_server_did_not_outlive(home: Any, stream: bool) -> N
     assert json.loads(answer.text.removeprefix("data: "))["error"]["code"] == "stopping"
 
 
-def test_addresses_that_are_not_served(api: openai.OpenAI, running: Running) -> None:
+def test_addresses_that_are_not_served(api: openai.OpenAI, http: httpx.Client, running: Running) -> None:
     assert api.models.retrieve("tiny").id == "tiny"
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    assert httpx.get(f"{running.url}/v1/models/", headers=headers).json()["data"][0]["id"] == "tiny"
+    assert http.get("/v1/models/").json()["data"][0]["id"] == "tiny"
     with pytest.raises(openai.NotFoundError, match="'other' is not loaded, but tiny is") as other:
         api.models.retrieve("other")
     assert (other.value.code, other.value.param) == ("model_not_found", "model")
@@ -383,19 +381,15 @@ def test_addresses_that_are_not_served(api: openai.OpenAI, running: Running) -> 
     assert "not served by GET" in answer.json()["error"]["message"]
 
 
-def test_a_failure_that_nobody_thought_of(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_that_nobody_thought_of(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChatIn, "sampling", lambda self: 1 / 0)
-    answer = httpx.post(
-        f"{running.url}/v1/chat/completions", json={"messages": MESSAGES}, headers={"Authorization": f"Bearer {TOKEN}"}
-    )
+    answer = http.post("/v1/chat/completions", json={"messages": MESSAGES})
     assert answer.status_code == 500
     assert "division by zero" in answer.json()["error"]["message"]
 
 
-def test_a_body_nested_without_an_end(running: Running) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    body = '{"messages": [], "new": ' + "[" * 200_000
-    answer = httpx.post(f"{running.url}/v1/chat/completions", content=body, headers=headers, timeout=300)
+def test_a_body_nested_without_an_end(http: httpx.Client) -> None:
+    answer = http.post("/v1/chat/completions", content='{"messages": [], "new": ' + "[" * 200_000)
     assert answer.status_code == 400
     assert "was not understood" in answer.json()["error"]["message"]
 
@@ -407,22 +401,21 @@ def test_without_a_model(empty: Running) -> None:
             api.chat.completions.create(model="", messages=MESSAGES)
 
 
-def test_metrics(running: Running, api: openai.OpenAI) -> None:
+def test_metrics(running: Running, api: openai.OpenAI, http: httpx.Client) -> None:
     api.completions.create(model="tiny", prompt="abc def")
-    text = httpx.get(f"{running.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+    text = http.get("/metrics").text
     generated = len(last(running).prompt_ids)
     assert f"kvasir_generated_total {generated}\n" in text
     assert 'kvasir_memory_bytes{owner="weights",scope="process"} 1000\n' in text
     assert "# TYPE kvasir_steps_total counter\n" in text
 
 
-def test_metrics_of_a_gpu(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_of_a_gpu(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its driver says comes from the probes, in a thread of their own, as memory does."""
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    assert "gpu" not in httpx.get(f"{running.url}/metrics", headers=headers).text
+    assert "gpu" not in http.get("/metrics").text
     monkeypatch.setattr(hub, "MEASURE_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(FakeProbes, "reading", GpuReading(watts=250.0, joules=12.5))
-    lines = httpx.get(f"{running.url}/metrics", headers=headers).text.splitlines()
+    lines = http.get("/metrics").text.splitlines()
     assert "kvasir_gpu_watts 250" in lines
     assert "kvasir_gpu_joules_total 12.5" in lines
 
@@ -554,11 +547,11 @@ def test_tokens_found_in_the_cache_are_counted(api: openai.OpenAI, running: Runn
     assert done.usage.prompt_tokens_details.cached_tokens == 16
 
 
-def test_the_cache_counters_are_scraped(running: Running) -> None:
+def test_the_cache_counters_are_scraped(running: Running, http: httpx.Client) -> None:
     running.engine.stats = CacheStats(
         looked_up=100, hit=60, evicted_pages=3, swapped_out=7, swapped_in=5, host_bytes=4096, disk_bytes=11
     )
-    text = httpx.get(f"{running.url}/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
+    text = http.get("/metrics").text
     wanted = {"looked_up": 100, "hit": 60, "evicted_pages": 3, "swapped_out": 7, "swapped_in": 5}
     for name, value in wanted.items():
         assert f"# TYPE kvasir_cache_{name}_total counter\nkvasir_cache_{name}_total {value}\n" in text

@@ -252,6 +252,7 @@ def used(client: Client) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_collector")
 def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> None:
     serving.server.hub.probes = MachineProbes("cpu")
     used(client)

@@ -144,7 +144,7 @@ def test_own_origin_is_let_in(running: Running) -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/metrics", "/v1/models"])
 def test_web_pages_get_no_http(running: Running, path: str) -> None:
-    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+    with running.http() as http:
         assert http.get(path).status_code == 200
         assert http.get(path, headers={"Origin": "http://evil.example"}).status_code == 403
         rebound = http.get(path, headers={"Host": f"evil.example:{running.server.port}"})
@@ -169,6 +169,6 @@ def test_large_bodies_are_refused(running: Running) -> None:
         for _ in range(40):
             yield b"x" * (1 << 20)
 
-    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as http:
+    with running.http() as http:
         assert http.post("/v1/completions", content=b"x" * (33 << 20)).status_code == 413
         assert http.post("/v1/completions", content=endless()).json()["error"]["code"] == "too_large"

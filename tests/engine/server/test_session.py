@@ -67,8 +67,8 @@ def test_welcome(client: Client, home: Path) -> None:
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_who_does_not_greet_properly_is_told_and_left(running: Running, hello: Any, code: str, says: str) -> None:
-    with running.connect() as socket:
+def test_who_does_not_greet_properly_is_told_and_left(refusing: Running, hello: Any, code: str, says: str) -> None:
+    with refusing.connect() as socket:
         socket.send(p.encode(hello) if isinstance(hello, p.Message) else hello)
         error = p.decode_from_engine(socket.recv(timeout=300))
         assert isinstance(error, p.Error)
@@ -76,7 +76,7 @@ def test_who_does_not_greet_properly_is_told_and_left(running: Running, hello: A
         assert says in error.message
         with pytest.raises(ConnectionClosed):
             socket.recv(timeout=300)
-    assert running.engine.seen == []
+    assert refusing.engine.seen == []
 
 
 def test_generate_streams_and_finishes(client: Client, running: Running) -> None:
@@ -232,12 +232,13 @@ def test_load_by_name_and_by_path(empty: Running, open_client: Any, home: Path) 
 
 
 @pytest.mark.parametrize("model", ["nothing", "../models/tiny", "tiny/..", "~", "/nonexistent/folder", "models"])
-def test_models_that_do_not_exist(client: Client, running: Running, model: str) -> None:
+def test_models_that_do_not_exist(refusing: Running, open_client: Any, model: str) -> None:
+    client = open_client(refusing)
     client.send(p.Load(model=model if model != "~" else "~nobody/x"))
     error = client.until(p.Error)
     assert error.code == "model_not_found"
     assert "Give the full path" in error.message
-    assert not any(isinstance(c, LoadModel) for c in running.engine.seen)
+    assert not any(isinstance(c, LoadModel) for c in refusing.engine.seen)
 
 
 def test_a_failed_load_is_told_to_all(running: Running, open_client: Any, client: Client) -> None:
