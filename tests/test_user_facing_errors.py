@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ Names = Mapping[str, list[ast.expr]]
 """What is assigned to each name, anywhere in a function or at the top of any file; what a function returns."""
 
 
+@functools.cache
 def found() -> dict[str, list[str]]:
     """Codes (and fields at fault), sentences of the catalogue, and those that errors are raised or sent with."""
     files = [ast.parse(path.read_text()) for folder in ("engine", "app") for path in (ROOT / folder).rglob("*.py")]

@@ -11,12 +11,14 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.layers.linear.base import Linear
 from tests.conformance.engine_support import Ours, relative
 
 VOCABULARY = 160
-TOLERANCE = 1e-4
+TOLERANCE, ROUNDED = 1e-4, 0.06
+"""Of float32, and of what bfloat16 explains."""
 PROMPT = [3, 40, 77, 9, 120]
 BASE = {
     "vocab_size": VOCABULARY,
@@ -93,6 +95,36 @@ def greedy(reference: transformers.PreTrainedModel, prompt: list[int], count: in
     for _ in range(count):
         tokens.append(int(reference(torch.tensor([tokens])).logits[0, -1].argmax()))
     return tokens[len(prompt) :]
+
+
+def assert_exact(folder: Path, reference: transformers.PreTrainedModel, planned: bool = True) -> Ours:
+    """The model of the folder, whose weights, sizes (where ``planned``), logits and text are right."""
+    ours = Ours(folder)
+    assert_same_weights(ours, reference)
+    if planned:
+        assert_planned(ours, folder)
+    assert compare(ours, reference) <= TOLERANCE
+    assert ours.greedy(PROMPT, 20) == greedy(reference, PROMPT, 20)
+    return ours
+
+
+def assert_other_ways(folder: Path, reference: transformers.PreTrainedModel) -> None:
+    """Expanded, and with torch's operators, in float32 and bfloat16."""
+    expanded = Ours(folder, weights="16bit")
+    assert {linear.kind for _, linear in expanded.model.linears()} == {"dense"}
+    assert_same_weights(expanded, reference)
+    for weights in ("4bit", "4bit_torch"):
+        assert compare(Ours(folder, torch.bfloat16, weights), reference) <= ROUNDED
+    assert compare(Ours(folder, torch.float32, "4bit_torch"), reference) <= TOLERANCE
+
+
+def assert_title(folder: Path, reference: transformers.PreTrainedModel, title: str, counts: bool = True) -> Checkpoint:
+    """The folder's checkpoint, which says what it is and, where it ``counts``, how many parameters it stands for."""
+    opened = open_checkpoint(folder, need_tokenizer=False)
+    assert opened.quantisation_title == title
+    if counts:
+        assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())
+    return opened
 
 
 def assert_same_weights(ours: Ours, reference: transformers.PreTrainedModel) -> None:

@@ -9,18 +9,7 @@ import pytest
 import torch
 import transformers
 
-from engine.checkpoints.open import open_checkpoint
-from tests.conformance.engine_support import Ours
-from tests.conformance.packed_support import (
-    PROMPT,
-    TOLERANCE,
-    Parts,
-    assert_planned,
-    assert_same_weights,
-    compare,
-    greedy,
-    save,
-)
+from tests.conformance.packed_support import Parts, assert_exact, assert_other_ways, assert_title, save
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -95,11 +84,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_weights_logits_and_text(case: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
-    ours = Ours(tmp_path)
-    assert_same_weights(ours, reference)
-    assert_planned(ours, tmp_path)
-    assert compare(ours, reference) <= TOLERANCE
-    assert ours.greedy(PROMPT, 20) == greedy(reference, PROMPT, 20)
+    ours = assert_exact(tmp_path, reference)
     kinds = {name.split(".")[-1]: linear.kind for name, linear in ours.model.linears()}
     assert kinds["down"] == "int4"
     assert kinds["qkv"] == ("concatenated" if "v_proj" in case else "int4")
@@ -109,17 +94,6 @@ def test_weights_logits_and_text(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_other_ways_to_hold_them(case: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
-    expanded = Ours(tmp_path, weights="16bit")
-    assert {linear.kind for _, linear in expanded.model.linears()} == {"dense"}
-    assert_same_weights(expanded, reference)
-    for weights in ("4bit", "4bit_torch"):
-        narrow = Ours(tmp_path, torch.bfloat16, weights)
-        assert compare(narrow, reference) <= 0.06
-    assert compare(Ours(tmp_path, torch.float32, "4bit_torch"), reference) <= TOLERANCE
-
-
-def test_the_title_and_the_size(tmp_path: Path) -> None:
-    reference = make(tmp_path, group=128)
-    opened = open_checkpoint(tmp_path, need_tokenizer=False)
-    assert opened.quantisation_title == "AWQ 4-bit, groups of 128"
-    assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())
+    assert_other_ways(tmp_path, reference)
+    if case == "groups of 128":
+        assert_title(tmp_path, reference, "AWQ 4-bit, groups of 128")

@@ -10,21 +10,10 @@ import pytest
 import torch
 import transformers
 
-from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.quantised.compressed import CompressedWeights
 from engine.layers.linear.coded import pack, unpack
 from tests.conformance.compressed_packer import pack_older, quantise
-from tests.conformance.engine_support import Ours
-from tests.conformance.packed_support import (
-    PROMPT,
-    TOLERANCE,
-    Parts,
-    assert_planned,
-    assert_same_weights,
-    compare,
-    greedy,
-    save,
-)
+from tests.conformance.packed_support import Parts, assert_exact, assert_other_ways, assert_title, save
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -125,14 +114,17 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+TITLES = {
+    "int4": "compressed-tensors 4-bit, groups of 32",
+    "int8 channels": "compressed-tensors 8-bit, one group per column",
+    "int4, down in int8": "compressed-tensors 4/8-bit, groups of 32",
+}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_weights_logits_and_text(case: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
-    ours = Ours(tmp_path)
-    assert_same_weights(ours, reference)
-    assert_planned(ours, tmp_path)
-    assert compare(ours, reference) <= TOLERANCE
-    assert ours.greedy(PROMPT, 20) == greedy(reference, PROMPT, 20)
+    ours = assert_exact(tmp_path, reference)
     packed = case.replace(",", "").split()[0]
     kinds = {name.split(".")[-1]: linear.kind for name, linear in ours.model.linears()}
     assert kinds["down"] == ("int8" if "down in int8" in case else packed)
@@ -143,12 +135,9 @@ def test_weights_logits_and_text(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_other_ways_to_hold_them(case: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
-    expanded = Ours(tmp_path, weights="16bit")
-    assert {linear.kind for _, linear in expanded.model.linears()} == {"dense"}
-    assert_same_weights(expanded, reference)
-    for weights in ("4bit", "4bit_torch"):
-        assert compare(Ours(tmp_path, torch.bfloat16, weights), reference) <= 0.06
-    assert compare(Ours(tmp_path, torch.float32, "4bit_torch"), reference) <= TOLERANCE
+    assert_other_ways(tmp_path, reference)
+    if title := TITLES.get(case):
+        assert_title(tmp_path, reference, title, "down" not in case)
 
 
 @pytest.mark.parametrize("bits", range(2, 9))
@@ -186,19 +175,3 @@ def test_groups_in_an_order_of_their_own() -> None:
         weight = (unpack(columns.words, 4, 64).float() - columns.zeros.float()[group]) * columns.scales[group]
         expected = codes.float() * scale[:, group]
         assert torch.equal(weight.t(), expected[3:9])
-
-
-@pytest.mark.parametrize(
-    ("case", "title"),
-    [
-        ("int4", "compressed-tensors 4-bit, groups of 32"),
-        ("int8 channels", "compressed-tensors 8-bit, one group per column"),
-        ("int4, down in int8", "compressed-tensors 4/8-bit, groups of 32"),
-    ],
-)
-def test_the_title_and_the_size(case: str, title: str, tmp_path: Path) -> None:
-    reference = make(tmp_path, **CASES[case])
-    opened = open_checkpoint(tmp_path, need_tokenizer=False)
-    assert opened.quantisation_title == title
-    if "down" not in case:
-        assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())

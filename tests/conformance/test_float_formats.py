@@ -223,6 +223,7 @@ def test_what_contradicts_itself_is_refused(case: str, change: Any, said: str, t
         ({"quant_method": "fp8", "weight_block_size": [128]}, "not a pair of whole numbers"),
         ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, "packed by ModelOpt as 'W4A8_AWQ'"),
         (groups("mxfp8-quantized", num_bits=8, type="float"), "layout 'mxfp8-quantized'"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": {"format": ["x"]}}}, r"layout \['x'\]"),
         ({"quant_method": "compressed-tensors", "config_groups": {
             "a": {"format": "nvfp4-pack-quantized", "weights": {}}, "b": {"format": "mxfp4-pack-quantized",
             "weights": {}}}}, "several ways at once"),

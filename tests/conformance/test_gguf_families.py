@@ -134,6 +134,10 @@ CASES = {
 }  # fmt: skip
 
 
+DEEP = ("gemma2 27B", "gemma3 27B", "deepseek2 lite")
+"""Named by their many layers, which are packed as those of the same family with few."""
+
+
 def mixed(name: str) -> KIND:
     """As quantisers choose: some tensors better than others."""
     local = name.split(".")[-2]
@@ -200,7 +204,7 @@ def test_logits_are_those_of_llama_cpp(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n in DEEP else n for n in CASES])
 def test_packed_weights(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], tmp_path / "model.gguf"
     model = random_model(case.architecture, **case.options)

@@ -233,7 +233,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_logits_are_those_of_transformers(case: Case, tmp_path: Path) -> None:
+def test_logits_and_greedy_text_are_those_of_transformers(case: Case, tmp_path: Path) -> None:
+    """64 tokens of text. Where the texts part, both candidates must have been tied within the tolerance."""
     reference = make(case, tmp_path)
     assert ("sharded" in case.name) == (tmp_path / "model.safetensors.index.json").is_file()
     ours = Ours(tmp_path)
@@ -245,13 +246,8 @@ def test_logits_are_those_of_transformers(case: Case, tmp_path: Path) -> None:
         assert relative(ours.chunked(texts[-1], chunk, sequence=3), expected[-1]) <= TOLERANCE
     assert open_checkpoint(tmp_path, need_tokenizer=False).resident_bytes(torch.float32) == ours.model.storage_size()
 
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_greedy_text_is_that_of_transformers(case: Case, tmp_path: Path) -> None:
-    """64 tokens. Where the texts part, both candidates must have been tied within the tolerance."""
-    reference = make(case, tmp_path)
-    prompt = prompts()[2]
-    found = Ours(tmp_path).greedy(prompt, 64)
+    prompt = texts[2]
+    found = ours.greedy(prompt, 64)
     logits = theirs(reference, prompt + found)[len(prompt) - 1 : -1]
     chosen = logits.gather(1, torch.tensor(found)[:, None])[:, 0]
     gap = (logits.max(1).values - chosen) / logits.abs().max()
@@ -285,27 +281,20 @@ OWN = {
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Qwen3", "SmolLM3", "Olmo2", *OWN])
-def test_batch_invariant_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
-    options = OWN.get(family, {})
-    reference = make(Case(family, family, options), tmp_path)
-    texts = prompts()
-    for found, text in zip(Ours(tmp_path, invariant=True).logits(texts), texts, strict=True):
-        assert relative(found, theirs(reference, text)) <= TOLERANCE
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("family", ["Llama", "Qwen3", "Olmo2", *OWN])
-def test_batch_invariant_logits_are_equal_bits(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_batch_invariant_logits_are_those_of_transformers_and_equal_bits(family: str, tmp_path: Path) -> None:
     """The same row alone, in one chunk, in chunks, and among others: the very same logits, in float32."""
-    make(Case(family, family, OWN.get(family, {})), tmp_path)
-    ours = Ours(tmp_path, dtype, invariant=True)
+    reference = make(Case(family, family, OWN.get(family, {})), tmp_path)
     texts = prompts()
-    batch = ours.logits(texts)
-    assert batch[0].dtype == torch.float32
-    for text, together in zip(texts, batch, strict=True):
-        assert torch.equal(ours.logits([text])[0], together)
-        for chunk in (1, 7, 16):
-            assert torch.equal(ours.chunked(text, chunk, sequence=5), together)
+    for dtype in (torch.float32, torch.bfloat16):
+        ours = Ours(tmp_path, dtype, invariant=True)
+        batch = ours.logits(texts)
+        assert batch[0].dtype == torch.float32
+        for text, together in zip(texts, batch, strict=True):
+            if dtype == torch.float32:
+                assert relative(together, theirs(reference, text)) <= TOLERANCE
+            assert torch.equal(ours.logits([text])[0], together), dtype
+            for chunk in (1, 7, 16):
+                assert torch.equal(ours.chunked(text, chunk, sequence=5), together), (dtype, chunk)
 
 
 def test_longrope_goes_by_the_length_of_each_sequence(tmp_path: Path) -> None:

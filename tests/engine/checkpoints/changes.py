@@ -57,8 +57,11 @@ def other_bytes(rng: random.Random, data: bytes, reach: int = 0) -> bytes:
         match rng.randrange(6):
             case 0 | 1 if at < len(changed):
                 changed[at] ^= 1 << rng.randrange(8)
+            case 2 if rng.random() < 0.5:
+                changed[at : at + 4] = struct.pack("<I", rng.choice((0, 1, 8, 9, 13, 255, 1 << 31)))
             case 2:
-                changed[at : at + 8] = struct.pack("<Q", rng.choice((0, 1, 1 << 31, 1 << 40, (1 << 64) - 1, len(data))))
+                number = rng.choice((0, 1, 255, 1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1, len(data)))
+                changed[at : at + 8] = struct.pack("<Q", number)
             case 3:
                 del changed[at : at + rng.randint(1, 40)]
             case 4:

@@ -46,7 +46,7 @@ def write_gptq(folder: Path, layers: int = 2, hidden: int = 128, inner: int = 25
 
 
 def write_dense(folder: Path, layers: int, hidden: int, inner: int, vocabulary: int) -> None:
-    """A bfloat16 Llama with random weights, beside the config of :func:`write_gptq`."""
+    """A bfloat16 Llama, beside the config of :func:`write_gptq`; the rows of its weights are few random ones again."""
     write_gptq(folder, layers, hidden, inner, vocabulary)
     packed = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(1)
@@ -54,7 +54,8 @@ def write_dense(folder: Path, layers: int, hidden: int, inner: int, vocabulary: 
     for name, words in packed.items():
         if name.endswith(".qweight"):
             shape = (words.shape[1], words.shape[0] * 8)
-            tensors[name.replace("qweight", "weight")] = torch.randn(shape, generator=generator).bfloat16()
+            few = torch.randn(8, shape[1], generator=generator).bfloat16()
+            tensors[name.replace("qweight", "weight")] = few.repeat(shape[0] // 8, 1)
     save_file(tensors, folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     del config["quantization_config"]

@@ -15,6 +15,7 @@ from engine.packs import gpus, make, store
 SETTINGS = {
     name.removeprefix("PACK_TEST_"): value for name, value in os.environ.items() if name.startswith("PACK_TEST_")
 }
+PAUSES = (0.05, 0.05, 0.05)
 FOUND = gpus.Gpu("nvidia", "NVIDIA Test 4090", SETTINGS.get("DRIVER", "580.95.05"), (8, 9))
 
 
@@ -28,7 +29,7 @@ def uv() -> object:
 
 def as_on_that_machine() -> None:
     gpus.probe = lambda: [FOUND]
-    download.PAUSES = (0.05, 0.05, 0.05)
+    download.PAUSES = PAUSES
     store.LOCK_WAIT = float(SETTINGS.get("LOCK_WAIT", "0.2"))
     if "LAUNCH" in SETTINGS:
         python = str(installation.python())

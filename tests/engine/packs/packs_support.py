@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
-from engine.packs import standing
+from engine import installation
+from engine.cli.main import app
+from engine.fetching import download
+from engine.packs import gpus, standing, store
 from engine.protocol.gpu import PackReport, PackResult, PackStatus, decode_pack_report
-from tests.engine.packs.machine import FOUND
+from tests.engine.packs.machine import FOUND, PAUSES
 from tests.range_server import RangeServer, asked_span
 
 MACHINE = Path(__file__).with_name("machine.py")
@@ -172,12 +176,27 @@ class Kvasir:
         return process.returncode, [decode_pack_report(line) for line in out.splitlines()]
 
     def result(self, *arguments: str, **environment: str) -> PackResult:
-        """How a command ended; its exit code agrees."""
-        code, told = self.run(*arguments, **environment)
+        """How a command ended; its exit code agrees. A process of its own is for commands with an environment."""
+        code, told = (self.run if environment else self._run_here)(*arguments, **environment)
         last = told[-1]
         assert isinstance(last, PackResult)
         assert code == (0 if last.ok else 1)
         return last
+
+    def _run_here(self, *arguments: str) -> tuple[int, list[PackReport]]:
+        """As `run`, in this process: the start of another costs more than most commands do."""
+        command = [sys.executable, "-I", "-S", str(self.folder / "launch.py")]
+        with pytest.MonkeyPatch.context() as patch:
+            for name in set(os.environ) - set(self.environment):
+                patch.delenv(name)
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            patch.setattr(gpus, "probe", lambda: [FOUND])
+            patch.setattr(download, "PAUSES", PAUSES)
+            patch.setattr(store, "LOCK_WAIT", 0.2)
+            patch.setattr(installation, "pack_command", lambda folder: [*command, str(folder)])
+            done = CliRunner().invoke(app, ["gpu", *arguments, "--json"], catch_exceptions=False)
+        return done.exit_code, [decode_pack_report(line) for line in done.stdout.splitlines()]
 
     def shown(self) -> str:
         """`kvasir gpu status` in words."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,27 +84,3 @@ def write(folder: Path, data: bytes, name: str = "model.gguf") -> Path:
     file = folder / name
     file.write_bytes(data)
     return file
-
-
-HUGE = (1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1)
-
-
-def mutated(rng: random.Random, data: bytes, header: int = 700) -> bytes:
-    """One to four changes in the header: a bit flipped, a number put in, a piece cut out or doubled, the end gone."""
-    changed = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(max(1, min(len(changed), header)))
-        match rng.randrange(6):
-            case 0 if changed:
-                changed[min(at, len(changed) - 1)] ^= 1 << rng.randrange(8)
-            case 1:
-                changed[at : at + 8] = struct.pack("<Q", rng.choice((*HUGE, 0, 1, 255, len(data))))
-            case 2:
-                changed[at : at + 4] = struct.pack("<I", rng.choice((0, 1, 8, 9, 13, 1 << 31)))
-            case 3:
-                del changed[at : at + rng.randint(1, 40)]
-            case 4:
-                changed[at:at] = changed[at : at + rng.randint(1, 200)]
-            case 5:
-                del changed[rng.randrange(len(changed) + 1) :]
-    return bytes(changed)

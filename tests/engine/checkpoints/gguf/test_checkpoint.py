@@ -23,7 +23,7 @@ from engine.errors import CheckpointError
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_families import OPTIONS, random_model
 from tests.conformance.gguf_models import KIND, Shape, write
-from tests.engine.checkpoints.gguf.gguf_files import mutated
+from tests.engine.checkpoints.changes import other_bytes
 from tests.engine.checkpoints.gguf.gguf_files import write as write_bytes
 
 ROPE = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
@@ -105,7 +105,7 @@ def fuzz(folder: Path, data: bytes, count: int, seed: int) -> None:
     rng = random.Random(seed)
     opened = 0
     for number in range(count):
-        opened += survive(folder, mutated(rng, data, 6000) if number % 2 else with_other_values(rng, data))
+        opened += survive(folder, other_bytes(rng, data, 6000) if number % 2 else with_other_values(rng, data))
     assert 0 < opened < count
 
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from engine.checkpoints.gguf.container import GGUFFile, read_header
 from engine.checkpoints.gguf.metadata import MAX_STRINGS
 from engine.errors import CheckpointError
+from tests.engine.checkpoints.changes import other_bytes
 from tests.engine.checkpoints.gguf.gguf_files import (
     CODES,
     F32,
-    HUGE,
     LIST,
     TENSORS,
     TEXT,
@@ -32,7 +32,6 @@ from tests.engine.checkpoints.gguf.gguf_files import (
     Raw,
     infos,
     keys,
-    mutated,
     text,
     whole,
     write,
@@ -186,7 +185,7 @@ def test_every_truncation(tmp_path: Path) -> None:
             GGUFFile.open(write(tmp_path, data[:length]))
 
 
-@pytest.mark.parametrize("count", HUGE)
+@pytest.mark.parametrize("count", [1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1])
 def test_huge_numbers(tmp_path: Path, count: int) -> None:
     head = b"GGUF" + struct.pack("<I", 3)
     refused(tmp_path, head + struct.pack("<QQ", count, 0) + bytes(100))
@@ -270,7 +269,7 @@ def fuzz(folder: Path, count: int, seed: int) -> None:
     data = whole(VALUES, TENSORS)
     tracemalloc.start()
     for _ in range(count):
-        survive(folder, mutated(rng, data))
+        survive(folder, other_bytes(rng, data, 700))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20 << 20
