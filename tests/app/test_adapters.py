@@ -15,7 +15,6 @@ from app.chat.adapter_choice import LOAD, NONE
 from app.chat.adapters import NAMES, is_adapter
 from app.chat.page import ChatPage
 from app.history.store import HistoryStore
-from app.link.link import LinkState
 from engine.protocol import LoadAdapter
 from tests.app.chatting import ask
 
@@ -121,10 +120,12 @@ def test_after_a_restart_they_are_loaded_again(
     load(qtbot, page, folder(tmp_path, "pirate"), monkeypatch)
     load(qtbot, page, folder(tmp_path, "poet"), monkeypatch)
     link = page._link
-    link.restart()
-    qtbot.waitUntil(lambda: link.state is not LinkState.CONNECTED, timeout=20_000)
-    assert link.adapters == []
+    held: list[int] = []
+    link.state_changed.connect(lambda *_: held.append(len(link.adapters)))
+    with qtbot.waitSignal(link.welcomed, timeout=20_000):
+        link.restart()
     qtbot.waitUntil(lambda: len(link.adapters) == 2, timeout=30_000)
+    assert held[0] == 0
     assert [card.name for card in link.adapters] == ["pirate", "poet"]
     page.header.load("other", "")
     qtbot.waitUntil(lambda: link.card is not None and link.card.name == "other", timeout=10_000)
