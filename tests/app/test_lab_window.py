@@ -15,6 +15,7 @@ from app.chat.session.queued import WAITS_FOR_LAB
 from app.chat.welcome import LENT
 from app.lab import words
 from app.lab.page import LabView
+from app.link.link import LinkState
 from app.program import Program
 from app.shortcuts import TABLE
 from app.window.window import MainWindow
@@ -155,6 +156,7 @@ def test_an_engine_that_dies_meanwhile_gets_the_model_too(qtbot, program, lab, s
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
     with qtbot.waitSignal(program.link.welcomed):
         program.link.restart()
+    qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED)  # until then a load is kept, and sent later
     assert program.link.card is None
     press(lab, "lab.cancel")
     qtbot.waitUntil(lambda: program.link.card is not None)
