@@ -54,7 +54,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_cases.py").write_text(CASES)
     (folder / "test_first.py").write_text("def test_nothing(): pass\n")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    long\n")
-    cases = {"test_cases.py::test_recorded": 0.3, "test_cases.py::test_over_ten": 0.9, "test_cases.py::test_long": 9.0}
+    cases = {"test_cases.py::test_recorded": 0.3, "test_cases.py::test_over_ten": 1.7, "test_cases.py::test_long": 9.0}
     record = {"files": {"test_first.py": 99.0, "test_cases.py": 1.0}, "cases": cases}
     (folder / "durations.json").write_text(json.dumps(record))
     without = [part for name in ("qt", "hypothesispytest", "anyio", "timeout") for part in ("-p", f"no:{name}")]

@@ -69,6 +69,7 @@ def test_broken_models_leave_the_loaded_one_and_what_was_typed(start, qtbot, tmp
     assert program.history.messages(program.chat.chat_id)[1] == first
 
 
+@pytest.mark.slow
 def test_a_refused_model_is_not_asked_for_again_at_the_next_start(start, qtbot) -> None:
     program = start()
     program.chat.header.load("/models/missing", None)

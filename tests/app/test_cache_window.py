@@ -59,9 +59,10 @@ def test_maps_are_asked_for_only_while_somebody_looks(qtbot, program, monkeypatc
 
 
 def test_a_restarted_engine_is_told_what_is_looked_at(qtbot, program, monkeypatch):
-    fold(program, "cache").click()
-    qtbot.waitUntil(lambda: "tree" in program.cache_wiring.topics.wanted)
     sent = listen(program, monkeypatch)
+    fold(program, "cache").click()
+    qtbot.waitUntil(lambda: topics(sent) == [["pages", "telemetry", "tree"]])
+    sent.clear()
     program.chat.send("please crash")
     qtbot.waitUntil(lambda: topics(sent) == [["pages", "telemetry", "tree"]], timeout=20_000)
     qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)

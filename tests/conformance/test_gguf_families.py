@@ -228,6 +228,7 @@ def test_every_expert_stays_packed(tmp_path: Path) -> None:
     assert sum(tensor.n_bytes for tensor in stored) <= sum(linear.storage_size() for linear in held) < 1.04 * padded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
     """The same weights through both readers: the same configuration, and the same logits in bfloat16 to the bit."""

@@ -73,6 +73,7 @@ def plain(host: Host, sampling: str, batch: int, variant: str) -> list[list[int]
     return PLAIN[key]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proposer", "sampling", "batch", "variant"),
     [pytest.param(*case, marks=() if case in SAMPLE else pytest.mark.long) for case in EVERY],

@@ -113,6 +113,7 @@ def drafted(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: l
     return host.answer(prompts(count), sampling, budget, ngram_first=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 6])
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 @pytest.mark.parametrize(

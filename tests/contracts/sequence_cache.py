@@ -52,6 +52,7 @@ class SequenceCacheContract(Contract):
         assert asked in house.done
         assert not house.failed
 
+    @pytest.mark.slow
     def test_a_fault_would_be_noticed(self, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fault.owner, fault.name, fault.wrong)
         with pytest.raises(AssertionError):
