@@ -36,7 +36,7 @@ def test_a_full_one_is_left_and_said(free: dict[str, int], tmp_path: Path) -> No
     folder, said = room.place()
     assert folder == str(tmp_path / "build")
     assert Path(folder).is_dir()
-    assert said.startswith(f"{tempfile.gettempdir()} has 0.1 GB free, of the 4 that a whole run needs: ")
+    assert said.startswith(f"{tempfile.gettempdir()} has 0.1 GB free, of the 2 that a whole run needs: ")
 
 
 def test_without_room_anywhere_nothing_runs(free: dict[str, int]) -> None:
