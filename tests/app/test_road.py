@@ -63,6 +63,8 @@ def test_a_first_start_leads_to_a_model_that_answers(qapp, qtbot, start, hub: Hu
     file = gguf_model(tmp_path / "served" / f"model-{variant}.gguf")
     hub.repositories[repository] = Repository({file.name: file.read_bytes()}, tags=["gguf"])
     hub.pause = 0.1
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow, timeout=PATIENCE_MS)
     click(qtbot, line, f"get.{line.key}.get")
     qtbot.waitUntil(lambda: line.bar.isVisible() and line.bar.fraction > 0, timeout=PATIENCE_MS)
     show(program, "3-download", tmp_path)
@@ -91,6 +93,9 @@ def test_a_first_start_leads_to_a_model_that_answers(qapp, qtbot, start, hub: Hu
     assert row.badge.text() == "loaded"
     show(program, "8-models", tmp_path)
     window.models_page.show_view("hub")
+    more = window.models_page.findChild(QPushButton, "models.recommended.more")
+    if more.isVisible():  # what fits in much memory stands before a small model
+        qtbot.mouseClick(more, Qt.MouseButton.LeftButton)
     load = window.models_page.findChild(QPushButton, f"models.recommended.{repository}.load")
     assert (load.text(), load.toolTip()) == ("Load", "It is loaded.")
     show(program, "9-recommended", tmp_path)
