@@ -18,7 +18,10 @@ from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
 from engine.speculation.proposers.head_accuracy import REFIT_EVERY
 from engine.speculation.proposers.medusa import MedusaProposer
 from engine.speculation.verify.verifier import verify
+from tests.contracts.proposer import Make, ProposerContract
 from tests.engine.core.requests_support import new_request
+from tests.engine.speculation import target_support
+from tests.engine.speculation.decoding import Decoding
 from tests.kit.examples import examples
 
 VOCABULARY, LAYERS, EOS = 50, 7, 49
@@ -111,6 +114,42 @@ def step(made: MedusaProposer, one: Request, budget: int = 20) -> tuple[DraftTre
     one.cache.tokens += [*accepted, verdict.token]
     made.see([Seen(one, start, states([fed[0], *accepted]))])
     return tree, len(accepted)
+
+
+class FollowingHeads(ToyHeads):
+    """Head i says what the target would, if only its last token counted, after i + 1 likeliest tokens."""
+
+    def __init__(self, host: Decoding) -> None:
+        super().__init__()
+        self.target, self.noted = host.model, host.passes
+
+    @torch.inference_mode()
+    def normed(self, stream: Tensor) -> Tensor:
+        return self.target.norm.forward(stream)
+
+    @torch.inference_mode()
+    def forward(self, hidden: Tensor, heads: int) -> Tensor:
+        self.noted.append([()] * hidden.shape[0])
+        said = [self.target.head_logits(hidden)]
+        for _ in range(heads):
+            embedded = self.target.embedding.forward(said[-1].argmax(-1))
+            said.append(self.target.head_logits(self.target.norm.forward(embedded)))
+        return torch.stack(said[1:])
+
+
+class TestMedusa(ProposerContract):
+    eos, samples = target_support.EOS, False
+    adapts = "the shape of trees follows which choices were right"
+
+    @pytest.fixture
+    def make(self) -> Make:
+        model = target_support.small_model()
+        return lambda: Decoding(
+            model, lambda host: MedusaProposer(FollowingHeads(host), model.num_layers, None, {self.eos})
+        )
+
+    def count(self, budget: int, depth: int) -> int:
+        return min(budget, sum(10**level for level in range(1, min(depth, 4) + 1)))
 
 
 # --- whole answers -----------------------------------------------------------------------------------------------

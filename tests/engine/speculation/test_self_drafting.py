@@ -13,7 +13,9 @@ from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw
 from engine.speculation.base import NO_DRAFT, Ask, Proposer
 from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
-from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, Target, prompt
+from tests.contracts.proposer import Make, ProposerContract
+from tests.engine.speculation.decoding import Decoding
+from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, Target, prompt, small_model
 from tests.kit.models import VOCABULARY
 
 SKIP = frozenset({2, 4})
@@ -33,6 +35,26 @@ def proposer_of(name: str, target: Target) -> SelfDrafting:
 
 def ask(request, budget: int, depth: int = 1 << 30) -> Ask:
     return Ask(request, budget, request.known, depth)
+
+
+class TestEarlyExit(ProposerContract):
+    eos, holds = EOS, False
+
+    @pytest.fixture
+    def make(self) -> Make:
+        model = small_model()
+        return lambda: Decoding(model, lambda host: EarlyExitProposer(host.recorded(host.target), model, {EOS}, 6.0, 2))
+
+
+class TestLayerSkip(ProposerContract):
+    eos, holds = EOS, False
+
+    @pytest.fixture
+    def make(self) -> Make:
+        model = small_model()
+        return lambda: Decoding(
+            model, lambda host: LayerSkipProposer(host.recorded(host.target), model, {EOS}, 6.0, frozenset({1}))
+        )
 
 
 # --- which drafts ------------------------------------------------------------------------------------------------
