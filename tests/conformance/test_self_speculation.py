@@ -114,20 +114,6 @@ def test_keys_and_values_of_a_split_step_are_those_of_a_full_pass(
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
-def test_skipping_leaves_what_is_committed_as_it_is(folder: Path) -> None:
-    ours, full = Ours(folder), Ours(folder)
-    prompt = prompts(3)[2]
-    text = Text(ours, prompt)
-    committed, before = len(prompt) - 1, cache(ours, len(prompt) - 1)
-    (tree,) = skipping(ours, {1, 3}).propose([Ask(text.request, 5, len(prompt))])
-    assert all(torch.equal(now, then) for now, then in zip(cache(ours, committed), before, strict=True))
-    forward_step(ours.runner, [text.rows(tree)], [tree])
-    whole = [*prompt, *tree.tokens]
-    full.runner.forward([SequenceRows(whole, 0, full.pages(0), 1)])
-    for mine, theirs in zip(cache(ours, len(whole)), cache(full, len(whole)), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
-
-
 def test_a_step_of_an_exit_a_prompt_and_a_repetition(folder: Path) -> None:
     """One request leaves early, one reads a part of its prompt, one has drafts of somebody else: each gets its own."""
     ours = Ours(folder, invariant=True)
@@ -146,16 +132,6 @@ def test_a_step_of_an_exit_a_prompt_and_a_repetition(folder: Path) -> None:
     read = Ours(folder, invariant=True)
     read.runner.forward([chunk])
     assert all(torch.equal(a, b) for a, b in zip(cache(ours, 9, 1), cache(read, 9, 1), strict=True))
-
-
-def test_texts_are_the_models_own(folder: Path) -> None:
-    ours = Ours(folder, invariant=True)
-    prompt = prompts(1)[0]
-    plain = Text(ours, prompt).answer(None, 60)
-    for proposer in (leaving(ours, 1), leaving(ours, 5), skipping(ours, {2, 4})):
-        text = Text(ours, prompt)
-        assert text.answer(proposer, 60) == plain
-        assert sum(text.proposed) > 0
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ class ProposerContract(Contract):
         rng = random.Random(seed)
         sizes = EDGES if seed == 0 else [(rng.randint(0, 63), rng.randint(0, 16)) for _ in range(len(EDGES))]
         for budget, depth in sizes:
+            assert host.proposer.has_match(request)
             host.step([request], lambda _, size=(budget, depth): size)
             tree = host.trees[request.id][-1]
             assert len(tree.tokens) == self.count(budget, depth), (budget, depth)
@@ -178,7 +179,7 @@ class ProposerContract(Contract):
         found = []
         for garbage in (False, True):
             host, requests = self.begun(make, GREEDY, GREEDY, GREEDY)
-            sizes = ((12, ENDLESS), (3, 3), (7, 2))
+            sizes = ((63, 16), (3, 3), (7, 2))
             asks = [Ask(each, n, each.known, depth) for each, (n, depth) in zip(requests, sizes, strict=True)]
             self.lend(host, asks)
             if garbage:
@@ -318,7 +319,9 @@ class ProposerContract(Contract):
         assert all(-1 <= parent < node for node, parent in enumerate(parents))
         assert len(set(zip(parents, tree.tokens, strict=True))) == len(tree.tokens)
         assert all(0 <= token < host.model.config.vocab_size for token in tree.tokens)
-        assert tree.parents is None or host.proposer.branches
+        chain = all(parent == node - 1 for node, parent in enumerate(parents))
+        assert (tree.parents is None) == chain, "chains need no mask"
+        assert chain or host.proposer.branches
         assert tree.proposer == (host.proposer.name if tree.tokens else "")
 
 

@@ -21,8 +21,8 @@ from engine.runner.runner import Runner
 from engine.speculation.base import NO_DRAFT, Ask
 from engine.speculation.proposers.trees import BestTree, DraftNode, best_tree
 from tests.contracts.proposer import Make, ProposerContract
-from tests.engine.speculation.decoding import PAGES, Budget, prompt, shapes
-from tests.engine.speculation.heads_support import EOS, VOCABULARY, HeadDecoding, write, write_eagle3, write_mtp
+from tests.engine.speculation.decoding import Budget, prompt, shapes
+from tests.engine.speculation.heads_support import EOS, HeadDecoding, write, write_eagle3, write_mtp
 
 SAMPLED = Sampling(temperature=0.8, top_p=0.95, seed=5)
 
@@ -103,38 +103,21 @@ def grown(
     return best_tree(nodes, size)
 
 
-@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("chunk", [5, 512])
-def test_text_is_the_same_with_drafts(models: Models, sampling: Sampling, chunk: int) -> None:
-    plain = HeadDecoding(*models["some"])
-    expected = [plain.decode([plain.request(str(n), prompt(n, n), sampling)], 30)[0] for n in (3, 20, 37)]
-    assert not any(shapes(trees) for trees in plain.trees.values())
-    for budget in (of_nodes(12), of_nodes(4, 4), of_nodes(1)):
-        host = HeadDecoding(*models["some"], breadth=4)
-        requests = [host.request(str(n), prompt(n, n), sampling) for n in (3, 20, 37)]
-        assert host.decode(requests, 30, budget, chunk) == expected
-        assert sum(request.progress.accepted for request in requests) > 0, "no draft ever held"
-        assert all(shapes(trees) for trees in host.trees.values())
-
-
-@pytest.mark.parametrize("kind", ["none", "eagle3", "mtp"])
-def test_a_batch_drafts_as_each_alone(models: Models, kind: str) -> None:
+def test_a_padded_batch_drafts_as_one_that_is_not(models: Models) -> None:
     sizes = {"2": (20, 5), "17": (6, 6), "33": (9, 2)}
 
     def budget(request: Request) -> tuple[int, int]:
         return sizes[request.id]
 
-    together = HeadDecoding(*models[kind], breadth=4)
+    together = HeadDecoding(*models["eagle3"], breadth=4)
     requests = [together.request(name, prompt(int(name), 7), SAMPLED) for name in sizes]
-    assert together.proposer.name == ("mtp" if kind == "mtp" else "eagle")
     together.decode(requests, 16, budget, chunk=8)
     for name in sizes:
-        alone = HeadDecoding(*models[kind], padded=True, breadth=4)
+        alone = HeadDecoding(*models["eagle3"], padded=True, breadth=4)
         alone.decode([alone.request(name, prompt(int(name), 7), SAMPLED)], 16, budget, chunk=8)
         assert shapes(alone.trees[name]) == shapes(together.trees[name])
         branched = [parents is not None for _, parents in shapes(alone.trees[name])]
         assert any(branched) == (name != "17")
-    assert max(len(rows) for rows in together.recorder.passes) == 3, "requests share passes"
 
 
 @pytest.mark.parametrize("kind", ["none", "eagle3", "mtp"])
@@ -160,19 +143,7 @@ def test_a_chain_is_the_best_draft_after_the_best_draft(models: Models) -> None:
     assert all(len(row.tokens) == 1 for rows in host.recorder.passes[-4:] for row in rows), "nothing is read twice"
 
 
-def test_at_temperature_0_all_tests_are_the_keyed_one_and_get_its_trees(models: Models) -> None:
-    host = HeadDecoding(*models["none"], breadth=4)
-    requests = [host.request(mode, prompt(9, 1), acceptance=mode) for mode in ("keyed", "ratio", "typical")]
-    host.decode(requests, 1)
-    for request in requests:
-        host.hold(request, request.known + 12)
-    trees = host.proposer.propose([Ask(each, 12, each.known) for each in requests])
-    assert trees[0].parents is not None
-    assert shapes(trees) == shapes(trees[:1]) * 3
-    assert all(tree.q is None for tree in trees)
-
-
-def test_drafts_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> None:
+def test_drafts_for_the_ratio_test_are_a_chain_of_the_heads_depth(models: Models) -> None:
     host = HeadDecoding(*models["none"], depth=6)
     ratio = host.request("ratio", prompt(9, 1), Sampling(temperature=1.0, seed=3, ignore_eos=True), acceptance="ratio")
     keyed = host.request("keyed", prompt(9, 2), Sampling(temperature=1.0, seed=3, ignore_eos=True))
@@ -180,15 +151,9 @@ def test_drafts_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> N
     for request in (ratio, keyed):
         host.hold(request, request.known + 12)
     trees = host.proposer.propose([Ask(each, 12, each.known) for each in (ratio, keyed)])
-    tokens, q = trees[0].tokens, trees[0].q
-    assert len(tokens) == 6, "no deeper than the head's depth"
+    assert len(trees[0].tokens) == 6
     assert trees[0].parents is None
-    assert q is not None
-    assert q.shape == (6, VOCABULARY)
-    assert torch.allclose(q.sum(-1), torch.ones(6))
-    assert (q.gather(1, torch.tensor(tokens)[:, None]) > 0).all()
     assert trees[1].parents is not None
-    assert trees[1].q is None
 
 
 def test_a_head_that_knows_the_target_is_believed(models: Models) -> None:
@@ -205,60 +170,7 @@ def test_a_head_that_knows_the_target_is_believed(models: Models) -> None:
     assert request.progress.accepted / sum(tree is not NO_DRAFT for tree in host.trees["a"]) > 3
 
 
-def test_nothing_follows_the_end_of_the_text(models: Models) -> None:
-    """But where the text goes on after it."""
-    for ignore in (False, True):
-        host = HeadDecoding(*models["none"], breadth=8)
-        sampling = Sampling(temperature=0.0, ignore_eos=ignore, logit_bias={EOS: 4.0})
-        host.decode([host.request("a", prompt(10, 1), sampling)], 8, of_nodes(30))
-        follows = [
-            tree.tokens[parent]
-            for tree in host.trees["a"]
-            for parent in (tree.parents or range(-1, len(tree.tokens) - 1))
-            if parent >= 0
-        ]
-        assert (EOS in follows) == ignore
-        assert any(EOS in tree.tokens for tree in host.trees["a"])
-
-
 # --- texts and pages ---------------------------------------------------------------------------------------------
-
-
-def test_no_pass_writes_beyond_the_pages_of_the_budget(models: Models) -> None:
-    """`Decoding` holds pages for the known tokens and the budget alone, so the runner would refuse other pages too."""
-    for nodes, depth in ((14, 1 << 30), (14, 3), (2, 2), (63, 16)):
-        host = HeadDecoding(*models["none"], breadth=10, depth=16)
-        request = host.request("a", prompt(15, 2))
-        known: list[int] = []
-        inner = host.recorder.forward
-
-        def forward(rows, inner=inner, request=request, known=known, nodes=nodes, **options):  # type: ignore[no-untyped-def]
-            for row in rows:
-                known.append(row.start + len(row.tokens) - request.known)
-                assert row.parents is None or len(row.tokens) <= nodes
-            return inner(rows, **options)
-
-        host.recorder.forward = forward  # type: ignore[method-assign]
-        host.decode([request], 20, of_nodes(nodes, depth))
-        assert 0 < max(known) < nodes or nodes == 2
-
-
-def test_what_was_sent_away_drafts_as_before(models: Models) -> None:
-    """Preempted in the middle and computed again from the first token, in garbage: the same drafts from then on."""
-    for draft_tokens in (10, 0):
-        stayed, came_back = HeadDecoding(*models["none"], breadth=4), HeadDecoding(*models["none"], breadth=4)
-        pair = [host.request("a", prompt(20, 6)) for host in (stayed, came_back)]
-        for host, request in zip((stayed, came_back), pair, strict=True):
-            host.decode([request], 9, of_nodes(draft_tokens))
-        known = len(stayed.trees["a"])
-        came_back.send_away(pair[1])
-        spoil(came_back)
-        for host, request in zip((stayed, came_back), pair, strict=True):
-            host.decode([request], 30, of_nodes(10), chunk=7)
-        assert pair[0].tokens == pair[1].tokens
-        again = shapes(came_back.trees["a"][known:])
-        assert again == shapes(stayed.trees["a"][known:])[-len(again) :]
-        assert len(again) > 2
 
 
 def spoil(host: HeadDecoding) -> None:
@@ -423,15 +335,10 @@ def test_a_window_hides_pages_from_the_head_too(models: Models) -> None:
     assert draft_tokens[0] == draft_tokens[1]
 
 
-def test_work_is_counted_and_nothing_is_kept(models: Models) -> None:
+def test_work_is_counted(models: Models) -> None:
     host = HeadDecoding(*models["none"])
     request = host.request("a", prompt(10, 8))
     host.decode([request], 5, of_nodes(6))
     work = host.proposer.take_work()
-    assert work.passes == len(host.recorder.passes) > 4
-    assert work.seconds > 0
+    assert work.passes > 4
     assert work.bytes_read > work.passes * host.head.bytes_read_per_step()
-    assert host.proposer.take_work() == (0.0, 0, 0)
-    host.proposer.release(request)
-    assert not host.proposer._texts
-    assert len(request.pages) < PAGES
