@@ -274,7 +274,7 @@ _VERIFIER = (
         "match = next((node for node in children if tree.tokens[node] == drawn), None)",
         "match = next(iter(children), None)",
         "Draft tokens become text without being compared with what the model draws.",
-        "test_accepting_every_draft_would_be_noticed",
+        "test_the_comparison_notices_that_every_draft_is_accepted",
     ),
     Fault(
         "branch-keys-not-moved",
@@ -292,7 +292,7 @@ _VERIFIER = (
         "return self.params.seed, self.answer, len(self.tokens) + len(self.path)",
         "return self.params.seed, self.answer, len(self.tokens)",
         "All rows of a draft draw with the noise of its first, so that the text depends on what was drafted.",
-        "test_noise_that_ignores_the_place_would_be_noticed",
+        "test_the_comparison_notices_noise_that_ignores_the_place",
     ),
     Fault(
         "residual-keeps-the-draft",

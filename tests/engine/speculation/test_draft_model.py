@@ -10,9 +10,12 @@ import torch
 from engine.attention.registry import AttentionDispatcher
 from engine.models.arenas import new_store
 from engine.runner.runner import Runner
+from engine.sampling import noise
 from engine.speculation.base import Ask, DraftTree
 from engine.speculation.proposers.draft_model import DraftModelProposer
+from engine.speculation.verify.verdict import Verdict
 from tests.contracts.proposer import Make, ProposerContract
+from tests.engine.speculation import decoding
 from tests.engine.speculation.decoding import PAGES, Decoding, slots
 from tests.engine.speculation.target_support import EOS, SMALL, small_model
 from tests.kit.models import VOCABULARY
@@ -87,3 +90,17 @@ def test_the_contract_notices_a_fault(broken: str, wrong: Callable[..., list[Dra
 
     with pytest.raises(AssertionError):
         getattr(TestDraftModel(), f"test_{broken}")(faulty)
+
+
+def test_the_comparison_notices_noise_that_ignores_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = iter(range(1_000_000))
+    monkeypatch.setattr(noise, "key", lambda seed, answer, index, salt=0: (next(state) * 7919, seed))
+    with pytest.raises(AssertionError):
+        TestDraftModel().test_text_is_that_of_plain_decoding(served)
+
+
+def test_the_comparison_notices_that_every_draft_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = lambda tree, targets: Verdict(tuple(range(len(tree.tokens))), targets[-1], "bonus")  # noqa: E731
+    monkeypatch.setattr(decoding, "verify", everything)
+    with pytest.raises(AssertionError):
+        TestDraftModel().test_text_is_that_of_plain_decoding(served)
