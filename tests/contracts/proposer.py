@@ -1,7 +1,8 @@
 """Proposers of draft tokens: no more than was asked for, to each request its own, and no trace of what was rejected.
 
-A kind says how it is served over a small model in fp32 with batch-invariant arithmetic (:class:`Decoding`), and what of
-the properties it cannot have, with the reason.
+A kind says how it is served over a small model in float32 (:class:`Decoding`), in batch-invariant arithmetic but for
+EAGLE heads and multi-token layers, and which of the properties it cannot have, with the reason. Caches of fewer bits
+and the engine around it are the business of tests/conformance/test_speculation_matrix.py.
 """
 
 from __future__ import annotations

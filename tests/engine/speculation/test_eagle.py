@@ -44,6 +44,8 @@ Models = dict[str, tuple[CausalLM, FeatureHead]]
 
 
 class TestFeatureHeads(ProposerContract):
+    """The EAGLE-1 head foresees a part of its target's texts, the others hardly anything."""
+
     eos = EOS
     cases: ClassVar[Mapping[str, Mapping[str, str]]] = {"kind": {"eagle": "some", "eagle3": "eagle3", "mtp": "mtp"}}
 
