@@ -184,7 +184,7 @@ class ProposerContract(Contract):
             asks = [Ask(each, n, each.known, depth) for each, (n, depth) in zip(requests, sizes, strict=True)]
             self.lend(host, asks)
             if garbage:
-                spoil(host, {request.id: request.num_computed for request in requests}, requests)
+                spoil(host, requests)
             lent = {ask.request.id: ask.request.known + ask.budget for ask in asks}
             before = contents(host)
             found.append(host.proposer.propose(asks))
@@ -230,7 +230,7 @@ class ProposerContract(Contract):
         host.free += gone.pages
         gone.cache.pages = []
         host.send_away(back)
-        spoil(host, {stays.id: stays.num_computed}, [stays])
+        spoil(host, [stays])
         assert host.decode([back, stays], self.warm + 24, varied, 7) == expected[1:]
         assert shapes(host.trees[stays.id]) == shapes(calm.trees[stays.id])
         again = list(zip(host.before[back.id][before:], host.trees[back.id][before:], strict=True))
@@ -342,14 +342,14 @@ def alike(ours: list[list[Tensor]], theirs: list[list[Tensor]]) -> bool:
     return all(torch.equal(a, b) for one, two in zip(ours, theirs, strict=True) for a, b in zip(one, two, strict=True))
 
 
-def spoil(host: Decoding, kept: Mapping[str, int], requests: Sequence[Request]) -> None:
-    """Write garbage to all slots but those of so many tokens of the requests."""
+def spoil(host: Decoding, requests: Sequence[Request]) -> None:
+    """Write garbage to all slots but those of the computed tokens of these requests."""
     for store in host.stores:
         for layer in range(store.layers):
             for part in (store.view(layer).k, store.view(layer).v):
                 wrong = torch.ones(part.shape[0], dtype=torch.bool)
                 for request in requests:
-                    wrong[slots(request, range(kept[request.id]))] = False
+                    wrong[slots(request, range(request.num_computed))] = False
                 part[wrong] = GARBAGE
 
 
