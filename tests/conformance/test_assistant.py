@@ -18,9 +18,11 @@ from engine.checkpoints.heads.read import read_assistant
 from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.unused import OWN_HEAD
 from engine.errors import CheckpointError
+from engine.models.base import CausalLM
 from engine.models.heads.assistant import Assistant
 from engine.models.heads.base import OUTPUT
 from engine.runner.runner import Runner
+from engine.speculation.proposers.assistant import AssistantProposer
 from tests.conformance.assistant_models import (
     DENSE,
     HIDDEN,
@@ -28,9 +30,12 @@ from tests.conformance.assistant_models import (
     WINDOW,
     drafts,
     new_assistant,
+    write_pair,
     write_target,
 )
 from tests.conformance.engine_support import Ours, relative
+from tests.contracts.proposer import Make, ProposerContract
+from tests.engine.speculation.decoding import Decoding
 
 VOCABULARY, CLUSTERS, TOLERANCE = 160, 16, 1e-4
 SHAPES = {"small": SMALL_E, "dense": DENSE}
@@ -71,6 +76,31 @@ def opened(folder: Path, target: Pair) -> Assistant:
 def text(length: int, seed: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(3, VOCABULARY, (length,), generator=generator).tolist()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, whole_transformers: None) -> tuple[CausalLM, Assistant]:
+    folder = tmp_path_factory.mktemp("pair")
+    write_pair(folder, SMALL_E, VOCABULARY)
+    ours = Ours(folder, invariant=True)
+    heads = open_heads(folder / "heads" / "assistant", ours.config, folder)
+    return ours.model, read_assistant(heads, ours.model)
+
+
+class TestAssistant(ProposerContract):
+    """Its target's next token depends mostly on the last one, and is partly foreseen."""
+
+    eos = VOCABULARY - 1
+
+    @pytest.fixture
+    def make(self, pair: tuple[CausalLM, Assistant]) -> Make:
+        model, head = pair
+
+        def drafter(host: Decoding) -> AssistantProposer:
+            runner = Runner(head, host.stores[0], AttentionDispatcher())
+            return AssistantProposer(head, host.recorded(runner), {self.eos})
+
+        return lambda: Decoding(model, drafter)
 
 
 @pytest.mark.parametrize("clusters", [0, CLUSTERS])

@@ -11,19 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.batch import SequenceRows
 from engine.checkpoints.heads.files import open_heads
 from engine.checkpoints.heads.read import read_medusa_heads
 from engine.models.heads.medusa import MedusaHeads
-from engine.options import RequestOptions
-from engine.request import Request
-from engine.sampling.params import SamplingParams
-from engine.sampling.sampler import Draw, sample
-from engine.speculation.base import Ask, DraftTree, Seen
+from engine.protocol import Sampling
 from engine.speculation.proposers.medusa import MedusaProposer
-from engine.speculation.verify.verifier import verify
 from tests.conformance.engine_support import Ours
-from tests.engine.core.requests_support import new_request
+from tests.engine.speculation.decoding import ENDLESS, Decoding
 
 HIDDEN, VOCABULARY, LAYERS, HEADS = 48, 70, 2, 3
 PROMPT, LENGTH, BUDGET = 6, 16, 16
@@ -81,70 +75,37 @@ def fitted(model: LlamaForCausalLM, texts: Tensor) -> dict[str, Tensor]:
     }
 
 
-def requests(trained: Trained, temperature: float) -> list[Request]:
-    params = SamplingParams(seed=3, temperature=temperature, ignore_eos=True)
-    options = RequestOptions(speculation="medusa")
-    return [
-        new_request(str(number), prompt, params, options, 128, arrival=number)
-        for number, prompt in enumerate(trained.prompts)
-    ]
-
-
-def rows_of(ours: Ours, place: int, request: Request, tree: DraftTree) -> SequenceRows:
-    """The whole text and the tree, computed anew, so that no keys and values have to be moved."""
-    known = len(request.tokens)
-    parents = tree.parents if tree.parents is not None else range(-1, len(tree.tokens) - 1)
-    chain = [*range(-1, known - 1), *(known + parent for parent in parents)]
-    return SequenceRows([*request.tokens, *tree.tokens], 0, ours.pages(place), 1 + len(tree.tokens), chain)
-
-
-def write_texts(trained: Trained, temperature: float, made: MedusaProposer | None) -> tuple[list[list[int]], int, int]:
-    """The texts of all requests at once, the steps it took, and how many drafts held."""
-    ours, batch = trained.ours, requests(trained, temperature)
-    steps = held = 0
-    while any(len(request.tokens) < PROMPT + LENGTH for request in batch):
+def write_texts(trained: Trained, temperature: float, drafts: bool) -> tuple[list[list[int]], int, Decoding]:
+    """The texts of all requests at once, and the steps it took."""
+    host = Decoding(trained.ours.model, lambda _: MedusaProposer(trained.heads, LAYERS, None, ()))
+    sampling = Sampling(seed=3, temperature=temperature, ignore_eos=True)
+    batch = [host.request(str(number), prompt, sampling) for number, prompt in enumerate(trained.prompts)]
+    steps = 0
+    while any(request.generated < LENGTH for request in batch):
         steps += 1
-        asks = [Ask(request, min(BUDGET, 63 - len(request.tokens)), len(request.tokens)) for request in batch]
-        trees = made.propose(asks) if made is not None else [DraftTree()] * len(batch)
-        rows = [rows_of(ours, place, *both) for place, both in enumerate(zip(batch, trees, strict=True))]
-        out = ours.runner.forward(rows, want_hidden=frozenset({LAYERS}))
-        first = drawn = 0
-        seen: list[Seen] = []
-        for request, tree, row in zip(batch, trees, rows, strict=True):
-            nodes = range(-1, len(tree.tokens))
-            draws = [Draw(request.params, 0, request.tokens, tree.path(node)) for node in nodes]
-            verdict = verify(tree, sample(out.logits[drawn : drawn + len(draws)], draws))
-            states = out.hidden[LAYERS][first : first + len(row.tokens)]
-            kept = [*range(len(request.tokens)), *(len(request.tokens) + node for node in verdict.nodes)]
-            seen.append(Seen(request, 0, {LAYERS: states[kept]}))
-            first, drawn = first + len(row.tokens), drawn + len(draws)
-            request.cache.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
-            held += len(verdict.nodes)
-        if made is not None:
-            made.see(seen)
-    return [request.tokens[: PROMPT + LENGTH] for request in batch], steps, held
+        host.step(batch, lambda _: (BUDGET if drafts else 0, ENDLESS))
+    return [request.tokens[: PROMPT + LENGTH] for request in batch], steps, host
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_heads_draft_and_the_text_stays(trained: Trained, temperature: float) -> None:
-    plain, steps, _ = write_texts(trained, temperature, None)
+    plain, steps, _ = write_texts(trained, temperature, False)
     assert steps == LENGTH
-    made = MedusaProposer(trained.heads, LAYERS, None, ())
-    texts, fewer, held = write_texts(trained, temperature, made)
+    texts, fewer, host = write_texts(trained, temperature, True)
     assert texts == plain
-    assert held > 0
+    assert fewer < steps
     if temperature == 0.0:
         # These are the texts that the heads were fitted to: a head that is off by a place would draft few of them.
         assert fewer < LENGTH / 2
-    work = made.take_work()
+    work = host.proposer.take_work()
     assert work.passes == fewer - 1, "one for all requests, and none before there is a state"
     assert 0 < work.bytes_read <= work.passes * trained.heads.bytes_read()
 
 
 def test_heads_in_another_order_would_be_noticed(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, _, _ = write_texts(trained, 0.0, None)
+    plain, _, _ = write_texts(trained, 0.0, False)
     rolled = [type(block)(*(tensor.roll(1, 0) for tensor in block)) for block in trained.heads._blocks]
     monkeypatch.setattr(trained.heads, "_blocks", rolled)
-    texts, steps, _ = write_texts(trained, 0.0, MedusaProposer(trained.heads, LAYERS, None, ()))
+    texts, steps, _ = write_texts(trained, 0.0, True)
     assert texts == plain
     assert steps > LENGTH / 2

@@ -19,14 +19,14 @@ from engine.recipes.layer_search import find_layers
 from engine.sampling.params import SamplingParams
 from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree
-from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
+from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
 from engine.speculation.verify.early_exit import forward_step
-from engine.speculation.verify.verifier import verify
 from engine.text.prompt import prompt_ids
 from tests.broken_models import ASSETS as BUNDLED
 from tests.conformance.engine_support import Ours
 from tests.conformance.texts import prompts
 from tests.engine.core.requests_support import new_request
+from tests.engine.speculation.decoding import ENDLESS, Decoding
 from tests.kit.checkpoints import EOS, write_llama
 
 LAYERS = 6
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Text:
-    """A request served greedily, its drafts counted by depth."""
+    """A request whose prompt is read but for its last token."""
 
     def __init__(self, ours: Ours, prompt: Sequence[int], sequence: int = 0, exit_layer: int = 0) -> None:
         self.ours = ours
@@ -53,7 +53,6 @@ class Text:
         params = SamplingParams(seed=1, temperature=0.0)
         self.request = new_request(str(sequence), prompt, params, options)
         self.request.cache.pages = ours.pages(sequence)
-        self.proposed, self.accepted = [0] * 16, [0] * 16
         if len(prompt) > 1:
             ours.runner.forward([rows_of(Slice(self.request, len(prompt) - 1, False), NO_DRAFT)])
         self.request.cache.num_computed = len(prompt) - 1
@@ -61,28 +60,9 @@ class Text:
     def rows(self, tree: DraftTree) -> SequenceRows:
         return rows_of(Slice(self.request, 1, True), tree)
 
-    def take(self, tree: DraftTree, logits: Tensor) -> None:
-        verdict = verify(tree, logits.argmax(-1).tolist())
-        for depth in range(len(tree.tokens)):
-            self.proposed[depth] += depth <= len(verdict.nodes)
-            self.accepted[depth] += depth < len(verdict.nodes)
-        self.request.cache.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
-        self.request.cache.num_computed = self.request.known - 1
-
-    def answer(self, proposer: SelfDrafting | None, until: int, budget: int = 4) -> list[int]:
-        while self.request.known < until:
-            ask = Ask(self.request, budget, self.request.known)
-            tree = proposer.propose([ask])[0] if proposer is not None else NO_DRAFT
-            self.take(tree, forward_step(self.ours.runner, [self.rows(tree)], [tree]).logits)
-        return self.request.tokens[:until]
-
 
 def leaving(ours: Ours, exit_layer: int) -> EarlyExitProposer:
     return EarlyExitProposer(ours.runner, ours.model, {EOS}, 1.0, exit_layer)
-
-
-def skipping(ours: Ours, skip: set[int]) -> LayerSkipProposer:
-    return LayerSkipProposer(ours.runner, ours.model, {EOS}, 1.0, frozenset(skip))
 
 
 def cache(ours: Ours, tokens: int, sequence: int = 0) -> list[Tensor]:
@@ -114,20 +94,6 @@ def test_keys_and_values_of_a_split_step_are_those_of_a_full_pass(
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
-def test_skipping_leaves_what_is_committed_as_it_is(folder: Path) -> None:
-    ours, full = Ours(folder), Ours(folder)
-    prompt = prompts(3)[2]
-    text = Text(ours, prompt)
-    committed, before = len(prompt) - 1, cache(ours, len(prompt) - 1)
-    (tree,) = skipping(ours, {1, 3}).propose([Ask(text.request, 5, len(prompt))])
-    assert all(torch.equal(now, then) for now, then in zip(cache(ours, committed), before, strict=True))
-    forward_step(ours.runner, [text.rows(tree)], [tree])
-    whole = [*prompt, *tree.tokens]
-    full.runner.forward([SequenceRows(whole, 0, full.pages(0), 1)])
-    for mine, theirs in zip(cache(ours, len(whole)), cache(full, len(whole)), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
-
-
 def test_a_step_of_an_exit_a_prompt_and_a_repetition(folder: Path) -> None:
     """One request leaves early, one reads a part of its prompt, one has drafts of somebody else: each gets its own."""
     ours = Ours(folder, invariant=True)
@@ -148,16 +114,6 @@ def test_a_step_of_an_exit_a_prompt_and_a_repetition(folder: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(cache(ours, 9, 1), cache(read, 9, 1), strict=True))
 
 
-def test_texts_are_the_models_own(folder: Path) -> None:
-    ours = Ours(folder, invariant=True)
-    prompt = prompts(1)[0]
-    plain = Text(ours, prompt).answer(None, 60)
-    for proposer in (leaving(ours, 1), leaving(ours, 5), skipping(ours, {2, 4})):
-        text = Text(ours, prompt)
-        assert text.answer(proposer, 60) == plain
-        assert sum(text.proposed) > 0
-
-
 @pytest.mark.slow
 @needs_bundled
 def test_the_bundled_models_exits_hold() -> None:
@@ -166,15 +122,22 @@ def test_the_bundled_models_exits_hold() -> None:
     ours = Ours(BUNDLED_MODEL, invariant=True)
     checkpoint = open_checkpoint(BUNDLED_MODEL)
     accepted, proposed = [0, 0], [0, 0]
+    drafters = (
+        lambda host: EarlyExitProposer(host.target, ours.model, {EOS}, 1.0, 2),
+        lambda host: LayerSkipProposer(host.target, ours.model, {EOS}, 1.0, frozenset({4, 5})),
+    )
     for question in ("What does the draft model do?", "What is a page?", "What is KIVI?", "How do I load a model?"):
         asked = [ChatMessage(role="user", content=question)]
         prompt = prompt_ids(checkpoint.tokenizer(), checkpoint.chat_template(), asked)
-        plain = Text(ours, prompt).answer(None, len(prompt) + 40)
-        for way, proposer in enumerate((leaving(ours, 2), skipping(ours, {4, 5}))):
-            text = Text(ours, prompt)
-            assert text.answer(proposer, len(prompt) + 40) == plain
-            accepted[way] += text.accepted[0]
-            proposed[way] += text.proposed[0]
+        texts = []
+        for way, budget in ((0, 0), (0, 4), (1, 4)):
+            host = Decoding(ours.model, drafters[way])
+            request = host.request("a", prompt)
+            texts += host.decode([request], 40, lambda _, budget=budget: (budget, ENDLESS))
+            for tree, before in zip(host.trees["a"], host.before["a"], strict=True):
+                proposed[way] += bool(tree.tokens)
+                accepted[way] += tree.tokens[:1] == (request.tokens[len(before)],)
+        assert texts[0] == texts[1] == texts[2]
     assert all(held > drafted / 2 for held, drafted in zip(accepted, proposed, strict=True)), (accepted, proposed)
 
 

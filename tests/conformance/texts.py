@@ -43,9 +43,9 @@ COMMON = [(7 * i + i * i // 5) % EOS for i in range(200)]
 PROMPTS = [COMMON[:150], COMMON[:137], [*COMMON[:90], *COMMON[:60]], [*COMMON[:75], 3, 4], COMMON[50:150]]
 
 
-def cases(*often: str, by: tuple[str, ...] = ()) -> list[object]:
-    """All variants, or variants and whatever ``by`` says; those of ``often`` in every run of the tests."""
-    names = [f"{variant}-{other}" for variant in VARIANTS for other in by] if by else list(VARIANTS)
+def cases(*often: str, by: tuple[str, ...] = (), of: tuple[str, ...] = tuple(VARIANTS)) -> list[object]:
+    """The variants ``of``, or these and whatever ``by`` says; those of ``often`` in every run of the tests."""
+    names = [f"{variant}-{other}" for variant in of for other in by] if by else list(of)
     assert set(often) <= set(names)
     marks = {name: () if name in often else pytest.mark.long for name in names}
     return [pytest.param(*name.split("-"), marks=marks[name], id=name) for name in names]

@@ -68,14 +68,14 @@ class DraftModelProposer(Proposer):
         drafting: list[int] = []
         left = self._max_rows
         fed: list[tuple[Request, int]] = []
-        for place, (request, budget, end, _) in enumerate(asks):
+        for place, (request, budget, end, depth) in enumerate(asks):
             goal = request.known if budget else end
             start = request.cache.drafts.model
             stop = min(goal, start + left)
             if stop <= start:
                 continue
             left -= stop - start
-            ready = budget > 0 and stop == goal
+            ready = min(budget, depth) > 0 and stop == goal
             # A larger model of a family pads its vocabulary with ids that its draft has no embedding rows for. Such a
             # token is hardly ever drawn; where it is, the draft's last token replaces it. Only drafts depend on it.
             tokens = [min(token, self._last_token) for token in request.tokens[start:stop]]

@@ -1,9 +1,8 @@
-"""A tiny target with a feature head on it, decoding by hand: the order of a step without scheduler, pool and tree."""
+"""A tiny target with a feature head on it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +11,21 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
-from engine.batch import ForwardOutput, SequenceRows
-from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.heads.read import read_eagle
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.safetensors import TensorFiles
-from engine.core.step import draws_of, rows_of
 from engine.files import read_json
 from engine.layers.numerics import Numerics
 from engine.model_config.raw import RawConfig
-from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.eagle import LEAST_LAYERS
 from engine.models.heads.mtp import MIMO, MultiToken
-from engine.options import RequestOptions
-from engine.protocol import Sampling
-from engine.request import Request
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
-from engine.sampling.params import resolve
-from engine.sampling.sampler import sample
-from engine.scheduling.scheduler import Slice
-from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
 from engine.speculation.proposers.eagle import FeatureProposer
-from engine.speculation.verify.verifier import verify
-from tests.engine.core.requests_support import new_request
+from tests.engine.speculation.decoding import PAGES, Decoding
 
 VOCABULARY, HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 48, 32, 40, 4, 2, 2
 EOS = 47
@@ -47,7 +34,6 @@ SHAPE = {
     "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "max_position_embeddings": 512,
     "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "torch_dtype": "float32",
 }  # fmt: skip
-PAGES = 40
 
 
 def _layer(prefix: str, last: float, own_norm: bool, wide: int = 1) -> dict[str, Tensor]:
@@ -142,138 +128,22 @@ def _save(folder: Path, tensors: dict[str, Tensor], layers: int, **values: Any) 
     save_file(tensors, folder / "model.safetensors")
 
 
-def _load(folder: Path) -> tuple[Checkpoint, CausalLM]:
+def _load(folder: Path, invariant: bool = False) -> tuple[Checkpoint, CausalLM]:
     checkpoint = open_checkpoint(folder, need_tokenizer=False)
-    return checkpoint, load_model(checkpoint, torch.device("cpu"), torch.float32, numerics=Numerics())
+    return checkpoint, load_model(checkpoint, torch.device("cpu"), torch.float32, numerics=Numerics(invariant))
 
 
-class Recorder:
-    """The head's runner, with a note of every pass."""
-
-    def __init__(self, runner: Runner) -> None:
-        self.runner = runner
-        self.passes: list[list[SequenceRows]] = []
-
-    @property
-    def batch_seconds(self) -> float:
-        return self.runner.batch_seconds
-
-    def forward(self, rows: Sequence[SequenceRows], **options: Any) -> ForwardOutput:
-        self.passes.append(list(rows))
-        return self.runner.forward(rows, **options)
-
-
-class Decoding:
-    """Requests that decode side by side; what the engine does about pages is done by hand."""
+class HeadDecoding(Decoding):
+    """Requests whose draft tokens are the head's."""
 
     def __init__(self, model: CausalLM, head: FeatureHead, padded: bool = False, **settings: Any) -> None:
         """``padded``: the head's batches are padded as on a GPU."""
-        self.model, self.head = model, head
-        self.target = Runner(model, new_store(model.config, PAGES, torch.float32), AttentionDispatcher(model.numerics))
-        self.store = head.new_store(PAGES)
-        self.recorder = Recorder(
-            Runner(head, self.store, AttentionDispatcher(), policy=powers_of_two if padded else None)
-        )
-        self.proposer = FeatureProposer(head, self.recorder, {EOS}, **settings)
-        self.free = list(range(PAGES - 1, 0, -1))
-        self.trees: dict[str, list[DraftTree]] = {}
-        self.before: dict[str, list[list[int]]] = {}
-        """The tokens that each of the trees goes on from."""
+        self.head, self.store = head, head.new_store(PAGES)
+        self.policy = powers_of_two if padded else None
+        super().__init__(model, lambda host: self._drafter(**settings))
 
-    def request(self, name: str, prompt: Sequence[int], sampling: Sampling | None = None, **options: Any) -> Request:
-        params = resolve(sampling or Sampling(temperature=0.0), Sampling())
-        chosen = RequestOptions(speculation="eagle", **options)
-        self.trees[name], self.before[name] = [], []
-        return new_request(name, prompt, params, chosen)
-
-    def hold(self, request: Request, tokens: int) -> None:
-        """Pages for so many tokens and not one more."""
-        while len(request.pages) > pages_for(tokens):
-            self.free.append(request.pages.pop())
-        while len(request.pages) < pages_for(tokens):
-            request.pages.append(self.free.pop())
-
-    def send_away(self, request: Request, found: int = 0, drafts: int = 0) -> None:
-        """Preempted: its pages go, and it comes back with the first ``found`` tokens on others, of which the head's
-        arena has ``drafts``."""
-        old = request.pages
-        request.preemptions += 1
-        request.cache.num_computed = found
-        request.cache.drafts = request.cache.drafts._replace(head=drafts)
-        request.cache.pages = []
-        for page in old[: found // PAGE_SIZE]:
-            request.pages.append(self.free.pop(0))
-            self.target.kv.copy_page(page, request.pages[-1])
-            if len(request.pages) <= drafts // PAGE_SIZE:
-                self.store.copy_page(page, request.pages[-1])
-        self.free += old
-
-    def step(self, requests: Sequence[Request], budget: Callable[[Request], tuple[int, int]], chunk: int = 512) -> None:
-        """One step: draft, compute, judge, extend, compact, see. ``budget`` gives nodes and depth."""
-        pieces, asks = [], []
-        for request in requests:
-            rows = min(chunk, request.pending)
-            last = rows == request.pending
-            nodes, depth = budget(request) if request.pending == 1 else (0, 1 << 30)
-            self.hold(request, request.num_computed + rows + nodes)
-            pieces.append(Slice(request, rows, last, nodes))
-            asks.append(Ask(request, nodes, request.num_computed + rows, depth))
-        trees = self.proposer.propose(asks)
-        seen = []
-        rows_of_all = [rows_of(piece, tree) for piece, tree in zip(pieces, trees, strict=True)]
-        out = self.target.forward(rows_of_all, want_hidden=self.proposer.needs_hidden)
-        draws = [draws_of(p.sequence, tree) if p.last else [] for p, tree in zip(pieces, trees, strict=True)]
-        drawn = iter(sample(out.logits, [draw for some in draws for draw in some]))
-        end = 0
-        for piece, tree, some in zip(pieces, trees, draws, strict=True):
-            request, first = piece.sequence, end
-            end += piece.rows + len(tree.tokens)
-            kept, start = list(range(first, first + piece.rows)), request.num_computed
-            request.cache.advance(piece.rows)
-            if piece.last:
-                verdict = verify(tree, [next(drawn) for _ in some])
-                self.trees[request.id].append(tree)
-                self.before[request.id].append(list(request.tokens))
-                self.proposer.observe(request, tree, verdict.nodes)
-                self._compact(request, verdict.nodes)
-                request.progress.accepted += len(verdict.nodes)
-                request.cache.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
-                request.cache.advance(len(verdict.nodes))
-                kept += [first + piece.rows + node for node in verdict.nodes]
-            assert request.cache.drafts.head <= start + piece.rows
-            seen.append(Seen(request, start, {layer: out.hidden[layer][kept] for layer in out.hidden}))
-        self.proposer.see(seen)
-
-    def decode(
-        self,
-        requests: Sequence[Request],
-        count: int,
-        budget: Callable[[Request], tuple[int, int]] = lambda request: (0, 1 << 30),
-        chunk: int = 512,
-    ) -> list[list[int]]:
-        """All of them until each has so many new tokens; returns these."""
-        while True:
-            active = [request for request in requests if request.generated < count]
-            if not active:
-                return [request.tokens[request.prompt_length :][:count] for request in requests]
-            self.step(active, budget, chunk)
-
-    def _compact(self, request: Request, nodes: Sequence[int]) -> None:
-        """Keys and values of accepted rows into consecutive slots, in both arenas."""
-
-        def slots(indices: Sequence[int]) -> Tensor:
-            return torch.tensor([request.pages[i // PAGE_SIZE] * PAGE_SIZE + i % PAGE_SIZE for i in indices])
-
-        if nodes:
-            base = request.num_computed
-            src, dst = slots([base + node for node in nodes]), slots(range(base, base + len(nodes)))
-            for store in (self.target.kv, self.store):
-                store.move_slots(src, dst)
-
-
-def prompt(length: int, seed: int = 0) -> list[int]:
-    return torch.randint(0, EOS, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
-
-
-def shapes(trees: Sequence[DraftTree]) -> list[tuple[tuple[int, ...], tuple[int, ...] | None]]:
-    return [(tree.tokens, tree.parents) for tree in trees if tree is not NO_DRAFT]
+    def _drafter(self, **settings: Any) -> FeatureProposer:
+        self.stores.append(self.store)
+        runner = Runner(self.head, self.store, AttentionDispatcher(self.head.numerics), policy=self.policy)
+        self.recorder = self.recorded(runner)
+        return FeatureProposer(self.head, self.recorder, {EOS}, **settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -70,7 +71,15 @@ class Weights:
         return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED + zlib.crc32(name.encode())))
 
 
-CONFIG = deep(LAYERS, head_dim=32)
+CONFIG, SMALL = deep(LAYERS, head_dim=32), deep(3, head_dim=32)
+
+
+@cache
+def small_model(quiet: float = 0.25) -> Llama:
+    """A model of three layers in batch-invariant arithmetic, one for all that ask for the same. ``quiet`` as above."""
+    return Llama(SMALL, Weights(Numerics(True), quiet))
+
+
 KINDS = [
     (KVKind(), KeepAll()),
     (KVKind("int8"), KeepAll()),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
 from engine.speculation.base import Ask
 from engine.speculation.proposers.chat_index import LEAST, LONGEST, ChatIndex
 from engine.speculation.proposers.ngram import NgramProposer
+from tests.contracts.proposer import GREEDY, Make, ProposerContract
+from tests.engine.speculation.decoding import Decoding, prompt
 from tests.engine.speculation.simulated_time import FakeRequest
+from tests.engine.speculation.target_support import EOS, small_model
 
 
 def scanned(texts: list[list[int]], tokens: list[int], count: int) -> tuple[int, ...]:
@@ -71,6 +76,40 @@ def test_a_chat_that_goes_on_is_fed_once() -> None:
         assert found == tuple(text[place : place + len(found)])
     index.feed("chat", [7, 7, *text[:50]])  # edited: another text
     assert index.lookup([7, 7, 0], 2) == (1, 2)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[list[int]]:
+    host = Decoding(small_model(), lambda _: NgramProposer())
+    asked = [prompt(*each, EOS) for each in ((3, 0), (11, 0), (20, 1), (37, 2))]
+    written = host.decode([host.request(str(n), each, GREEDY) for n, each in enumerate(asked)], 60)
+    for text in written:
+        text[6::7] = [(token + 1) % EOS for token in text[6::7]]
+    return [[*ours, *text] for ours, text in zip(asked, written, strict=True)]
+
+
+class TestOtherChats(ProposerContract):
+    """They wrote the same texts, but for each seventh token."""
+
+    eos, samples, reads = EOS, False, False
+    samplings = (GREEDY,) * 3
+    without: ClassVar[Mapping[str, str]] = {
+        "test_nothing_follows_the_end_of_the_text": "it copies a text, in which an end may stand",
+        "test_a_released_request_leaves_nothing": "its text is what others draft from, until a chat is deleted",
+        "test_as_many_as_asked_for_and_no_more": "the other text may end before; TestNgram drafts by the same code",
+    }
+
+    @pytest.fixture
+    def make(self, texts: list[list[int]]) -> Make:
+        def drafter(host: Decoding) -> NgramProposer:
+            made = NgramProposer()
+            for number, text in enumerate(texts):
+                ended = FakeRequest(90 + number, ngram_chats=True)
+                ended.tokens = text
+                made.release(ended)  # type: ignore[arg-type]
+            return made
+
+        return lambda: Decoding(small_model(), drafter, ngram_chats=True)
 
 
 def ask(request: FakeRequest, tokens: list[int]) -> tuple[int, ...]:

@@ -22,12 +22,6 @@ def slow(rows: int) -> float:
     return float(rows)
 
 
-def test_off_asks_nobody() -> None:
-    simulation = Simulation([FakeProposer("draft", 1.0, 0.0)], free, speculation="off").run(50)
-    assert not any(simulation.steps)
-    assert not simulation.proposers["draft"].asked
-
-
 def test_a_name_that_the_model_lacks_asks_nobody() -> None:
     simulation = Simulation([FakeRepeats(1.0)], free, speculation="eagle").run(20)
     assert not any(simulation.steps)

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
-from engine.speculation.proposers.ngram import N_MAX, N_MIN, NgramIndex
+from engine.protocol import Sampling
+from engine.speculation.proposers.ngram import N_MAX, N_MIN, NgramIndex, NgramProposer
+from tests.contracts.proposer import GREEDY, Make, ProposerContract
+from tests.engine.speculation.decoding import Decoding
+from tests.engine.speculation.target_support import EOS, small_model
+
+
+class TestNgram(ProposerContract):
+    """The greedy texts of this model repeat themselves soon."""
+
+    eos, samples, reads = EOS, False, False
+    warm, samplings = 20, (GREEDY, GREEDY, Sampling(temperature=0.0, frequency_penalty=0.2))
+    without: ClassVar[Mapping[str, str]] = {
+        "test_nothing_follows_the_end_of_the_text": "it copies a text, in which an end may stand",
+    }
+
+    @pytest.fixture
+    def make(self) -> Make:
+        return lambda: Decoding(small_model(quiet=0.1), lambda host: NgramProposer())
 
 
 def scanned(tokens: list[int], count: int) -> tuple[int, ...]:

@@ -11,12 +11,18 @@ from engine.cache.policies import PagePolicy
 from engine.cache.stores.kinds import KVKind
 from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw
-from engine.speculation.base import NO_DRAFT, Ask, Proposer
+from engine.speculation.base import NO_DRAFT, Ask
 from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
-from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, Target, prompt
-from tests.kit.models import VOCABULARY
+from tests.contracts.proposer import Make, ProposerContract
+from tests.engine.speculation.decoding import Decoding
+from tests.engine.speculation.target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, Target, prompt, small_model
 
 SKIP = frozenset({2, 4})
+OTHERS = [
+    pytest.param(*pair, id=name, marks=pytest.mark.long if pair[0].name in ("int8", "fp8") else ())
+    for pair, name in zip(KINDS[1:], NAMES[1:], strict=True)
+]
+"""Caches other than that of the contract."""
 
 
 def leaving(target: Target, exit_layer: int = 2) -> EarlyExitProposer:
@@ -33,6 +39,26 @@ def proposer_of(name: str, target: Target) -> SelfDrafting:
 
 def ask(request, budget: int, depth: int = 1 << 30) -> Ask:
     return Ask(request, budget, request.known, depth)
+
+
+class TestEarlyExit(ProposerContract):
+    eos, holds = EOS, False
+
+    @pytest.fixture
+    def make(self) -> Make:
+        model = small_model()
+        return lambda: Decoding(model, lambda host: EarlyExitProposer(host.recorded(host.target), model, {EOS}, 6.0, 2))
+
+
+class TestLayerSkip(ProposerContract):
+    eos, holds = EOS, False
+
+    @pytest.fixture
+    def make(self) -> Make:
+        model = small_model()
+        return lambda: Decoding(
+            model, lambda host: LayerSkipProposer(host.recorded(host.target), model, {EOS}, 6.0, frozenset({1}))
+        )
 
 
 # --- which drafts ------------------------------------------------------------------------------------------------
@@ -111,54 +137,18 @@ def test_skipped_layers_change_drafts() -> None:
 
 
 @pytest.mark.parametrize("name", ["exit", "skip"])
-def test_a_chain_ends_with_the_text_the_budget_or_the_depth(name: str) -> None:
-    certain = {EOS: 1e9}
-    target = Target()
-    asks = [
-        ask(target.add(prompt(20, 1)), 5),
-        ask(target.add(prompt(20, 1), logit_bias=certain), 5),
-        ask(target.add(prompt(20, 1), logit_bias=certain, ignore_eos=True), 5),
-        ask(target.add(prompt(20, 1)), 5, depth=2),
-        ask(target.add(prompt(20, 1)), 5, depth=0),
-    ]
-    target.runner.passes.clear()
-    trees = proposer_of(name, target).propose(asks)
-    assert [len(tree.tokens) for tree in trees] == [5, 1, 5, 2, 0]
-    assert trees[1].tokens == (EOS,)
-    assert trees[2].tokens == (EOS,) * 5
-    assert target.runner.passes == [4, 3, 2, 2, 2], "one ragged batch for each depth"
-    target.step([each.request for each in asks], trees)
-
-
-@pytest.mark.parametrize("name", ["exit", "skip"])
 def test_who_cannot_be_drafted_for_is_left_alone(name: str) -> None:
     target = Target()
-    able, idle, behind, uncached = (target.add(prompt(20, 1), kv_cache=cached) for cached in (True, True, True, False))
+    able, behind, uncached = (target.add(prompt(20, 1), kv_cache=cached) for cached in (True, True, False))
     behind.cache.num_computed -= 1
     target.runner.passes.clear()
     proposer = proposer_of(name, target)
-    trees = proposer.propose([ask(idle, 0), ask(behind, 3), ask(able, 3), ask(uncached, 3)])
-    assert [len(tree.tokens) for tree in trees] == [0, 0, 3, 0]
+    trees = proposer.propose([ask(behind, 3), ask(able, 3), ask(uncached, 3)])
+    assert [len(tree.tokens) for tree in trees] == [0, 3, 0]
     assert target.runner.passes == [1, 1, 1]
     target.runner.passes.clear()
-    assert proposer.propose([ask(idle, 0), ask(behind, 3)]) == [NO_DRAFT] * 2
+    assert proposer.propose([ask(behind, 3)]) == [NO_DRAFT]
     assert target.runner.passes == []
-
-
-@pytest.mark.parametrize("name", ["exit", "skip"])
-def test_only_drafts_that_are_tested_by_ratio_say_what_they_were_drawn_from(name: str) -> None:
-    target = Target()
-    modes = ("keyed", "ratio", "typical")
-    requests = [target.add(prompt(20, 1), temperature=1.0, top_k=5, acceptance=mode) for mode in modes]
-    trees = proposer_of(name, target).propose([ask(request, 3 + place) for place, request in enumerate(requests)])
-    keyed, ratio, typical = trees
-    assert keyed.q is typical.q is None
-    assert ratio.q is not None
-    assert ratio.q.shape == (4, VOCABULARY)
-    torch.testing.assert_close(ratio.q.sum(-1), torch.ones(4))
-    assert (ratio.q > 0).sum(-1).tolist() == [5] * 4
-    assert all(ratio.q[depth, token] > 0 for depth, token in enumerate(ratio.tokens))
-    assert keyed.tokens == typical.tokens[:3], "the target's own noise, so that agreement on scores is agreement"
 
 
 def test_an_exit_says_the_distribution_of_its_own_layers() -> None:
@@ -173,7 +163,7 @@ def test_an_exit_says_the_distribution_of_its_own_layers() -> None:
         assert torch.equal(tree.q[depth : depth + 1], expected)
 
 
-def test_what_drafting_cost_is_told_once() -> None:
+def test_what_drafting_costs() -> None:
     target = Target()
     request = target.add(prompt(20))
     for proposer, skipped in ((leaving(target, 2), range(2, LAYERS)), (skipping(target), SKIP)):
@@ -183,8 +173,6 @@ def test_what_drafting_cost_is_told_once() -> None:
         share = 1 - len(skipped) / LAYERS
         assert work.passes == 3
         assert work.bytes_read == 3 * weights + sum(int(6.0 * share * length) for length in (20, 21, 22))
-        assert work.seconds > 0
-        assert proposer.take_work() == (0.0, 0, 0)
 
 
 def test_the_bytes_of_skipped_layers_are_not_read() -> None:
@@ -206,7 +194,7 @@ def three_requests(kind: KVKind, policy: PagePolicy) -> Target:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "policy"), KINDS, ids=NAMES)
+@pytest.mark.parametrize(("kind", "policy"), OTHERS)
 def test_texts_are_those_of_plain_decoding(kind: KVKind, policy: PagePolicy) -> None:
     """From 60 tokens to 116: KIVI packs groups meanwhile, windows move, pages are chosen."""
     expected = three_requests(kind, policy).answer(None, [0], 116)
@@ -217,7 +205,7 @@ def test_texts_are_those_of_plain_decoding(kind: KVKind, policy: PagePolicy) -> 
 
 
 @pytest.mark.parametrize("name", ["exit", "skip"])
-@pytest.mark.parametrize(("kind", "policy"), KINDS, ids=NAMES)
+@pytest.mark.parametrize(("kind", "policy"), KINDS[1:], ids=NAMES[1:])
 def test_a_rejected_round_leaves_nothing_behind(kind: KVKind, policy: PagePolicy, name: str) -> None:
     """Drafts across a page's end, and the row with which KIVI packs a group, then all of them dropped."""
     plain, drafted = Target(kind), Target(kind)
@@ -263,14 +251,3 @@ def test_a_pass_of_an_exit_writes_the_targets_keys_in_its_layers() -> None:
     left, own = target.content(request, 43), plain.content(same, 43)
     equal = [torch.equal(ours, theirs) for ours, theirs in zip(left, own, strict=True)]
     assert equal == [True] * 6 + [False] * 6
-
-
-def test_drafts_are_accepted_and_rejected() -> None:
-    """Otherwise equal texts would show nothing."""
-    for make in (leaving, skipping):
-        target = Target()
-        requests = [target.add(prompt(30 + number, number)) for number in range(4)]
-        proposer: Proposer = make(target)
-        counts = [target.step(requests, proposer.propose([ask(r, 4) for r in requests])) for _ in range(8)]
-        accepted = sum(map(sum, counts))
-        assert 0 < accepted < 8 * 4 * 4
