@@ -185,7 +185,7 @@ def memory_of_loads(*loads: Sequence[str | Path]) -> list[Memory]:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
     """Private memory of the process, sampled after each module: at most 1.2 times the resting size."""
-    write_gptq(tmp_path, layers=8, hidden=1024, inner=4096, vocabulary=8000)
+    write_gptq(tmp_path, layers=12, hidden=1024, inner=4096, vocabulary=8000)
     (memory,) = memory_of_loads([tmp_path])
     assert memory.peak < 1.2 * memory.held
 
@@ -193,7 +193,7 @@ def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dense")
-    write_dense(folder, layers=8, hidden=1024, inner=4096, vocabulary=8000)
+    write_dense(folder, layers=12, hidden=1024, inner=4096, vocabulary=8000)
     return folder
 
 
