@@ -209,13 +209,17 @@ def test_a_prompt_longer_than_the_context(engine: EngineClient, answer: list[int
 
 
 @pytest.mark.slow
-def test_a_prompt_that_fills_the_context_ends_with_it(engine: EngineClient) -> None:
-    """One token is left for the answer: it comes, and the end says why there is no more."""
-    loaded = engine.engine.loaded
-    assert loaded is not None
-    engine.engine.submit(AddRequest("full", [5] * (loaded.card.context - 1), Sampling(ignore_eos=True)))
-    while not isinstance(event := engine._next(), Finished):
-        pass
+@pytest.mark.parametrize("positions", [1024, pytest.param(8192, marks=pytest.mark.long)])
+def test_a_prompt_that_fills_the_context_ends_with_it(positions: int, tmp_path: Path) -> None:
+    """All that the model has. One token is left for the answer: it comes, and the end says why there is no more."""
+    config(max_position_embeddings=positions)(copy_model(tmp_path / "model"))
+    with EngineClient() as client:
+        card, _ = client.load(str(tmp_path / "model"), str(DRAFT))
+        client.set("batch_invariant", True)
+        assert card.context == positions
+        client.engine.submit(AddRequest("full", [5] * (positions - 1), Sampling(ignore_eos=True)))
+        while not isinstance(event := client._next(), Finished):
+            pass
     assert (event.reason, event.usage.generated_tokens) == ("context", 1)
 
 

@@ -16,7 +16,7 @@ from tests.kit.rerun import command
 ROOT = Path(__file__).resolve().parents[1]
 CONFTEST = """
 from tests.kit import durations
-durations.SLOW_S, durations.LONG_S, durations.TOLERANCE = 0.1, 0.8, 2.5
+durations.SLOW_S, durations.LONG_S, durations.TOLERANCE = 0.05, 0.4, 2.5
 durations.RECORD = durations.Path(__file__).with_name("durations.json")
 pytest_plugins = ["tests.kit.durations", "tests.kit.rerun"]
 """
@@ -31,18 +31,18 @@ def burn(seconds):
 
 @pytest.fixture(scope="module")
 def inner():
-    burn(0.4)
+    burn(0.2)
 
 @pytest.fixture(scope="module")
 def shared(inner):
-    burn(0.4)
+    burn(0.2)
 
 def test_shares(shared): pass
-def test_unmarked(): burn(0.4)
+def test_unmarked(): burn(0.2)
 @pytest.mark.slow
-def test_marked(): burn(0.4)
+def test_marked(): burn(0.2)
 @pytest.mark.long
-def test_long(): burn(2.5)
+def test_long(): burn(1.25)
 def test_recorded(): pass
 @pytest.mark.slow
 def test_over_ten(): pass
@@ -54,7 +54,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_cases.py").write_text(CASES)
     (folder / "test_first.py").write_text("def test_nothing(): pass\n")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    long\n")
-    cases = {"test_cases.py::test_recorded": 0.3, "test_cases.py::test_over_ten": 1.7, "test_cases.py::test_long": 9.0}
+    cases = {"test_cases.py::test_recorded": 0.3, "test_cases.py::test_over_ten": 0.5, "test_cases.py::test_long": 9.0}
     record = {"files": {"test_first.py": 99.0, "test_cases.py": 1.0}, "cases": cases}
     (folder / "durations.json").write_text(json.dumps(record))
     without = [part for name in ("qt", "hypothesispytest", "anyio", "timeout") for part in ("-p", f"no:{name}")]
@@ -76,7 +76,7 @@ def test_a_case_over_its_limit_fails_the_run(tmp_path: Path, workers: tuple[str,
     assert ran.stdout.index("test_first.py::test_nothing") < ran.stdout.index("test_cases.py::test_shares")
     measured = json.loads((tmp_path / "out.json").read_text())
     cpu, shared, _ = measured["test_cases.py::test_shares"]
-    assert cpu < 0.3 < 0.75 < shared
+    assert cpu < 0.15 < 0.375 < shared
     assert "test_cases.py::test_long" in durations.summed(measured).cases
 
 

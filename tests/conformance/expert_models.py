@@ -10,7 +10,6 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from tests.conformance.gptq_packer import Packing, quantise
 
@@ -28,6 +27,9 @@ def packed(*shape: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def save_gpt_oss(folder: Path) -> transformers.PreTrainedModel:
     """Save a gpt-oss whose experts are packed, and return what transformers makes of that folder, in float32."""
+    # Here, as it brings torch's compiler.
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
     torch.manual_seed(3)
     model = transformers.GptOssForCausalLM(transformers.GptOssConfig(**GPT_OSS))
     for name, parameter in model.named_parameters():

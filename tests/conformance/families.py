@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ LFM3 = {"num_hidden_layers": 5, "head_dim": 16, "sliding_window": 8,
 
 
 def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
-    """Save a random checkpoint whose every parameter matters, and return transformers' model of the saved file."""
+    """Save a random checkpoint whose every parameter matters, and return transformers' model of the weights in it."""
     torch.manual_seed(sum(case.name.encode()) + case.seed)
     options = BASE | case.options
     if case.family == "OPT":
@@ -139,10 +140,13 @@ def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
                 buffer.uniform_(0.5, 1.0)
             elif name.endswith(("e_score_correction_bias", "expert_bias")):
                 buffer.uniform_(-0.2, 0.2)
-    model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
+        for value in model.state_dict().values():
+            value.copy_(value.to(case.dtype))
+    copy.deepcopy(model).to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
     if case.family == "OlmoHybrid":
         cut_by_their_widths(folder, config)
-    return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model.set_attn_implementation("eager")
+    return model.eval()
 
 
 def cut_by_their_widths(folder: Path, config: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ import gguf
 import pytest
 import torch
 import transformers
+from torch import Tensor
 
 from engine.checkpoints.open import open_checkpoint
 from engine.loading import drafters
@@ -169,20 +172,43 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @torch.inference_mode()
-def compare(ours: Ours, model: transformers.PreTrainedModel) -> None:
+def theirs(model: transformers.PreTrainedModel) -> list[Tensor]:
+    return [model(torch.tensor([text])).logits[0] for text in prompts()]
+
+
+def compare(ours: Ours, expected: Sequence[Tensor]) -> None:
     texts = prompts()
-    expected = [model(torch.tensor([text])).logits[0] for text in texts]
     for found, want in zip(ours.logits(texts), expected, strict=True):
         assert relative(found, want) <= TOLERANCE
     assert relative(ours.chunked(texts[-1], 7, sequence=3), expected[-1]) <= TOLERANCE
 
 
+class Made(NamedTuple):
+    """``file`` holds the weights of ``model``, in float32; ``expected`` are its logits."""
+
+    model: transformers.PreTrainedModel
+    file: Path
+    expected: list[Tensor]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
+    """By the names of cases, each made once: nobody may change it."""
+    folder = tmp_path_factory.mktemp("made")
+
+    @cache
+    def make(name: str) -> Made:
+        case, file = CASES[name], folder / f"{list(CASES).index(name)}.gguf"
+        model = random_model(case.architecture, **case.options)
+        write(case, model, file)
+        return Made(model, file, theirs(model))
+
+    return make
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
-    case, file = CASES[name], tmp_path / "model.gguf"
-    model = random_model(case.architecture, **case.options)
-    write(case, model, file)
-    compare(Ours(file), model)
+def test_logits_are_those_of_transformers(name: str, made: Callable[[str], Made]) -> None:
+    compare(Ours(made(name).file), made(name).expected)
 
 
 def test_a_text_model_with_experts_whose_whole_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,29 +218,30 @@ def test_a_text_model_with_experts_whose_whole_sees(tmp_path: Path, monkeypatch:
     model = random_model("qwen3moe", **QWEN3_MOE)
     convert(model, file)
     assert gguf.GGUFReader(file).get_field("general.architecture").contents() == "qwen3vlmoe"
-    compare(Ours(file), model)
+    compare(Ours(file), theirs(model))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.llama_cpp])
-def test_logits_are_those_of_llama_cpp(name: str, tmp_path: Path) -> None:
-    case, file, texts = CASES[name], tmp_path / "model.gguf", prompts()
-    write(case, random_model(case.architecture, **case.options), file)
+def test_logits_are_those_of_llama_cpp(name: str, made: Callable[[str], Made]) -> None:
+    pytest.importorskip("llama_cpp", reason="llama.cpp is installed for `kvasir bench` only")
+    file, texts = made(name).file, prompts()
     for found, want in zip(Ours(file).logits(texts), by_llama_cpp(file, texts), strict=True):
-        assert relative(found, want) <= case.llama_cpp
+        assert relative(found, want) <= CASES[name].llama_cpp
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n in DEEP else n for n in CASES])
-def test_packed_weights(name: str, tmp_path: Path) -> None:
-    case, file = CASES[name], tmp_path / "model.gguf"
-    model = random_model(case.architecture, **case.options)
-    write(case, model, file, mixed)
+def test_packed_weights(name: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    model = copy.deepcopy(made(name).model)
+    write(CASES[name], model, file, mixed)
+    expected = theirs(model)
     for weights in ("4bit", "4bit_torch", "16bit"):
         ours = Ours(file, weights=weights)
-        compare(ours, model)
+        compare(ours, expected)
         planned = open_checkpoint(file).resident_bytes(torch.float32, weights)
         assert planned == ours.model.storage_size()
-    compare(Ours(file, invariant=True), model)
+    compare(Ours(file, invariant=True), expected)
 
 
 def test_every_expert_stays_packed(tmp_path: Path) -> None:
@@ -230,10 +257,10 @@ def test_every_expert_stays_packed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
+def test_gguf_and_safetensors_are_one_model(name: str, made: Callable[[str], Made], tmp_path: Path) -> None:
     """The same weights through both readers: the same configuration, and the same logits in bfloat16 to the bit."""
     case, file = CASES[name], tmp_path / "model.gguf"
-    model = random_model(case.architecture, **case.options)
+    model = copy.deepcopy(made(name).model)
     write(case, model.bfloat16().float(), file)
     model.bfloat16().save_pretrained(tmp_path / "folder")
     ours, other = Ours(file, torch.bfloat16), Ours(tmp_path / "folder", torch.bfloat16)
@@ -256,4 +283,4 @@ def test_a_nemotrons_multi_token_layer_is_left_out(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(file, need_tokenizer=False)
     assert checkpoint.has_tensor(QWEN.mark)
     assert drafters.multi_token_layout(checkpoint) is None
-    compare(Ours(file), model)
+    compare(Ours(file), theirs(model))

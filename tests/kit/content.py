@@ -47,6 +47,7 @@ class Content:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._tests: dict[str, list[Path]] = {}
+        self._known: dict[tuple[str, ...], list[Path]] = {}
         for path in sorted((root / "tests").rglob("*.py")):
             self._tests.setdefault(path.stem, []).append(path)
 
@@ -69,7 +70,9 @@ class Content:
                 continue
             found.add(path)
             for name in imports(path.read_bytes()) if path.suffix == ".py" else ():
-                modules = list(self._modules(name))
+                if name not in self._known:
+                    self._known[name] = list(self._modules(name))
+                modules = self._known[name]
                 waiting += modules
                 if not modules:
                     elsewhere.add(name[0])
@@ -107,12 +110,21 @@ class Content:
             yield from self._tests.get(name[0], ())
 
 
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """And what holds statements: imports are nowhere else."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        yield (node := waiting.pop())
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, field, ())
+
+
 @cache
 def imports(source: bytes) -> set[tuple[str, ...]]:
     """The dotted names that a Python source imports anywhere, ``from a import b`` as a.b; none of a broken one."""
     found: set[tuple[str, ...]] = set()
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        nodes = list(_statements(ast.parse(source)))
     except (SyntaxError, ValueError):
         return found
     for node in nodes:

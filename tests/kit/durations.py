@@ -1,10 +1,10 @@
 """CPU seconds of every case: measured in every run, recorded in tests/durations.json, and held.
 
-A case over a second of CPU carries the mark ``slow``; one over ten is to be ``long``, which `make test` leaves out. A
-run that records fails where the record has a case over a second without a mark, or over twice ten that is not long, or
-where one takes TOLERANCE times its limit, which is much: CPU seconds double where other programs share the cores, and
-processors differ. Files run in the order of their recorded times, the longest first, so that no worker is left with a
-long one at the end.
+A case over a second of CPU carries the mark ``slow``; one over ten is ``long``, which `make test` leaves out. A run
+that records fails where the record has a case over a second without a mark, or over ten that is not long, or where one
+takes TOLERANCE times its limit, which is much: CPU seconds double where other programs share the cores, and processors
+differ. Files run in the order of their recorded times, the longest first, so that no worker is left with a long one at
+the end.
 
     python -m tests.kit.durations build/durations.json    # take over what a run measured
 """
@@ -24,8 +24,6 @@ import pytest
 RECORD = Path(__file__).resolve().parents[1] / "durations.json"
 SLOW_S, LONG_S = 1.0, 10.0
 TOLERANCE = 20.0
-RECORDED = 2.0
-"""Times ten seconds that the record may have for a case that is not long: it was made next to other work."""
 UNKNOWN_S = 5.0
 """Of a file that no record names."""
 SHOWN = 15
@@ -113,7 +111,7 @@ class Durations:
         for item in items if self.holds else ():
             seconds = self.record.cases.get(item.nodeid, 0.0)
             limit = limit_of(mark.name for mark in item.iter_markers())
-            if seconds > (SLOW_S if limit == SLOW_S else RECORDED * limit):
+            if seconds > limit:
                 self.breaches.add(f"{item.nodeid} takes {seconds} s by tests/durations.json; its limit is {limit:g} s")
         files = self.record.files
         items.sort(key=lambda item: (-files.get(_file(item.nodeid), UNKNOWN_S), _file(item.nodeid)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -125,7 +128,7 @@ def test_planned_groups(inputs: int, group: int, expected: int) -> None:
 
 
 PEAK = """
-import sys, torch
+import json, os, sys, torch
 from pathlib import Path
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
@@ -134,30 +137,48 @@ def anonymous():
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("RssAnon:")[1].split()[0])
 
+def measure(folder, method="", store=""):
+    checkpoint = open_checkpoint(folder, need_tokenizer=False)
+    checkpoint = checkpoint.quantised(method) if method else checkpoint
+    kept = checkpoint.kept(Path(store), torch.device("cpu")) if store else None
+    before, peak = anonymous(), 0
+    def watch(stage, fraction):
+        nonlocal peak
+        peak = max(peak, anonymous())
+    asked = lambda: watch("", 0)  # returns None: go on
+    model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch, cancelled=asked, kept=kept)
+    assert kept is None or not kept.notice, kept.notice
+    assert ".packed" not in Path("/proc/self/maps").read_text(), "the kept file stays mapped"
+    print(peak - before, anonymous() - before, model.storage_size(), flush=True)
+
 torch.set_num_threads(1)
-checkpoint = open_checkpoint(sys.argv[1], need_tokenizer=False)
-checkpoint = checkpoint.quantised(sys.argv[2]) if sys.argv[2:] else checkpoint
-kept = checkpoint.kept(Path(sys.argv[3]), torch.device("cpu")) if sys.argv[3:] else None
-before, peak = anonymous(), 0
-def watch(stage, fraction):
-    global peak
-    peak = max(peak, anonymous())
-asked = lambda: watch("", 0)  # returns None: go on
-model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch, cancelled=asked, kept=kept)
-assert kept is None or not kept.notice, kept.notice
-assert ".packed" not in Path("/proc/self/maps").read_text(), "the kept file stays mapped"
-print(peak - before, anonymous() - before, model.storage_size())
+for arguments in json.loads(sys.argv[1]):
+    if not os.fork():
+        measure(*arguments)
+        os._exit(0)
+    if os.wait()[1]:
+        sys.exit(1)
 """
 
 
-def memory_of_load(*arguments: str | Path) -> tuple[int, int, int]:
+class Memory(NamedTuple):
     """A load's largest and resting size in private memory of its process, and what the model says that it holds."""
-    run = [sys.executable, "-c", PEAK, *arguments]
-    out = subprocess.run(run, capture_output=True, text=True, check=True, timeout=300)
-    peak, resting, held = (int(number) for number in out.stdout.split())
-    assert held > 80e6
-    assert resting < 1.15 * held
-    return peak, resting, held
+
+    peak: int
+    resting: int
+    held: int
+
+
+def memory_of_loads(*loads: Sequence[str | Path]) -> list[Memory]:
+    """Each in a process of its own, which begins with what all import."""
+    run = [sys.executable, "-c", PEAK, json.dumps(loads, default=str)]
+    out = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True, timeout=300)
+    found = [Memory(*map(int, line.split())) for line in out.stdout.splitlines()]
+    assert len(found) == len(loads)
+    for each in found:
+        assert each.held > 80e6
+        assert each.resting < 1.15 * each.held
+    return found
 
 
 @pytest.mark.slow
@@ -165,8 +186,8 @@ def memory_of_load(*arguments: str | Path) -> tuple[int, int, int]:
 def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
     """Private memory of the process, sampled after each module: at most 1.2 times the resting size."""
     write_gptq(tmp_path, layers=12, hidden=1024, inner=4096, vocabulary=8000)
-    peak, _, held = memory_of_load(tmp_path)
-    assert peak < 1.2 * held
+    (memory,) = memory_of_loads([tmp_path])
+    assert memory.peak < 1.2 * memory.held
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +206,8 @@ def test_quantising_takes_little_more_than_the_result(dense: Path, tmp_path: Pat
     Writing what is kept, and reading it; of one method also keeping nothing.
     """
     stores: list[list[Path]] = [[tmp_path / "kept"]] * 2 + ([[]] if method == "int8" else [])
-    for store in stores:
-        peak, resting, _ = memory_of_load(dense, method, *store)
-        assert peak < 1.15 * resting
+    for memory in memory_of_loads(*([dense, method, *store] for store in stores)):
+        assert memory.peak < 1.15 * memory.resting
 
 
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
