@@ -32,11 +32,11 @@ test test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
 # three is in serving, so that each test is in one.
 SHARDS := window compute packaging serving
 window := tests/app
-compute := $(wildcard tests/contracts) tests/native_arm $(addprefix tests/engine/,attention cache core layers memory models native \
-	runner sampling scheduling speculation vision)
-packaging := tests/packaging tests/engine/packs tests/gpu tests/assets tests/docs tests/faults tests/kit $(wildcard tests/test_*.py)
-serving := $(filter-out $(window) $(compute) $(packaging) tests/engine,$(patsubst %/,%,$(dir \
-	$(wildcard tests/*/conftest.py tests/*/test_*.py tests/engine/*/test_*.py))) $(wildcard tests/engine/test_*.py))
+compute := $(wildcard tests/contracts) tests/native_arm tests/engine/cache tests/engine/compute tests/engine/decoding tests/engine/loop
+packaging := tests/packaging tests/engine/services/packs tests/gpu tests/assets tests/docs tests/faults tests/kit \
+	$(wildcard tests/test_*.py)
+serving := $(filter-out $(window) $(compute) $(packaging) tests/engine tests/engine/services,$(patsubst %/,%,$(dir \
+	$(wildcard tests/*/conftest.py tests/*/test_*.py tests/engine/*/test_*.py tests/engine/services/*/test_*.py))) $(wildcard tests/engine/test_*.py))
 $(if $(filter-out $(SHARDS),$(SHARD)),$(error SHARD is one of: $(SHARDS)))
 
 .PHONY: cases-test cases-test-all
@@ -100,7 +100,7 @@ $(MODEL_STAMP): tests/real/requirements.txt $(STAMP)
 native: $(STAMP)
 	@$(if $(shell command -v gcc || command -v cc || command -v clang),,\
 		$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) ziglang || true)
-	@$(BIN)/python -m engine.native.build $(NATIVE)
+	@$(BIN)/python -m engine.compute.native.build $(NATIVE)
 
 # What people download, in dist/: a .deb and a portable archive on Linux (packaging/README.md tells of other systems).
 # PACKAGE_OPTIONS names some, such as PACKAGE_OPTIONS=--quick.

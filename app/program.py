@@ -49,7 +49,7 @@ from app.window.preset_wiring import PresetWiring
 from app.window.switch_wiring import SwitchWiring
 from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
-from engine.installation import engine_command
+from engine.base.installation import engine_command
 from engine.protocol import DraftOffer, Loaded
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from app.files import UNREADABLE, read_small
 log = logging.getLogger(__name__)
 
 LOCK, ADDRESS = "window.lock", "window.address"
-"""Files in the data folder (engine/cli/installation/running.py knows them too)."""
+"""Files in the data folder (engine/doors/cli/installation/running.py knows them too)."""
 ANSWER_S = 10.0
 """For so long the first instance may be busy, or about to end, or about to listen."""
 _PAUSE_MS = 100

@@ -19,21 +19,20 @@ from typing import Any
 
 import torch
 
-from engine import paths
-from engine.checkpoints.gguf.architectures import ARCHITECTURES
-from engine.checkpoints.heads.files import open_heads
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.nested import TEXT_MODELS
-from engine.cli.errors import CommandFailed
-from engine.cli.library import chosen
-from engine.errors import CheckpointError
-from engine.fetching.errors import FetchFailed
-from engine.library import curated, hub
+from engine.base.errors import CheckpointError
+from engine.base.fetching.errors import FetchFailed
+from engine.compute.models.registry import FAMILIES
+from engine.doors.cli.errors import CommandFailed
+from engine.doors.cli.library import chosen
+from engine.formats.gguf.architectures import ARCHITECTURES
+from engine.formats.heads.files import open_heads
+from engine.formats.load import Checkpoint
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised.nested import TEXT_MODELS
+from engine.library import curated, hub, paths
 from engine.library.headers import outline
 from engine.loading.drafters import multi_token_layout
-from engine.memory.estimate import kv_bytes_per_token
-from engine.models.registry import FAMILIES
+from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.protocol.library import HubVariant
 from engine.protocol.recommended import CuratedModel
 

@@ -1,7 +1,7 @@
 """Write docs/families.md, the model families and what each was compared with: ``python docs/families.py``.
 
-Families are those of ``engine.models.registry``; what was compared is what the tests in ``tests/conformance`` compare,
-whose cases are counted. (A test compares the page with this.)
+Families are those of ``engine.compute.models.registry``; what was compared is what the tests in ``tests/conformance``
+compare, whose cases are counted. (A test compares the page with this.)
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from engine.checkpoints.gguf.architectures import ARCHITECTURES
-from engine.checkpoints.quantised.nested import TEXT_MODELS
-from engine.models.registry import FAMILIES
-from engine.vision.registry import TOWERS
+from engine.compute.models.registry import FAMILIES
+from engine.compute.vision.registry import TOWERS
+from engine.formats.gguf.architectures import ARCHITECTURES
+from engine.formats.quantised.nested import TEXT_MODELS
 
 ROOT = Path(__file__).parents[1]
 TARGET = Path(__file__).parent / "families.md"
@@ -24,12 +24,12 @@ CONFORMANCE = ROOT / "tests" / "conformance"
 
 HEAD = """# The families of models
 
-Made from `engine/models/registry.py` by `python docs/families.py`. *Logits* counts the shapes of tiny random models
-whose logits in float32 were compared with those of transformers {version}, over prompts of several lengths read whole
-and in chunks (`tests/conformance/test_logits.py`), and *GGUF* those that were also written as llama.cpp's converter
-does (`tests/conformance/test_gguf_families.py`, and `test_gguf.py` there for Llama and Qwen); names are GGUF's. Where
-llama.cpp is installed the second are compared with it, too. (Mistral and Mixtral are saved as llama, whose shapes here
-are Mixtral's.)
+Made from `engine/compute/models/registry.py` by `python docs/families.py`. *Logits* counts the shapes of tiny random
+models whose logits in float32 were compared with those of transformers {version}, over prompts of several lengths read
+whole and in chunks (`tests/conformance/test_logits.py`), and *GGUF* those that were also written as llama.cpp's
+converter does (`tests/conformance/test_gguf_families.py`, and `test_gguf.py` there for Llama and Qwen); names are
+GGUF's. Where llama.cpp is installed the second are compared with it, too. (Mistral and Mixtral are saved as llama,
+whose shapes here are Mixtral's.)
 
 | architecture | what it is | logits | GGUF |
 | --- | --- | --- | --- |
@@ -53,7 +53,7 @@ def _rows() -> Iterator[str]:
     logits, files = _cases("test_logits.py", 1), _cases("test_gguf_families.py", 0)
     models = {f"{family.removesuffix('Text')}ForCausalLM": count for family, count in logits.items()}
     for architecture, module in FAMILIES.items():
-        file = ROOT / "engine/models/families" / f"{module.replace('.', '/')}.py"
+        file = ROOT / "engine/compute/models/families" / f"{module.replace('.', '/')}.py"
         text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
         what = " ".join(text.split("\n\n")[0].split()).removesuffix(".")
         names = [name for name, kind in ARCHITECTURES.items() if kind.family == architecture]

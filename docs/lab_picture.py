@@ -28,8 +28,8 @@ from PySide6.QtWidgets import QApplication, QGridLayout, QLabel, QWidget
 from app.lab.pictures import PictureView
 from app.theme.sheet import apply
 from app.theme.theme import Theme
-from engine.lab.experiments import BY_NAME
 from engine.protocol.lab import LabLine, LabPage, LabPicture, LabProgress, LabResult
+from engine.services.lab.experiments import BY_NAME
 
 NAME = "prefixes"
 FILE = Path(__file__).with_name("lab.gif")
@@ -49,7 +49,7 @@ class Came(NamedTuple):
 
 def run() -> list[Came]:
     """All lines of the experiment, each with the time at which it came. Results of such runs are kept, as any."""
-    command = [sys.executable, "-m", "engine.cli.main", "lab", NAME, "--json"]
+    command = [sys.executable, "-m", "engine.doors.cli.main", "lab", NAME, "--json"]
     came: list[Came] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -320,10 +320,10 @@ def _hub(home: Path) -> Iterator[Hub]:
     """Of this machine, with two repositories; and nobody's models but Kvasir's."""
     import torch
 
-    from engine import paths
-    from engine.bench.gguf_files import gguf_header
-    from engine.bench.shapes import Shape
-    from engine.memory.probe import free_bytes
+    from engine.library import paths
+    from engine.loading.memory.probe import free_bytes
+    from engine.services.bench.gguf_files import gguf_header
+    from engine.services.bench.shapes import Shape
     from tests.hub_server import Hub, Repository
 
     # As large in 8 bits as three fifths of what is free: with 8,192 tokens that is a tight fit.

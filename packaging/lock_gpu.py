@@ -26,12 +26,12 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parent.parent
-LISTS = ROOT / "engine" / "packs" / "lists"
+LISTS = ROOT / "engine" / "services" / "packs" / "lists"
 PYPI = "https://pypi.org/simple"
 WINDOW_ONLY = {"pyside6-essentials", "markdown-it-py", "pygments"}
 """What the window needs and the engine does not."""
 C_COMPILER = "ziglang==0.17.1"
-"""In every pack: Triton compiles its helpers with it (engine/native/triton_compiler.py). For each of its versions the
+"""In every pack: Triton compiles its helpers with it (native/triton_compiler.py). For each of its versions the
 tests of that module have to pass with each Triton that a pack has (`make test-tritons`)."""
 PYTHON = (3, 11)
 NEWEST_GLIBC = 28

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine.bench.client import EngineClient, EngineError
-from engine.cli.main import app
-from engine.core.commands import AddRequest
-from engine.memory import estimate
+from engine.doors.cli.main import app
+from engine.loading.memory import estimate
+from engine.loop.commands import AddRequest
 from engine.protocol import Delta, Finished, LoadOptions, Sampling
+from engine.services.bench.client import EngineClient, EngineError
 from tests.broken_models import (
     BREAKAGES,
     DRAFT,
@@ -299,7 +299,7 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         made = plan(**values)
         return made._replace(pages=17, fit=made.fit)
 
-    monkeypatch.setattr("engine.memory.estimate.plan", small)
+    monkeypatch.setattr("engine.loading.memory.estimate.plan", small)
 
 
 @pytest.mark.slow
@@ -384,7 +384,7 @@ def test_an_error_that_nobody_thought_of_is_said_to_be_one(monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("engine.cli.chat.run_chat", fail)
+    monkeypatch.setattr("engine.doors.cli.chat.run_chat", fail)
     line = refusal(kvasir("chat", "--prompt", "x"))
     assert "ZeroDivisionError" in line
     assert line.endswith("KVASIR_DEBUG=1 to see where.")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.layers.numerics import Numerics
-from engine.runner.graphs import CudaRecorder
+from engine.compute.layers.numerics import Numerics
+from engine.compute.runner.graphs import CudaRecorder
 from tests.gpu import kernel_kinds
 from tests.gpu.check import __main__ as command
 from tests.gpu.check import notes, report, trace, watching, wheels

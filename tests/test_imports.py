@@ -70,7 +70,7 @@ def test_the_rule_finds_what_breaks_it() -> None:
     }
     for source, fault in broken.items():
         assert faults(source, {"toy_engine"})[0] == fault
-    assert faults("import torch, json\nfrom tests.engine.core.toy_engine import ToyEngine\nfrom app import x") == []
+    assert faults("import torch, json\nfrom tests.engine.loop.toy_engine import ToyEngine\nfrom app import x") == []
 
 
 def test_no_folder_of_tests_stands_on_the_path() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from engine.cli.main import app
+from engine.doors.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 BETTER = {

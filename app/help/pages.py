@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 
 log = logging.getLogger(__name__)
 

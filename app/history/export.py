@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from app.history.records import Chat, Message, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 
 _V1 = """
 CREATE TABLE chats (

@@ -13,8 +13,8 @@ from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.settings.page import device_title
 from app.theme.theme import Theme
+from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
-from engine.sizes import figure
 
 NAME = "roofline"
 """Of it, where experiments have theirs."""

@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 
 from engine import protocol
-from engine.installation import engine_command
+from engine.base.installation import engine_command
 
 log = logging.getLogger("engine")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.models.words import licence
 from app.words import size
+from engine.base.sizes import billions
 from engine.protocol import CuratedModel, DraftKind, DraftOffer, Recommendation
-from engine.sizes import billions
 
 VERDICTS = {
     "fits": ("runs well here", "good"),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from app.gpu.words import Button, duration
 from app.models import make_words
 from app.words import size
+from engine.base.sizes import billions, figure
 from engine.protocol import (
     Download,
     FitReport,
@@ -18,7 +19,6 @@ from engine.protocol import (
     StoredModel,
 )
 from engine.protocol.library import Verdict
-from engine.sizes import billions, figure
 
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ", "nf4": "NF4", "mxfp4": "MXFP4", "fp8": "FP8"}
 """Methods of quantising whose names are written otherwise than configurations write them."""

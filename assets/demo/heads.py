@@ -44,7 +44,7 @@ def lines(count: int, seed: int) -> list[str]:
 def train(kind: str, text: Path, out: Path, steps: int, rows: int, start: Path | None = None) -> int:
     """The command, as a user would type it; an unfinished training is gone on with. ``start``: heads to begin with."""
     texts = [text, *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
-    command = [sys.executable, "-m", "engine.cli.main", "train-heads", str(TARGET_FOLDER), "--kind", kind]
+    command = [sys.executable, "-m", "engine.doors.cli.main", "train-heads", str(TARGET_FOLDER), "--kind", kind]
     command += ["--out", str(out), "--steps", str(steps), "--rows", str(rows), "--dtype", "float32"]
     if start is not None:
         command += ["--start", str(start)]
@@ -56,10 +56,10 @@ def train(kind: str, text: Path, out: Path, steps: int, rows: int, start: Path |
 def measure(folder: Path, most: int | None = None) -> dict[str, dict[str, object]]:
     """What each kind of heads is worth on greedy answers to the evaluation questions, the first ``most`` if given."""
     from engine.protocol import ChatMessage
-    from engine.recipes.features import FeatureCache
-    from engine.recipes.rows import TrainingRow
-    from engine.recipes.target import Opening, TargetModel
-    from engine.recipes.train_heads import load_heads
+    from engine.services.training.features import FeatureCache
+    from engine.services.training.rows import TrainingRow
+    from engine.services.training.target import Opening, TargetModel
+    from engine.services.training.train_heads import load_heads
     from engine.text.prompt import prompt_ids
 
     target = TargetModel.open(str(TARGET_FOLDER), 256, Opening("cpu", "float32"))

@@ -25,7 +25,7 @@ from export import DRAFT_FOLDER, TARGET_FOLDER, read
 from model import DRAFT, TARGET, Llama, document_mask
 from torch import Tensor
 
-from engine.memory.probe import has_bfloat16
+from engine.loading.memory.probe import has_bfloat16
 
 HERE = Path(__file__).resolve().parent
 QUANTISED_SHARE = 0.1

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.catalogue.exclusions import excluded
-from engine.model_config.model import ModelConfig
+from engine.config.model import ModelConfig
 from engine.protocol import keys
 
 NO_LIMIT = 1 << 40
@@ -165,7 +165,7 @@ class QuestPolicy(PagePolicy):
     """Rows of the answer read `budget` tokens' worth of pages in each head (Tang et al. 2024, arXiv 2406.10774).
 
     Rows of the prompt read everything, whenever they are computed; so does a row with no more pages than the budget. A
-    row's own page counts. Which pages the others are, attention finds out (engine/attention/quest.py).
+    row's own page counts. Which pages the others are, attention finds out (engine/compute/attention/quest.py).
     """
 
     name = "quest"

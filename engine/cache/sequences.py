@@ -207,7 +207,7 @@ class SequenceCache:
 
     @property
     def more_pages(self) -> tuple[list[int], ...]:
-        """The page tables of layer groups 1, 2, ... (:class:`engine.batch.SequenceRows`)."""
+        """The page tables of layer groups 1, 2, ... (:class:`engine.compute.batch.SequenceRows`)."""
         return ()
 
     @property

@@ -107,7 +107,7 @@ CACHE = (
         helps="More chats at once than the cache has room for.",
         costs="Nothing in the text: a paused answer continues at the same token. Recomputing costs time, swapping "
         "costs RAM.",
-        source=("engine/scheduling/preemption.py", "engine/cache/offload/swap.py"),
+        source=("engine/decoding/scheduling/preemption.py", "engine/cache/offload/swap.py"),
         also=("preemption", "swap", "swapping", "recompute"),
         reference="Kwon et al. 2023, PagedAttention (arXiv 2309.06180)",
         choices=(
@@ -174,7 +174,7 @@ CACHE = (
         shows="tokens per second of many answers to one prompt",
         helps="Many answers at once to one long shared beginning.",
         costs="Nothing in the text; like any other kernel it may round the last bits differently.",
-        source=("engine/attention/cascade.py",),
+        source=("engine/compute/attention/cascade.py",),
         also=("cascade", "cascade attention", "Hydragen"),
         reference="Juravsky et al. 2024, Hydragen (arXiv 2402.05099)",
         pointless_without=("shared reads",),

@@ -15,7 +15,7 @@ from engine.catalogue.speculation import METHODS
 from engine.protocol import Value, keys
 
 if TYPE_CHECKING:
-    from engine.model_config.model import ModelConfig
+    from engine.config.model import ModelConfig
 
 
 class Setting(NamedTuple):

@@ -97,7 +97,7 @@ KV_KINDS = (
         helps="Models whose keys have a few large channels: given such channels, the bundled model's text changed "
         "a third to a sixth as much; SmolLM2-135M's half (8 bits) and two thirds (4 bits).",
         costs="One more pass over queries and keys. Without such channels 4 bits change the text a fifth more.",
-        source=("engine/layers/hadamard.py",),
+        source=("engine/compute/layers/hadamard.py",),
         also=("QuaRot", "rotated KV cache"),
         reference="Ashkboos et al. 2024, QuaRot (arXiv 2404.00456)",
         needs=("packed cache",),

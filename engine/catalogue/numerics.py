@@ -23,7 +23,7 @@ NUMERICS = (
         shows="tokens per second, and the first differing token of a comparison",
         helps="Proving that two settings give the same text, and reproducing an answer exactly.",
         costs="Speed.",
-        source=("engine/attention/backends/batch_invariant.py", "engine/layers/linear/tiled.py"),
+        source=("engine/compute/attention/backends/batch_invariant.py", "engine/compute/layers/linear/tiled.py"),
         also=("deterministic arithmetic",),
         reference="He et al. 2025, Defeating nondeterminism in LLM inference "
         "(https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)",
@@ -44,7 +44,7 @@ NUMERICS = (
         helps="Decoding on a fast GPU, most of all with small models, a draft model or few chats at once.",
         costs="GPU memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
         "padded, for which PyTorch's products of 16-bit weights may round the last bits differently.",
-        source=("engine/runner/graphs.py",),
+        source=("engine/compute/runner/graphs.py",),
         also=("graph capture", "CUDA graph"),
         reference="CUDA C++ Programming Guide, CUDA Graphs "
         "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)",

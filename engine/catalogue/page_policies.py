@@ -25,7 +25,7 @@ PAGE_POLICIES = (
         helps="Very long texts: endless chats for the window, long documents for QUEST.",
         costs="The text may change. The window forgets what lies before it and shares no prefixes; QUEST needs the "
         "16-bit cache and sees only the pages it chooses.",
-        source=("engine/cache/policies.py", "engine/cache/stores/quest.py", "engine/attention/quest.py"),
+        source=("engine/cache/policies.py", "engine/cache/stores/quest.py", "engine/compute/attention/quest.py"),
         also=("page policy", "attention policy"),
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453); Tang et al. 2024, QUEST (arXiv 2406.10774)",
         choices=(
@@ -82,7 +82,7 @@ PAGE_POLICIES = (
         shows="bytes read per token",
         helps="A smaller budget reads fewer bytes per token; below the budget nothing is skipped.",
         costs="What a head does not choose, it does not see.",
-        source=("engine/attention/quest.py",),
+        source=("engine/compute/attention/quest.py",),
         reference="Tang et al. 2024, QUEST (arXiv 2406.10774)",
     ),
 )

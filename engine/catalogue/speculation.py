@@ -33,7 +33,7 @@ SPECULATION = (
         "quotations.",
         costs="Nothing in the text under the lossless acceptance rule. It is slower where drafts are often rejected or "
         "the drafter is slow, and with many answers at once.",
-        source=("engine/speculation/control/controller.py", "engine/speculation/verify/verifier.py"),
+        source=("engine/decoding/speculation/control/controller.py", "engine/decoding/speculation/verify/verifier.py"),
         also=("speculative decoding", "drafting"),
         reference="Leviathan et al. 2023 (arXiv 2211.17192); Saxena 2023, prompt lookup decoding "
         "(https://github.com/apoorvumang/prompt-lookup-decoding); "
@@ -115,7 +115,7 @@ SPECULATION = (
         shows="tokens per step on edits, quotations and code",
         helps="Answers that repeat parts of the chat.",
         costs="Nothing.",
-        source=("engine/speculation/proposers/ngram.py",),
+        source=("engine/decoding/speculation/proposers/ngram.py",),
         also=("repeats first", "prompt lookup"),
         reference="Saxena 2023, prompt lookup decoding (https://github.com/apoorvumang/prompt-lookup-decoding)",
         of=(keys.SPECULATION, ("auto", *_MODELS)),
@@ -131,7 +131,7 @@ SPECULATION = (
         shows="tokens per step where chats are alike",
         helps="Chats that resemble each other.",
         costs="Nothing in the text. The texts stay in memory until the engine ends or a chat is deleted.",
-        source=("engine/speculation/proposers/chat_index.py",),
+        source=("engine/decoding/speculation/proposers/chat_index.py",),
         also=("repeats of other chats", "REST"),
         reference="He et al. 2024, REST (arXiv 2311.08252)",
         of=(keys.SPECULATION, METHODS),
@@ -150,7 +150,7 @@ SPECULATION = (
         shows="acceptance rate by draft position",
         helps="Longer drafts pay where most of them are accepted.",
         costs="Nothing in the text. Rejected draft tokens are wasted work.",
-        source=("engine/speculation/control/controller.py", "engine/speculation/control/cost.py"),
+        source=("engine/decoding/speculation/control/controller.py", "engine/decoding/speculation/control/cost.py"),
         also=("gamma",),
         reference="Leviathan et al. 2023 (arXiv 2211.17192)",
         of=(keys.SPECULATION, METHODS),
@@ -168,7 +168,7 @@ SPECULATION = (
         shows="tokens per step against the rows checked",
         helps="Medusa and EAGLE, where a second choice is often the right one.",
         costs="Nothing in the text. Every node is one more row to check.",
-        source=("engine/speculation/proposers/trees.py", "engine/speculation/proposers/growing.py"),
+        source=("engine/decoding/speculation/proposers/trees.py", "engine/decoding/speculation/proposers/growing.py"),
         also=("tree attention", "draft tree"),
         reference="Miao et al. 2024, SpecInfer (arXiv 2305.09781); Cai et al. 2024, Medusa (arXiv 2401.10774)",
         of=(keys.SPECULATION, ("auto", "medusa", "eagle", "mtp")),
@@ -186,7 +186,10 @@ SPECULATION = (
         shows="acceptance rate by draft position",
         helps="Models trained for early exit, such as LayerSkip's and the bundled guide.",
         costs="Nothing in the text.",
-        source=("engine/speculation/proposers/self_drafting.py", "engine/speculation/proposers/layer_choice.py"),
+        source=(
+            "engine/decoding/speculation/proposers/self_drafting.py",
+            "engine/decoding/speculation/proposers/layer_choice.py",
+        ),
         reference="Elhoushi et al. 2024, LayerSkip (arXiv 2404.16710)",
         of=(keys.SPECULATION, ("exit",)),
         compare=(1, 0),
@@ -202,9 +205,9 @@ SPECULATION = (
         costs="Rejection sampling gives another sample of the same distribution, which also depends on the drafts; "
         "typical acceptance changes the distribution.",
         source=(
-            "engine/speculation/verify/verifier.py",
-            "engine/speculation/verify/ratio.py",
-            "engine/speculation/verify/typical.py",
+            "engine/decoding/speculation/verify/verifier.py",
+            "engine/decoding/speculation/verify/ratio.py",
+            "engine/decoding/speculation/verify/typical.py",
         ),
         also=("verification",),
         reference="Leviathan et al. 2023 (arXiv 2211.17192); Chen et al. 2023 (arXiv 2302.01318); Cai et al. 2024, "

@@ -24,9 +24,9 @@ WEIGHTS = (
         helps="Every quantised model (GPTQ, AWQ, NF4, GGUF and others): decoding waits for bytes.",
         costs="Nothing beyond what the quantisation of the file cost already.",
         source=(
-            "engine/layers/linear/base.py",
-            "engine/checkpoints/quantised/gptq.py",
-            "engine/checkpoints/quantised/awq.py",
+            "engine/compute/layers/linear/base.py",
+            "engine/formats/quantised/gptq.py",
+            "engine/formats/quantised/awq.py",
         ),
         also=("quantised weights", "4-bit weights"),
         reference="Frantar et al. 2022, GPTQ (arXiv 2210.17323); Lin et al. 2023, AWQ (arXiv 2306.00978); "
@@ -49,7 +49,11 @@ WEIGHTS = (
         shows="tokens per second, and milliseconds of prefill",
         helps="Quantised models; the gain depends on the format and the machine.",
         costs="Nothing in the text; kernels may round the last bits differently.",
-        source=("engine/layers/linear/native.py", "engine/native/products.c", "engine/layers/linear/triton/int4.py"),
+        source=(
+            "engine/compute/layers/linear/native.py",
+            "engine/compute/native/products.c",
+            "engine/compute/layers/linear/triton/int4.py",
+        ),
         also=("packed-weight kernel",),
         choices=(
             Choice("native", "Kvasir", explains="Kvasir's own code."),
@@ -73,7 +77,7 @@ WEIGHTS = (
         costs="Accuracy with 8 bits: little with the bundled model (KL 0.0005 to 0.0010 nats per token), more with a "
         "real one: 0.0030 for SmolLM2-135M in Q4_1, which then answered wrongly, and 0.0006 with 16 bits. See "
         "docs/measurements.md.",
-        source=("engine/native/products.c", "engine/layers/linear/native.py"),
+        source=("engine/compute/native/products.c", "engine/compute/layers/linear/native.py"),
         also=("activation quantisation", "W4A8", "Q8_0 activations", "dynamic quantisation"),
         reference="Yao et al. 2022, ZeroQuant (arXiv 2206.01861)",
         choices=(
@@ -102,7 +106,7 @@ WEIGHTS = (
         helps="GPTQ, AWQ and 16-bit models with a large vocabulary, most of all small ones.",
         costs="A little accuracy: see docs/measurements.md. Where the head is the token table (tied embeddings) the "
         "8-bit one is held besides it, so that memory grows while fewer bytes are read.",
-        source=("engine/layers/linear/int8.py", "engine/checkpoints/quantised/quantise.py"),
+        source=("engine/compute/layers/linear/int8.py", "engine/formats/quantised/quantise.py"),
         also=("lm_head", "8-bit head", "logits layer"),
         reference="Dettmers et al. 2022, LLM.int8 (arXiv 2208.07339), without its outlier columns",
         choices=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.files import UnreadableFileError, decode_file
+from engine.base.files import UnreadableFileError, decode_file
 from engine.protocol.recommended import CuratedList, CuratedModel
 
 

@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoints.gguf.container import part_files, read_header
-from engine.checkpoints.gguf.find import gguf_model, projectors_beside
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import plain
-from engine.files import read_json, read_small
+from engine.base.errors import plain
+from engine.base.files import read_json, read_small
+from engine.formats.gguf.container import part_files, read_header
+from engine.formats.gguf.find import gguf_model, projectors_beside
+from engine.formats.load import Checkpoint
+from engine.formats.open import open_checkpoint
 from engine.library import store
 from engine.protocol.library import HubFile, ModelDetails, TextToken, TextTokens
 from engine.text.tokenizer import Tokenizer

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import MOST, CheckpointError, plain
-from engine.fetching import room
-from engine.fetching.download import fetch, stored
-from engine.fetching.errors import FetchFailed, Refused
-from engine.fetching.lock import lock
-from engine.files import UnreadableFileError, decode_file
+from engine.base.errors import MOST, CheckpointError, plain
+from engine.base.fetching import room
+from engine.base.fetching.download import fetch, stored
+from engine.base.fetching.errors import FetchFailed, Refused
+from engine.base.fetching.lock import lock
+from engine.base.files import UnreadableFileError, decode_file
 from engine.library import hub, store
 from engine.library.variants import is_repository, is_safe
 from engine.protocol.library import Download, DownloadState, HubRepository, HubVariant

@@ -11,9 +11,9 @@ import struct
 import sys
 from pathlib import Path
 
-from engine.fetching.download import RemoteFile, beginning, fetch
-from engine.fetching.errors import FetchFailed, Refused
-from engine.files import SAFETENSORS_HEADER
+from engine.base.fetching.download import RemoteFile, beginning, fetch
+from engine.base.fetching.errors import FetchFailed, Refused
+from engine.base.files import SAFETENSORS_HEADER
 from engine.library import hub, store
 from engine.protocol.library import HubFile, HubRepository, HubVariant
 

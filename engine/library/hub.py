@@ -18,10 +18,10 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import msgspec
 
-from engine.errors import plain
-from engine.fetching import trust
-from engine.fetching.client import certificate_error, opened, origin, way_to
-from engine.fetching.errors import FetchFailed, unreachable
+from engine.base.errors import plain
+from engine.base.fetching import trust
+from engine.base.fetching.client import certificate_error, opened, origin, way_to
+from engine.base.fetching.errors import FetchFailed, unreachable
 from engine.library import keys
 from engine.library.hugging_face import constants, get_token, hf_raise_for_status, logging
 from engine.library.hugging_face import errors as hub_errors

@@ -17,13 +17,13 @@ from typing import Literal
 
 import msgspec
 
-from engine.checkpoints.gguf.container import part_files
-from engine.checkpoints.gguf.find import gguf_model, gguf_models, is_projector
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import CheckpointError
-from engine.fetching import room
-from engine.fetching.download import CHUNK
-from engine.fetching.lock import lock
+from engine.base.errors import CheckpointError
+from engine.base.fetching import room
+from engine.base.fetching.download import CHUNK
+from engine.base.fetching.lock import lock
+from engine.formats.gguf.container import part_files
+from engine.formats.gguf.find import gguf_model, gguf_models, is_projector
+from engine.formats.open import open_checkpoint
 from engine.library import roots, store
 from engine.library.local import REPORT, report_of
 from engine.library.roots import LibraryFailed, Reference

@@ -14,8 +14,8 @@ import keyring
 from keyring.backends import SecretService, Windows, kwallet, macOS  # noqa: F401
 from keyring.errors import KeyringError, PasswordDeleteError
 
-from engine import folders
-from engine.files import UnreadableFileError, decode_file
+from engine.base import folders
+from engine.base.files import UnreadableFileError, decode_file
 
 SERVICE = "kvasir"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from engine.checkpoints.gguf.find import PART, is_gguf, projectors_beside
-from engine.errors import CheckpointError, is_text, plain
-from engine.fetching import room
-from engine.files import SAFETENSORS_HEADER, decode_file, read_json, regular_size
+from engine.base.errors import CheckpointError, is_text, plain
+from engine.base.fetching import room
+from engine.base.files import SAFETENSORS_HEADER, decode_file, read_json, regular_size
+from engine.formats.gguf.find import PART, is_gguf, projectors_beside
 from engine.library import bundled as brought
 from engine.library import others, roots, store
 from engine.library.variants import QUANTISATION

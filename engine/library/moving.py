@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from engine.checkpoints.gguf.find import RECEIPT
-from engine.fetching import room
-from engine.fetching.download import CHUNK
-from engine.fetching.lock import lock
+from engine.base.fetching import room
+from engine.base.fetching.download import CHUNK
+from engine.base.fetching.lock import lock
+from engine.formats.gguf.find import RECEIPT
 from engine.library import downloads, roots, store
 from engine.library.roots import UNFINISHED, LibraryFailed, ModelRoots
 from engine.library.store import clear

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.checkpoints.gguf.find import gguf_models
-from engine.errors import is_text
-from engine.files import UnreadableFileError, read_text
-from engine.folders import SYSTEM
+from engine.base.errors import is_text
+from engine.base.files import UnreadableFileError, read_text
+from engine.base.folders import SYSTEM
+from engine.formats.gguf.find import gguf_models
 from engine.library.roots import json_object, whole_models
 
 _MODEL = "application/vnd.ollama.image.model"

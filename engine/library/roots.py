@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from engine import folders
-from engine.checkpoints.gguf.find import gguf_models
-from engine.errors import MOST, plain
-from engine.fetching.errors import FetchFailed
-from engine.fetching.lock import lock
-from engine.files import UnreadableFileError, can_be_path, decode_file, read_json
+from engine.base import folders
+from engine.base.errors import MOST, plain
+from engine.base.fetching.errors import FetchFailed
+from engine.base.fetching.lock import lock
+from engine.base.files import UnreadableFileError, can_be_path, decode_file, read_json
+from engine.formats.gguf.find import gguf_models
 
 UNFINISHED = ".downloads"
 """The folder in a store of what is on its way. That it is there tells a store from the empty place of a disk."""

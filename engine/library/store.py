@@ -19,11 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from engine.checkpoints.gguf.find import RECEIPT
-from engine.fetching.download import INCOMPLETE, Progress, RemoteFile, is_whole
-from engine.fetching.errors import FetchFailed
-from engine.fetching.lock import lock
-from engine.files import UnreadableFileError, decode_file
+from engine.base.fetching.download import INCOMPLETE, Progress, RemoteFile, is_whole
+from engine.base.fetching.errors import FetchFailed
+from engine.base.fetching.lock import lock
+from engine.base.files import UnreadableFileError, decode_file
+from engine.formats.gguf.find import RECEIPT
 from engine.library import roots
 from engine.library.roots import UNFINISHED, need_store, store_folder
 from engine.library.variants import is_repository, is_safe

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from engine.checkpoints.gguf.find import PART, accompanies, alike, is_gguf, is_projector
-from engine.errors import plain
+from engine.base.errors import plain
+from engine.formats.gguf.find import PART, accompanies, alike, is_gguf, is_projector
 from engine.protocol.library import HubFile, HubVariant
 
 QUANTISATION = re.compile(

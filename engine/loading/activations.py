@@ -16,20 +16,21 @@ from typing import Literal
 import msgspec
 import torch
 
-from engine import folders, paths
+from engine.base import folders
+from engine.base.errors import LoadCancelled
+from engine.base.fetching.lock import lock
+from engine.base.files import UnreadableFileError, decode_file
 from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
 from engine.catalogue import Found
-from engine.errors import LoadCancelled
-from engine.fetching.lock import lock
-from engine.files import UnreadableFileError, decode_file
-from engine.layers.numerics import LEAST_BITS
+from engine.compute.layers.numerics import LEAST_BITS
+from engine.compute.models.base import CausalLM
+from engine.compute.native import library
+from engine.compute.runner.perplexity import score
+from engine.library import paths
 from engine.loading.parts import ModelFiles, fingerprint_of, quantises_activations, readers_of
 from engine.loading.speed import flops_per_row
-from engine.models.base import CausalLM
-from engine.native import library
 from engine.protocol import ChatMessage, keys
-from engine.runner.perplexity import score
 from engine.text.held_out import held_out_text
 from engine.text.prompt import prompt_ids
 from engine.text.template import PromptError

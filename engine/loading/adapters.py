@@ -6,16 +6,16 @@ import logging
 import os
 from pathlib import Path
 
-from engine.checkpoints.adapters.read import AdapterFiles, open_adapter
-from engine.checkpoints.adapters.sites import Sites, sites_of
-from engine.devices import release_cached
-from engine.errors import CheckpointError, is_out_of_memory
+from engine.base.devices import release_cached
+from engine.base.errors import CheckpointError, is_out_of_memory
+from engine.base.sizes import human
+from engine.compute.models.adapters import Adapter, parts_of
+from engine.compute.models.base import CausalLM
+from engine.formats.adapters.read import AdapterFiles, open_adapter
+from engine.formats.adapters.sites import Sites, sites_of
+from engine.loading.memory.probe import free_bytes
 from engine.loading.model import LoadedModel, LoadFailed
-from engine.memory.probe import free_bytes
-from engine.models.adapters import Adapter, parts_of
-from engine.models.base import CausalLM
 from engine.protocol import AdapterCard
-from engine.sizes import human
 
 _log = logging.getLogger(__name__)
 

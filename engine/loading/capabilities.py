@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from engine.attention.interface import AttnProblem, AttnSpec
-from engine.attention.registry import choose
+from engine.base.devices import traits
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.store import KVStore
 from engine.catalogue import Capability, option
 from engine.catalogue.exclusions import excluded
-from engine.devices import traits
+from engine.compute.attention.interface import AttnProblem, AttnSpec
+from engine.compute.attention.registry import choose
+from engine.compute.models import arenas
+from engine.compute.models.base import CausalLM
+from engine.compute.native.gpu import TURING
+from engine.compute.native.library import declines as native_declines
+from engine.compute.native.proof import machine_declines
+from engine.compute.sampling import device
+from engine.compute.sampling.sampler import by_torch
 from engine.loading.model import LoadedModel
 from engine.loading.parts import quantises_activations
-from engine.models import arenas
-from engine.models.base import CausalLM
-from engine.native.gpu import TURING
-from engine.native.library import declines as native_declines
-from engine.native.proof import machine_declines
 from engine.protocol import keys
-from engine.sampling import device
-from engine.sampling.sampler import by_torch
 
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:

@@ -14,19 +14,20 @@ from pathlib import Path
 import msgspec
 import torch
 
-from engine import folders, paths
-from engine.checkpoints.heads.files import HeadFiles, kind_of, open_heads
-from engine.checkpoints.heads.read import read_assistant
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import CheckpointError
-from engine.files import UnreadableFileError, decode_file
+from engine.base import folders
+from engine.base.errors import CheckpointError
+from engine.base.files import UnreadableFileError, decode_file
+from engine.compute.models.base import CausalLM
+from engine.formats.heads.files import HeadFiles, kind_of, open_heads
+from engine.formats.heads.read import read_assistant
+from engine.formats.load import Checkpoint
+from engine.formats.open import open_checkpoint
+from engine.library import paths
 from engine.library.local import size_of
 from engine.loading.drafters import feature_head, find_companions
 from engine.loading.model import LoadModel
 from engine.loading.parts import ModelFiles
 from engine.loading.recommend import is_here
-from engine.models.base import CausalLM
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, DraftOffer
 

@@ -15,34 +15,34 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from engine import paths as config
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
+from engine.base.errors import CheckpointError
 from engine.cache.stores.store import KVStore
-from engine.checkpoints.heads.files import KINDS, HeadFiles, HeadKind, find_heads, kind_of, open_heads
-from engine.checkpoints.heads.read import read_assistant, read_eagle, read_medusa_heads
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.source import Packing
-from engine.errors import CheckpointError
-from engine.layers.numerics import Numerics
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.base import CausalLM
+from engine.compute.models.heads.assistant import Assistant
+from engine.compute.models.heads.base import FeatureHead
+from engine.compute.models.heads.medusa import MedusaHeads
+from engine.compute.models.heads.mtp import Layout, MultiToken, layout_of
+from engine.compute.runner.graphs import Graphs
+from engine.compute.runner.runner import RunnableModel, Runner
+from engine.decoding.speculation.base import Proposer
+from engine.decoding.speculation.proposers.assistant import AssistantProposer
+from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.decoding.speculation.proposers.eagle import FeatureProposer
+from engine.decoding.speculation.proposers.layer_choice import LayerChoice, read_choice
+from engine.decoding.speculation.proposers.medusa import MedusaProposer
+from engine.decoding.speculation.proposers.ngram import NgramProposer
+from engine.decoding.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
+from engine.formats.heads.files import KINDS, HeadFiles, HeadKind, find_heads, kind_of, open_heads
+from engine.formats.heads.read import read_assistant, read_eagle, read_medusa_heads
+from engine.formats.load import Checkpoint
+from engine.formats.source import Packing
+from engine.library import paths as config
+from engine.loading.memory import estimate
 from engine.loading.model import LoadModel
 from engine.loading.parts import ModelFiles, fingerprint_of, new_runner, open_draft
-from engine.memory import estimate
-from engine.models.base import CausalLM
-from engine.models.heads.assistant import Assistant
-from engine.models.heads.base import FeatureHead
-from engine.models.heads.medusa import MedusaHeads
-from engine.models.heads.mtp import Layout, MultiToken, layout_of
-from engine.runner.graphs import Graphs
-from engine.runner.runner import RunnableModel, Runner
-from engine.speculation.base import Proposer
-from engine.speculation.proposers.assistant import AssistantProposer
-from engine.speculation.proposers.draft_model import DraftModelProposer
-from engine.speculation.proposers.eagle import FeatureProposer
-from engine.speculation.proposers.layer_choice import LayerChoice, read_choice
-from engine.speculation.proposers.medusa import MedusaProposer
-from engine.speculation.proposers.ngram import NgramProposer
-from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
 
 _FIRST = SequenceRows([0], 0, [1], want_logits=1)
 """One row on page 1, which no sequence holds yet."""

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from msgspec import structs
 
 from engine.cache.pool import PAGE_SIZE
-from engine.checkpoints.gguf.checkpoint import GGUFCheckpoint
-from engine.layers.numerics import Numerics
+from engine.compute.layers.numerics import Numerics
+from engine.decoding.options import EngineOptions
+from engine.formats.gguf.checkpoint import GGUFCheckpoint
 from engine.loading import speed
 from engine.loading.loader import CheckpointLoader, OpenedCheckpoint
+from engine.loading.memory import estimate, nvml
+from engine.loading.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.loading.model import LoadModel
-from engine.memory import estimate, nvml
-from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
-from engine.options import EngineOptions
 from engine.protocol import LoadOptions, keys
 from engine.protocol.library import FitReport, HubVariant, KindFit, Suggestion, Verdict
 

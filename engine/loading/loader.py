@@ -12,18 +12,30 @@ from typing import cast
 
 import torch
 
-from engine import devices
-from engine import paths as config
-from engine.batch import SequenceRows
+from engine.base import devices
+from engine.base.devices import traits
+from engine.base.errors import CheckpointError
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.quantised.repacked import Kept
-from engine.checkpoints.source import Packing
-from engine.checkpoints.times import LoadTimes
-from engine.devices import traits
-from engine.errors import CheckpointError
-from engine.layers.numerics import LEAST_BITS, Numerics
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import LEAST_BITS, Numerics
+from engine.compute.models.arenas import SIXTEEN_BITS, refuses, sparse_reads, window_of
+from engine.compute.models.base import CausalLM
+from engine.compute.native.library import find as find_native
+from engine.compute.runner.ahead import capture_ahead, compile_ahead
+from engine.compute.runner.runner import Runner
+from engine.compute.sampling import device as sampling
+from engine.compute.sampling.sampler import by_torch
+from engine.compute.vision.album import Album
+from engine.compute.vision.embeddings import PictureEmbeddings
+from engine.config.states import state_bytes
+from engine.decoding.options import READING_ROWS, EngineOptions
+from engine.decoding.scheduling.scheduler import MAX_DRAFT_TOKENS
+from engine.formats.load import Checkpoint, load_model
+from engine.formats.quantised.repacked import Kept
+from engine.formats.source import Packing
+from engine.formats.times import LoadTimes
+from engine.library import paths as config
 from engine.loading.activations import ActivationCost, measured
 from engine.loading.drafters import (
     Assembled,
@@ -35,25 +47,20 @@ from engine.loading.drafters import (
     read_heads,
     sizes,
 )
+from engine.loading.memory import estimate
+from engine.loading.memory.probe import (
+    NoSuchDevice,
+    choose_device,
+    choose_dtype,
+    choose_kv_dtype,
+    free_bytes,
+    limit_threads,
+)
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
 from engine.loading.sight import NO_ROOM, Sight, most_tokens
-from engine.memory import estimate
-from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, choose_kv_dtype, free_bytes, limit_threads
-from engine.model_config.states import state_bytes
-from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads, window_of
-from engine.models.base import CausalLM
-from engine.native.library import find as find_native
-from engine.options import READING_ROWS, EngineOptions
 from engine.protocol import DeviceName, Fit, LoadOptions, ModelCard
-from engine.runner.ahead import capture_ahead, compile_ahead
-from engine.runner.runner import Runner
-from engine.sampling import device as sampling
-from engine.sampling.sampler import by_torch
-from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.text.thinking import thinking_modes
-from engine.vision.album import Album
-from engine.vision.embeddings import PictureEmbeddings
 
 _log = logging.getLogger(__name__)
 _ROWS = READING_ROWS
@@ -69,7 +76,7 @@ class CheckpointLoader:
     """Loads models from folders and GGUF files. ``device`` is what "auto" in a load means."""
 
     def __init__(self, device: DeviceName = "auto") -> None:
-        """Raises `engine.native.instructions.NoSuchInstructions`."""
+        """Raises `engine.compute.native.instructions.NoSuchInstructions`."""
         limit_threads()
         find_native()  # raises before anything is loaded if the CPU lacks what KVASIR_NATIVE asks for
         self._device = device

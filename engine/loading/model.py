@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 
-from engine import devices
-from engine.batch import ForwardOutput, SequenceRows
+from engine.base import devices
+from engine.base.host_memory import trim_heap
 from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
 from engine.catalogue import Found
-from engine.host_memory import trim_heap
-from engine.layers.numerics import Numerics
-from engine.options import EngineOptions
+from engine.compute.batch import ForwardOutput, SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.runner.graphs import Graphs
+from engine.compute.runner.runner import Runner
+from engine.decoding.options import EngineOptions
+from engine.decoding.speculation.base import Proposer
 from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
-from engine.runner.graphs import Graphs
-from engine.runner.runner import Runner
-from engine.speculation.base import Proposer
 from engine.text.prompt import prompt_ids
 from engine.text.stream import TextStream
 
 if TYPE_CHECKING:
-    from engine.checkpoints.load import Checkpoint
-    from engine.models.base import CausalLM
-    from engine.runner.perplexity import ReadersFactory
+    from engine.compute.models.base import CausalLM
+    from engine.compute.runner.perplexity import ReadersFactory
+    from engine.compute.vision.album import Album
+    from engine.compute.vision.embeddings import PictureEmbeddings
+    from engine.formats.load import Checkpoint
     from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
     from engine.text.tokenizer import Tokenizer
-    from engine.vision.album import Album
-    from engine.vision.embeddings import PictureEmbeddings
 
 Progress = Callable[[str, float], None]
 
@@ -58,7 +58,7 @@ class OpenedModel(Protocol):
         """Whether its weights fit into what is free now, with the present model still in memory."""
 
     def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Any:
-        """Read the weights. Raises LoadFailed, or engine.errors.LoadCancelled."""
+        """Read the weights. Raises LoadFailed, or engine.base.errors.LoadCancelled."""
 
     def assemble(self, weights: Any, progress: Progress) -> LoadedModel:
         """Allocate the arenas for the weights that were read, out of the memory free now. Raises LoadFailed."""

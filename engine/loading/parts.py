@@ -10,27 +10,27 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
+from engine.base.devices import traits
+from engine.base.errors import CheckpointError
 from engine.cache.policies import PagePolicy
 from engine.cache.pool import pages_for
 from engine.cache.stores.kinds import KVKind
-from engine.checkpoints.fingerprint import fingerprint
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.open import open_checkpoint
-from engine.devices import traits
-from engine.errors import CheckpointError
-from engine.layers.linear import native
-from engine.layers.linear.base import Linear
-from engine.layers.numerics import Numerics
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.linear import native
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.arenas import SIXTEEN_BITS, new_store
+from engine.compute.models.base import CausalLM
+from engine.compute.runner.graphs import CudaRecorder
+from engine.compute.runner.perplexity import Reader, Readers, ReadersFactory, reader
+from engine.compute.runner.runner import RunnableModel, Runner
+from engine.formats.fingerprint import fingerprint
+from engine.formats.load import Checkpoint
+from engine.formats.open import open_checkpoint
+from engine.loading.memory import estimate
 from engine.loading.model import load_name
-from engine.memory import estimate
-from engine.models.arenas import SIXTEEN_BITS, new_store
-from engine.models.base import CausalLM
 from engine.protocol import Quantise
-from engine.runner.graphs import CudaRecorder
-from engine.runner.perplexity import Reader, Readers, ReadersFactory, reader
-from engine.runner.runner import RunnableModel, Runner
 from engine.text.channels import ChannelStyle, channel_style
 from engine.text.doubts import chat_doubts
 from engine.text.template import ChatTemplate

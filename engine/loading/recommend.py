@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
+from engine.base.sizes import human
 from engine.library.variants import QUANTISATION
 from engine.loading.fit import USUAL_CONTEXT
-from engine.memory import estimate
+from engine.loading.memory import estimate
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, Recommendation, SizeFit
-from engine.sizes import human
 
 WORK_SHARE = 0.05
 """Of a model's size, to work with, besides what is the same for all."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from engine.checkpoints.source import Packing
-from engine.checkpoints.vision import VisionPart, load_tower
-from engine.devices import traits
-from engine.errors import CheckpointError, LoadCancelled
+from engine.base.devices import traits
+from engine.base.errors import CheckpointError, LoadCancelled
+from engine.compute.vision.embeddings import KEPT_BYTES
+from engine.compute.vision.interface import Tower
+from engine.formats.source import Packing
+from engine.formats.vision import VisionPart, load_tower
 from engine.loading.parts import ModelFiles
-from engine.vision.embeddings import KEPT_BYTES
-from engine.vision.interface import Tower
 
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."

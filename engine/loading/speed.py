@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import torch
 
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.source import Packing
-from engine.devices import traits
-from engine.layers.numerics import Numerics
+from engine.base.devices import traits
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.base import CausalLM
+from engine.decoding.telemetry import runs
+from engine.decoding.telemetry.runs import Expected, Run, Served
+from engine.formats.load import Checkpoint
+from engine.formats.source import Packing
+from engine.loading.memory.probe import probe
 from engine.loading.trial import trial
-from engine.memory.probe import probe
-from engine.models.base import CausalLM
 from engine.protocol.library import DraftSpeed
-from engine.telemetry import runs
-from engine.telemetry.runs import Expected, Run, Served
 
 _log = logging.getLogger(__name__)
 

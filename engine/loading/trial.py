@@ -17,24 +17,24 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from engine import devices
-from engine.batch import SequenceRows
+from engine.base import devices
 from engine.cache.pool import pages_for
 from engine.cache.types import StateRun
-from engine.checkpoints.gguf.container import GGUFFile, GgufTensorInfo
-from engine.checkpoints.gguf.types import FLOATING
-from engine.checkpoints.load import LAYER, Checkpoint
-from engine.checkpoints.safetensors import TensorFiles, TensorInfo
-from engine.checkpoints.source import Packing
-from engine.layers.embedding import TokenTable
-from engine.layers.interface import WeightSource
-from engine.layers.linear.base import Linear
-from engine.layers.numerics import Numerics
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.embedding import TokenTable
+from engine.compute.layers.interface import WeightSource
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.base import CausalLM
+from engine.compute.models.registry import family
+from engine.formats.gguf.container import GGUFFile, GgufTensorInfo
+from engine.formats.gguf.types import FLOATING
+from engine.formats.load import LAYER, Checkpoint
+from engine.formats.safetensors import TensorFiles, TensorInfo
+from engine.formats.source import Packing
+from engine.loading.memory.bandwidth import last_level_bytes
+from engine.loading.memory.probe import free_bytes
 from engine.loading.parts import new_runner
-from engine.memory.bandwidth import last_level_bytes
-from engine.memory.probe import free_bytes
-from engine.models.base import CausalLM
-from engine.models.registry import family
 
 PROMPT = 128
 """Tokens of the prompt whose reading is timed."""

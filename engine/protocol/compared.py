@@ -10,7 +10,7 @@ from engine.protocol.lab import LabCompared, LabResult, LabText
 from engine.protocol.records import Metric
 
 LEAST_PAIRS = 8
-"""Fewer allow no verdict (engine/telemetry/pairs.py)."""
+"""Fewer allow no verdict (engine/decoding/telemetry/pairs.py)."""
 BUSY = 0.25
 """Share of the processor that other programs may take during a measurement without a word."""
 WIDE = 1.5

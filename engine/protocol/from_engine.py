@@ -138,7 +138,8 @@ class Effect(Part, frozen=True):
     """What a comparison found of one figure: medians of both sides, and the gain pair by pair.
 
     ``ratio`` is above 1 where values[1] is better, in an interval from ``low`` to ``high``; None where nothing can be
-    divided. ``verdict``: "none" is no clear difference, "few" too few pairs to tell (engine/telemetry/pairs.py).
+    divided. ``verdict``: "none" is no clear difference, "few" too few pairs to tell
+    (engine/decoding/telemetry/pairs.py).
     """
 
     metric: Metric

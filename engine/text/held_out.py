@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 
 
 class HeldOutText(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
-from engine.errors import CheckpointError
-from engine.files import read_json, read_text
+from engine.base.errors import CheckpointError
+from engine.base.files import read_json, read_text
 from engine.protocol import ChatMessage
 from engine.text.filters import REMOVED
 from engine.text.sandbox import Sandbox, TemplateRefused

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.errors import is_text
-from engine.files import UnreadableFileError, read_json
+from engine.base.errors import is_text
+from engine.base.files import UnreadableFileError, read_json
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 import tokenizers
 
-from engine.errors import CheckpointError
-from engine.files import read_small
+from engine.base.errors import CheckpointError
+from engine.base.files import read_small
 from engine.text.longest import TokenizerParts, longest
 from engine.text.patience import Patience, StillBusy, TookTooLong
 from engine.text.registering import Contradiction, registered

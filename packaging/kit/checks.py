@@ -78,7 +78,7 @@ def litter(folder: Path = PROGRAM) -> list[Path]:
 
 def native_code(folder: Path = PROGRAM) -> list[Path]:
     """The libraries of Kvasir's native code that the program brings, one for each set of instructions."""
-    return [file for file in tree.files(folder) if file.match("engine/native/kvasir_native_*")]
+    return [file for file in tree.files(folder) if file.match("engine/compute/native/kvasir_native_*")]
 
 
 def newer_glibc(folder: Path = PROGRAM) -> list[tuple[Path, str]]:

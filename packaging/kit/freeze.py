@@ -46,7 +46,7 @@ def stage_sources() -> None:
         target = STAGE / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
-    run(str(venv_program("python")), "-m", "engine.native.build", "--all", cwd=STAGE)
+    run(str(venv_program("python")), "-m", "engine.compute.native.build", "--all", cwd=STAGE)
     metadata = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; make('.')"
     run(str(venv_program("python")), "-c", metadata, cwd=STAGE, quiet=True)
     for folder in STAGE.glob("*.egg-info"):

@@ -19,7 +19,7 @@ def text() -> str:
         sys.path.append(str(ROOT))
     import typer.main
 
-    from engine.cli.main import app
+    from engine.doors.cli.main import app
 
     heading = '.TH KVASIR 1 "" "Kvasir" "User Commands"\n'
     commands = "\n".join(_described(typer.main.get_command(app), "kvasir"))
@@ -32,7 +32,7 @@ def commands() -> list[str]:
         sys.path.append(str(ROOT))
     import typer.main
 
-    from engine.cli.main import app
+    from engine.doors.cli.main import app
 
     return [path for path, _ in _walk(typer.main.get_command(app), "kvasir")]
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from engine.packs.lists import PackFailed, Wheel, parse
+from engine.services.packs.lists import PackFailed, Wheel, parse
 
 NAMES = ("triton", "ziglang")
 
@@ -65,7 +65,9 @@ def fetch(wheel: Wheel, place: Path) -> Path:
 def main() -> None:
     words = argparse.ArgumentParser(description="Unpack the Tritons that GPU packs bring.")
     words.add_argument("place", type=Path)
-    words.add_argument("--lists", type=Path, default=Path(__file__).parents[2] / "engine" / "packs" / "lists")
+    words.add_argument(
+        "--lists", type=Path, default=Path(__file__).parents[2] / "engine" / "services" / "packs" / "lists"
+    )
     chosen = words.parse_args()
     try:
         for wheel in listed(chosen.lists):

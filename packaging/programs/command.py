@@ -1,5 +1,5 @@
 """The packaged command line; the window's engine is the same program under another name."""
 
-from engine.cli.main import main
+from engine.doors.cli.main import main
 
 main()

@@ -23,7 +23,7 @@ from smoke.terminal import ask
 if TYPE_CHECKING:
     from smoke.parts import Trial
 
-LISTED = Path(__file__).resolve().parents[2] / f"engine/packs/lists/{wheels.KIND}.txt"
+LISTED = Path(__file__).resolve().parents[2] / f"engine/services/packs/lists/{wheels.KIND}.txt"
 
 
 def gpu_pack(trial: Trial) -> None:

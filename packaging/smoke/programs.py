@@ -44,4 +44,4 @@ def from_folder(folder: str) -> Programs:
 
 def from_source(python: str, checkout: str) -> Programs:
     """A checkout, run by the Python of its environment."""
-    return Programs((python, "-m", "engine.cli.main"), (python, "-m", "app"), checkout)
+    return Programs((python, "-m", "engine.doors.cli.main"), (python, "-m", "app"), checkout)

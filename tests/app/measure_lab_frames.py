@@ -34,7 +34,7 @@ from tests.app.pressing import press
 BUDGET_MS = 1000 / 60
 SETTLED = 1.5
 """Seconds after a result in which its page still grows."""
-KVASIR = [sys.executable, "-m", "engine.cli.main"]
+KVASIR = [sys.executable, "-m", "engine.doors.cli.main"]
 
 
 class Phases:

@@ -385,7 +385,7 @@ def test_narrow_and_large(page):
 
 @pytest.mark.slow
 def test_the_true_command(qtbot, start, tmp_path, monkeypatch):
-    page = start(sys.executable, "-m", "engine.cli.main", "compare")
+    page = start(sys.executable, "-m", "engine.doors.cli.main", "compare")
     add(page, 1, "kv_kind")
     page.tokens.setValue(4)
     page.rounds.setValue(1)

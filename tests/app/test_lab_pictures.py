@@ -26,7 +26,6 @@ from app.lab.pictures.raster import draw_cells
 from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.view import PAINTERS, Face
 from app.plots.chart import LegendLabel
-from engine.lab.experiments import BY_NAME
 from engine.protocol.lab import (
     Amounts,
     Axis,
@@ -45,6 +44,7 @@ from engine.protocol.lab import (
     Tree,
     TreeNode,
 )
+from engine.services.lab.experiments import BY_NAME
 from tests.kit.examples import examples
 
 SHARED = Tree(

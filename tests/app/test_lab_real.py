@@ -25,11 +25,11 @@ from app.lab.compare.page import ComparePage
 from app.lab.page import LabView
 from app.lab.runs import LabRuns
 from app.theme.theme import Theme
-from engine.paths import find_model
+from engine.library.paths import find_model
 from engine.protocol.lab import Cells, Drafts, LabIndex, LabResult, Lanes, Pages, Strip, Tree
 from tests.app.pressing import press
 
-COMMAND = [sys.executable, "-m", "engine.cli.main", "lab"]
+COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "lab"]
 BRIEF = ["--pairs", "1", "--seconds", "1"]
 PAGE = 16
 FEW = " in the one run of each side that was asked for."
@@ -213,7 +213,7 @@ COUNTS: dict[str, Callable[[LabResult, Numbers], str]] = {
 UNSURE = {"kivi", "quest", "window", "heads", "batching"}
 """Whose lesson not every model shows: another is said then."""
 SHORT = "kv_cache"
-"""The one that is run in `make test`: tests/engine/lab counts the others, and other tests show made-up results."""
+"""Run in `make test`: tests/engine/services/lab counts the others, and other tests show made-up results."""
 
 
 @pytest.mark.slow

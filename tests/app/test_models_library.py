@@ -18,11 +18,11 @@ from app.models.page import ModelsPage
 from app.models.watcher import FolderWatcher
 from app.theme.theme import Theme
 from engine.library import roots
-from engine.paths import bundled_folder
+from engine.library.paths import bundled_folder
 from engine.protocol import ModelFolder, StoredModel
 from tests.app.pressing import press
 
-COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
+COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 60_000
 
 

@@ -15,13 +15,13 @@ from app.models.fit_bar import FitBar, Parts, parts_of
 from app.models.library import Library
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
-from engine.paths import bundled_folder
+from engine.library.paths import bundled_folder
 from engine.protocol import Download, Fit, FitReport, HubModel, KindFit
 from engine.protocol.library import DraftSpeed, Suggestion
 from tests.app.pressing import button_of, press
 from tests.hub_server import Hub, Repository, stock
 
-COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
+COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 60_000
 
 

@@ -28,7 +28,7 @@ from engine.protocol import (
 from tests.app.pressing import press
 from tests.hub_server import Hub, stock
 
-COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
+COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 120_000
 
 

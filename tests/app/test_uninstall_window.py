@@ -12,8 +12,8 @@ from app.history.schema import VERSION
 from app.history.store import HistoryStore
 from app.settings.store import SettingsStore
 from app.single import SingleInstance
-from engine.cli.installation.running import running
-from engine.cli.main import app
+from engine.doors.cli.installation.running import running
+from engine.doors.cli.main import app
 from tests.app import released_histories as released
 
 

@@ -172,6 +172,6 @@ def test_the_version_that_last_ran_is_recorded(tmp_path: Path, monkeypatch: pyte
 
 
 def test_it_is_the_version_that_the_engine_says(tmp_path: Path) -> None:
-    from engine import paths as config
+    from engine.library import paths as config
 
     assert version.installed() == config.version()

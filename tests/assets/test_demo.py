@@ -20,8 +20,8 @@ from tokenizers import Tokenizer
 
 from app.chat.welcome import QUESTIONS
 from engine.catalogue import BY_KEY, CATALOGUE
-from engine.checkpoints.heads.files import open_heads
-from engine.checkpoints.open import open_checkpoint
+from engine.formats.heads.files import open_heads
+from engine.formats.open import open_checkpoint
 
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 NAMES = (

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import paths
-from engine.checkpoints.gguf.architectures import ARCHITECTURES
-from engine.checkpoints.open import open_checkpoint
-from engine.files import UnreadableFileError
-from engine.library import curated
-from engine.models.registry import FAMILIES
+from engine.base.files import UnreadableFileError
+from engine.compute.models.registry import FAMILIES
+from engine.formats.gguf.architectures import ARCHITECTURES
+from engine.formats.open import open_checkpoint
+from engine.library import curated, paths
 from engine.protocol.recommended import PURPOSES, CuratedModel
 from tests.hub_server import Hub, Repository
 

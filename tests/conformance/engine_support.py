@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import StateRun
-from engine.checkpoints.load import load_model
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.quantise import Method
-from engine.layers.numerics import Numerics
-from engine.models.arenas import new_store
-from engine.runner.runner import Runner
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.arenas import new_store
+from engine.compute.runner.runner import Runner
+from engine.formats.load import load_model
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised.quantise import Method
 
 PAGES = 12
 """Pages given to each sequence."""

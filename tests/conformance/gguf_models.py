@@ -11,8 +11,8 @@ import gguf
 import numpy as np
 import torch
 
-from engine.layers.linear.ggml_blocks import BLOCKS
-from tests.engine.layers.ggml_support import rows_of
+from engine.compute.layers.linear.ggml_blocks import BLOCKS
+from tests.engine.compute.layers.ggml_support import rows_of
 
 KIND = gguf.GGMLQuantizationType
 FLOATING = {KIND.F32: torch.float32, KIND.F16: torch.float16, KIND.BF16: torch.bfloat16}

@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-from engine.checkpoints.gguf.tokenizer import FileText
+from engine.formats.gguf.tokenizer import FileText
 from engine.text.stream import TextStream
 from engine.text.tokenizer import Tokenizer
 from tests.conformance import gguf_tokenizers as made

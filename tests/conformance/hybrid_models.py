@@ -9,7 +9,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from engine.models.heads.mtp import QWEN
+from engine.compute.models.heads.mtp import QWEN
 from tests.kit.checkpoints import EOS, write_tokenizer
 
 SHAPE: dict[str, Any] = {

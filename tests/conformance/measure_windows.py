@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 import transformers
 
-from engine.bench.client import EngineClient
 from engine.protocol import LoadOptions, Sampling
+from engine.services.bench.client import EngineClient
 from tests.kit.checkpoints import EOS, write_tokenizer
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"

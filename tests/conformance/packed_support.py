@@ -11,9 +11,9 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.open import open_checkpoint
-from engine.layers.linear.base import Linear
+from engine.compute.layers.linear.base import Linear
+from engine.formats.load import Checkpoint
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 
 VOCABULARY = 160

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import torch
 
-from engine import paths
-from engine.recipes.quantise.make import make
-from engine.recipes.quantise.plan import MakePlan
-from engine.recipes.quantise.quality import unmeasured
+from engine.library import paths
+from engine.services.quantise.make import make
+from engine.services.quantise.plan import MakePlan
+from engine.services.quantise.quality import unmeasured
 from tests.conformance.engine_support import Ours, relative
-from tests.engine.recipes.measure_making import TEXT, dense
+from tests.engine.services.training.measure_making import TEXT, dense
 
 WAYS: dict[str, tuple[str, dict[str, object]]] = {
     "GPTQ, 4 bits": ("gptq", {}),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.cache.offload.saved import SavedChats
-from engine.core.commands import AddRequest
+from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Sampling, Value
-from engine.server.pictures import PromptTokens, Shown
+from engine.services.answers.pictures import PromptTokens, Shown
 from engine.text.prompt import rendered
 from tests.conformance.seeing_models import photo, user
 from tests.kit.hosts import Host

@@ -11,18 +11,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
-from engine.checkpoints.heads.files import find_heads, kind_of, open_heads
-from engine.checkpoints.heads.read import read_assistant
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.unused import OWN_HEAD
-from engine.errors import CheckpointError
-from engine.models.base import CausalLM
-from engine.models.heads.assistant import Assistant
-from engine.models.heads.base import OUTPUT
-from engine.runner.runner import Runner
-from engine.speculation.proposers.assistant import AssistantProposer
+from engine.base.errors import CheckpointError
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.models.base import CausalLM
+from engine.compute.models.heads.assistant import Assistant
+from engine.compute.models.heads.base import OUTPUT
+from engine.compute.runner.runner import Runner
+from engine.decoding.speculation.proposers.assistant import AssistantProposer
+from engine.formats.heads.files import find_heads, kind_of, open_heads
+from engine.formats.heads.read import read_assistant
+from engine.formats.open import open_checkpoint
+from engine.formats.unused import OWN_HEAD
 from tests.conformance.assistant_models import (
     DENSE,
     HIDDEN,
@@ -35,7 +35,7 @@ from tests.conformance.assistant_models import (
 )
 from tests.conformance.engine_support import Ours, relative
 from tests.contracts.proposer import Make, ProposerContract
-from tests.engine.speculation.decoding import Decoding
+from tests.engine.decoding.speculation.decoding import Decoding
 
 VOCABULARY, CLUSTERS, TOLERANCE = 160, 16, 1e-4
 SHAPES = {"small": SMALL_E, "dense": DENSE}

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from engine.native.library import declines
+from engine.compute.native.library import declines
 from tests.conformance.engine_support import Ours
 from tests.conformance.packed_support import (
     ROUNDED,

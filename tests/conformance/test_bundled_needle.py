@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.bench.client import EngineClient
-from engine.lab import finding
-from engine.lab.experiment import Lab
-from engine.lab.needle import CODE
-from engine.paths import bundled_folder
+from engine.library.paths import bundled_folder
 from engine.protocol import LoadOptions
+from engine.services.bench.client import EngineClient
+from engine.services.lab import finding
+from engine.services.lab.experiment import Lab
+from engine.services.lab.needle import CODE
 
 
 @pytest.fixture(scope="module")

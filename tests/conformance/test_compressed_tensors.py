@@ -10,8 +10,8 @@ import pytest
 import torch
 import transformers
 
-from engine.checkpoints.quantised.compressed import CompressedWeights
-from engine.layers.linear.coded import pack, unpack
+from engine.compute.layers.linear.coded import pack, unpack
+from engine.formats.quantised.compressed import CompressedWeights
 from tests.conformance.compressed_packer import pack_older, quantise
 from tests.conformance.packed_support import Parts, assert_exact, assert_other_ways, assert_title, save
 

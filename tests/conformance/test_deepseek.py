@@ -12,8 +12,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from engine.cache.stores.store import LatentKVStore
-from engine.checkpoints.open import open_checkpoint
-from engine.cli.doctor import attention_kernels
+from engine.doors.cli.doctor import attention_kernels
+from engine.formats.open import open_checkpoint
 from engine.protocol import Sampling
 from tests.conformance.engine_support import Ours
 from tests.conformance.gptq_packer import Packing, quantise

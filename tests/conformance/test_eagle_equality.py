@@ -12,14 +12,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.attention.registry import AttentionDispatcher
+from engine.base.files import read_json
 from engine.cache.types import TREE
-from engine.checkpoints.heads.read import read_eagle
-from engine.checkpoints.safetensors import TensorFiles
-from engine.files import read_json
-from engine.model_config.raw import RawConfig
-from engine.runner.runner import Runner
-from engine.speculation.proposers.eagle import FeatureProposer
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.runner.runner import Runner
+from engine.config.raw import RawConfig
+from engine.decoding.speculation.proposers.eagle import FeatureProposer
+from engine.formats.heads.read import read_eagle
+from engine.formats.safetensors import TensorFiles
 from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
 from tests.kit.checkpoints import EOS, quiet, write_llama
 from tests.kit.hosts import Host

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
-from engine.checkpoints.heads.read import read_eagle
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.safetensors import TensorFiles
-from engine.errors import CheckpointError
-from engine.files import read_json
-from engine.layers.numerics import Numerics
-from engine.model_config.raw import RawConfig
-from engine.models.heads.base import OUTPUT, FeatureHead
-from engine.models.heads.mtp import MIMO, MultiToken, layout_of
-from engine.runner.runner import Runner
+from engine.base.errors import CheckpointError
+from engine.base.files import read_json
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.heads.base import OUTPUT, FeatureHead
+from engine.compute.models.heads.mtp import MIMO, MultiToken, layout_of
+from engine.compute.runner.runner import Runner
+from engine.config.raw import RawConfig
+from engine.formats.heads.read import read_eagle
+from engine.formats.open import open_checkpoint
+from engine.formats.safetensors import TensorFiles
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.head_files import (
     HIDDEN,

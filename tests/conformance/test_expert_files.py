@@ -10,12 +10,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.load import load_model
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.quantise import Method, Module, Quantiser
-from engine.checkpoints.source import CheckpointSource
-from engine.checkpoints.times import LoadTimes
-from engine.errors import CheckpointError
+from engine.base.errors import CheckpointError
+from engine.formats.load import load_model
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised.quantise import Method, Module, Quantiser
+from engine.formats.source import CheckpointSource
+from engine.formats.times import LoadTimes
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.expert_models import GPT_OSS, save_gptq
 from tests.conformance.gptq_packer import Packing

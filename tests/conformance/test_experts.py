@@ -11,12 +11,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from engine.batch import SequenceRows
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.stacked import mxfp4_rows
-from engine.errors import CheckpointError
-from engine.layers.linear.ggml_blocks import MXFP4, dequantise
-from engine.memory.estimate import SCRATCH_BYTES, activation_bytes
+from engine.base.errors import CheckpointError
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.linear.ggml_blocks import MXFP4, dequantise
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised.stacked import mxfp4_rows
+from engine.loading.memory.estimate import SCRATCH_BYTES, activation_bytes
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.expert_models import FAMILIES, save_gpt_oss, save_gptq
 from tests.conformance.gptq_packer import Packing

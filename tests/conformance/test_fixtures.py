@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.checkpoints.open import open_checkpoint
-from engine.layers.linear.coded import unpack
+from engine.compute.layers.linear.coded import unpack
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.packed_support import (
     FUSED,

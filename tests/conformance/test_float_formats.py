@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.fp8 import dequantised
-from engine.errors import CheckpointError
+from engine.base.errors import CheckpointError
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised.fp8 import dequantised
 from tests.conformance.engine_support import Ours
 from tests.conformance.packed_support import (
     PROMPT,

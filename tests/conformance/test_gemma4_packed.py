@@ -16,7 +16,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from engine.checkpoints.open import open_checkpoint
+from engine.formats.open import open_checkpoint
 from tests.conformance.assistant_models import DENSE, SMALL_E
 from tests.conformance.compressed_packer import quantise
 from tests.conformance.engine_support import Ours, relative

@@ -16,15 +16,15 @@ import transformers
 from safetensors.torch import save_file
 from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
-from engine.bench.client import EngineClient
-from engine.checkpoints.load import load_model
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised.quantise import Method, Module, Quantiser
-from engine.errors import CheckpointError
-from engine.layers.numerics import Numerics
-from engine.layers.rotary import inverse_frequencies
-from engine.model_config.model import RopeConfig
+from engine.base.errors import CheckpointError
+from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.rotary import inverse_frequencies
+from engine.config.model import RopeConfig
+from engine.formats.load import load_model
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised.quantise import Method, Module, Quantiser
 from engine.protocol import LoadOptions, Sampling
+from engine.services.bench.client import EngineClient
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_models import KIND, LAYERS, VOCABULARY, Shape, write
 

@@ -14,9 +14,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from engine.checkpoints.open import open_checkpoint
+from engine.compute.models.heads.mtp import QWEN
+from engine.formats.open import open_checkpoint
 from engine.loading import drafters
-from engine.models.heads.mtp import QWEN
 from tests.conformance import gguf_converter
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_converter import by_llama_cpp, convert

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import CheckpointError
-from engine.model_config.model import ModelConfig
+from engine.base.errors import CheckpointError
+from engine.config.model import ModelConfig
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_converter import by_llama_cpp, convert
 from tests.conformance.gguf_families import OPTIONS, random_model

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoints.gguf.tokenizer import FileText
+from engine.formats.gguf.tokenizer import FileText
 from engine.protocol import ChatMessage
 from engine.text.template import NO_TEMPLATE
 from tests.conformance import gguf_tokenizers as made

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from engine.checkpoints.gguf.container import read_header
-from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
-from engine.checkpoints.gguf.tokenizer import FileText
+from engine.formats.gguf.container import read_header
+from engine.formats.gguf.pretokenizers import PRE_TOKENIZERS
+from engine.formats.gguf.tokenizer import FileText
 from engine.protocol import ChatMessage
 from tests.conformance import gguf_tokenizers as made
 from tests.conformance.gguf_references import KINDS, read_by_transformers, reference, streamed, tokenizer, write_file

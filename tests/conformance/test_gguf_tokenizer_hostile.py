@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoints.gguf.tokenizer import FileText
-from engine.errors import CheckpointError
+from engine.base.errors import CheckpointError
+from engine.formats.gguf.tokenizer import FileText
 from tests.conformance import gguf_tokenizers as made
 from tests.conformance.gguf_references import reference
 

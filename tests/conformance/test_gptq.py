@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-from engine.layers.linear.blocks import operator_columns
+from engine.compute.layers.linear.blocks import operator_columns
 from tests.conformance.engine_support import Ours
 from tests.conformance.gptq_packer import Packing, quantise
 from tests.conformance.packed_support import (

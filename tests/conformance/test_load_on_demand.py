@@ -14,12 +14,12 @@ import openai
 import pytest
 import torch
 
-from engine import paths
 from engine import protocol as p
-from engine.core.engine import Engine
-from engine.server.residency import Policy
-from engine.server.serve import Server, open_socket
-from tests.engine.server.fake import FakeProbes
+from engine.doors.serve import Server, open_socket
+from engine.library import paths
+from engine.loop.engine import Engine
+from engine.services.residency import Policy
+from tests.engine.doors.fake import FakeProbes
 from tests.kit.servers import TOKEN
 
 GUIDE, HYBRID = paths.BUNDLED, "kvasir-hybrid"

@@ -10,9 +10,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from engine.batch import SequenceRows
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import CheckpointError
+from engine.base.errors import CheckpointError
+from engine.compute.batch import SequenceRows
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.families import (
     DEEPSEEK,

@@ -16,16 +16,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from engine.batch import SequenceRows
+from engine.base.errors import CheckpointError
 from engine.cache.offload.saved import SavedChats
-from engine.checkpoints.adapters.read import WEIGHTS, open_adapter
-from engine.checkpoints.adapters.sites import sites_of
-from engine.checkpoints.open import open_checkpoint
-from engine.core.commands import AddRequest
-from engine.errors import CheckpointError
-from engine.layers.linear.adapted import Adapted
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.linear.adapted import Adapted
+from engine.compute.models.adapters import Adapter, parts_of
+from engine.formats.adapters.read import WEIGHTS, open_adapter
+from engine.formats.adapters.sites import sites_of
+from engine.formats.open import open_checkpoint
 from engine.loading.adapters import adapters_of
-from engine.models.adapters import Adapter, parts_of
+from engine.loop.commands import AddRequest
 from engine.protocol import Adapters, LoadAdapter, Sampling, Set, UnloadAdapter
 from tests.conformance.adapter_files import ALL, ATTENTION, merged, modules, write_adapter
 from tests.conformance.engine_support import Ours, relative

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.core.commands import AddRequest
+from engine.loop.commands import AddRequest
 from engine.protocol import LoadAdapter
 from tests.conformance.adapter_files import ALL, merged, write_adapter
 from tests.conformance.seeing_host import CHATS, COUNT, GREEDY, Seeing

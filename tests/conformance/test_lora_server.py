@@ -14,9 +14,9 @@ from transformers import LlamaForCausalLM
 from websockets.sync.client import connect
 
 from engine import protocol as p
-from engine.cli.arguments import adapters_of
-from engine.cli.chat import ChatArguments, run_chat
-from engine.cli.errors import CommandFailed
+from engine.doors.cli.arguments import adapters_of
+from engine.doors.cli.chat import ChatArguments, run_chat
+from engine.doors.cli.errors import CommandFailed
 from tests.conformance.adapter_files import write_adapter
 from tests.kit.checkpoints import write_llama
 from tests.kit.servers import TOKEN, Client, Serving

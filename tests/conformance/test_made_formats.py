@@ -19,13 +19,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
-from engine.checkpoints.gguf.tokenizer import FileText
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import CheckpointError
-from engine.recipes.errors import RecipeError, Stopped
-from engine.recipes.quantise import packed, pieces
-from engine.recipes.quantise.plain import FORMATS, GGUF, convert
+from engine.base.errors import CheckpointError
+from engine.formats.gguf.pretokenizers import PRE_TOKENIZERS
+from engine.formats.gguf.tokenizer import FileText
+from engine.formats.open import open_checkpoint
+from engine.services.quantise import packed, pieces
+from engine.services.quantise.plain import FORMATS, GGUF, convert
+from engine.services.training.errors import RecipeError, Stopped
 from tests.conformance import gguf_converter
 from tests.conformance import gguf_tokenizers as texts
 from tests.conformance.engine_support import Ours, relative
@@ -339,8 +339,8 @@ def test_one_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from engine.recipes.quantise import pieces
-from engine.recipes.quantise.plain import convert
+from engine.services.quantise import pieces
+from engine.services.quantise.plain import convert
 pieces.SYNCED = 1024
 def report(done, total, name):
     if done == 9:

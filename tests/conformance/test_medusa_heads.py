@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from engine.batch import SequenceRows
-from engine.checkpoints.heads.files import open_heads
-from engine.checkpoints.heads.read import read_medusa_heads
+from engine.compute.batch import SequenceRows
+from engine.formats.heads.files import open_heads
+from engine.formats.heads.read import read_medusa_heads
 from tests.conformance.engine_support import Ours, relative
 
 HIDDEN, VOCABULARY, LAYERS = 48, 70, 3

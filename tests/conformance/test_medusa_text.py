@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.checkpoints.heads.files import open_heads
-from engine.checkpoints.heads.read import read_medusa_heads
-from engine.models.heads.medusa import MedusaHeads
+from engine.compute.models.heads.medusa import MedusaHeads
+from engine.decoding.speculation.proposers.medusa import MedusaProposer
+from engine.formats.heads.files import open_heads
+from engine.formats.heads.read import read_medusa_heads
 from engine.protocol import Sampling
-from engine.speculation.proposers.medusa import MedusaProposer
 from tests.conformance.engine_support import Ours
-from tests.engine.speculation.decoding import ENDLESS, Decoding
+from tests.engine.decoding.speculation.decoding import ENDLESS, Decoding
 
 HIDDEN, VOCABULARY, LAYERS, HEADS = 48, 70, 2, 3
 PROMPT, LENGTH, BUDGET = 6, 16, 16

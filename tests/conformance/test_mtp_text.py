@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.models.heads.mtp import MIMO
+from engine.compute.models.heads.mtp import MIMO
 from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
 from tests.kit.checkpoints import quiet, write_llama
 from tests.kit.hosts import Host

@@ -11,8 +11,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.open import open_checkpoint
-from engine.errors import CheckpointError
+from engine.base.errors import CheckpointError
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.families import (
     BASE,
@@ -132,9 +132,9 @@ def test_a_silent_gemma_3_file_has_the_defaults_of_its_family(tmp_path: Path) ->
         "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,
         "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}}  # fmt: skip
     expected = transformers.Gemma3TextConfig(**config["text_config"])  # type: ignore[arg-type]
-    from engine.checkpoints.quantised.nested import text_config
-    from engine.model_config.raw import RawConfig
-    from engine.models.families.gemma3 import read_config
+    from engine.compute.models.families.gemma3 import read_config
+    from engine.config.raw import RawConfig
+    from engine.formats.quantised.nested import text_config
 
     read = read_config(text_config(RawConfig(config, tmp_path / "config.json")))
     assert (read.num_heads, read.num_kv_heads, read.head_dim, read.vocab_size, read.max_position) == (

@@ -11,13 +11,13 @@ from safetensors.torch import load_file, save_file
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
-from engine.checkpoints.open import open_checkpoint
-from engine.layers.numerics import Numerics
-from engine.models.heads.base import OUTPUT
-from engine.models.heads.mtp import QWEN, MultiToken, deepseek, layout_of
-from engine.runner.runner import Runner
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.heads.base import OUTPUT
+from engine.compute.models.heads.mtp import QWEN, MultiToken, deepseek, layout_of
+from engine.compute.runner.runner import Runner
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.families import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.batch import SequenceRows
 from engine.cache.policies import WindowWithSinks
+from engine.compute.batch import SequenceRows
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.families import GPT_OSS, MLA, TOLERANCE, VOCABULARY, Case, longrope, make, theirs
 

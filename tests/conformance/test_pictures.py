@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from engine.cache.offload.saved import SavedChats
-from engine.core.cache_view import radix_tree
-from engine.core.commands import AddRequest, Inspect
+from engine.compute.vision.embeddings import PictureEmbeddings
+from engine.doors.websocket.cache_messages import PICTURE, _reads
+from engine.loop.cache_view import radix_tree
+from engine.loop.commands import AddRequest, Inspect
 from engine.protocol import Sampling
-from engine.server.session.cache_messages import PICTURE, _reads
-from engine.vision.embeddings import PictureEmbeddings
 from tests.conformance.seeing_host import CHATS, COUNT, FIRST, GREEDY, QUESTION, Seeing
 from tests.conformance.seeing_models import END, IMAGE, START, inputs_of, photo, theirs, user, write_seeing
 from tests.conformance.texts import VARIANTS

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from engine.core.commands import AddRequest
+from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Sampling
 from tests.conformance.seeing_host import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
 from tests.conformance.seeing_models import IMAGE, theirs, user, write_seeing

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from engine.cache.stores.windowed import WindowedStore
-from engine.core.engine import Engine
-from engine.core.events import Event
+from engine.compute.vision.album import Album
 from engine.loading.model import LoadModel
+from engine.loop.engine import Engine
+from engine.loop.events import Event
 from engine.protocol import ChatMessage, LoadOptions, Unload
-from engine.server.pictures import Shown
-from engine.server.refused import Refused
-from engine.vision.album import Album
+from engine.services.answers.pictures import Shown
+from engine.services.answers.refused import Refused
 from tests.conformance.seeing_host import CHATS, COUNT, QUESTION, Seeing
 from tests.conformance.seeing_models import FAMILIES, photo, theirs, user, write_seeing
 from tests.conformance.texts import VARIANTS

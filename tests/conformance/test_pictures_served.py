@@ -14,7 +14,7 @@ import torch
 from websockets.sync.client import connect
 
 from engine import protocol as p
-from engine.server.pictures import Shown
+from engine.services.answers.pictures import Shown
 from engine.text.prompt import rendered
 from tests.conformance.seeing_host import link, shows
 from tests.conformance.seeing_models import IMAGE, photo, theirs, user, write_seeing

@@ -13,16 +13,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.checkpoints.fingerprint import fingerprint
-from engine.checkpoints.gguf.projector import KINDS, find_projector
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.vision import load_tower
-from engine.core.engine import Engine
-from engine.core.events import Event
-from engine.errors import CheckpointError
+from engine.base.errors import CheckpointError
+from engine.compute.vision.interface import Tower
+from engine.formats.fingerprint import fingerprint
+from engine.formats.gguf.projector import KINDS, find_projector
+from engine.formats.open import open_checkpoint
+from engine.formats.vision import load_tower
 from engine.loading.model import LoadModel
+from engine.loop.engine import Engine
+from engine.loop.events import Event
 from engine.protocol import LoadOptions, Unload
-from engine.vision.interface import Tower
 from tests.conformance.gguf_models import KIND, Shape, write
 from tests.conformance.vision_models import CASES, CPU, SIZES, TOKENS, picture, save
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoints.load import load_model
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.quantised import quantise
-from engine.checkpoints.quantised.quantise import Module, Quantiser, to_int4, to_int8, to_nf4
-from engine.errors import CheckpointError
-from engine.layers.linear.dense import Dense
+from engine.base.errors import CheckpointError
+from engine.compute.layers.linear.dense import Dense
+from engine.formats.load import load_model
+from engine.formats.open import open_checkpoint
+from engine.formats.quantised import quantise
+from engine.formats.quantised.quantise import Module, Quantiser, to_int4, to_int8, to_nf4
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.packed_support import (
     PROMPT,

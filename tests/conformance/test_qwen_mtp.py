@@ -12,14 +12,14 @@ from transformers import Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
-from engine.checkpoints.gguf.names import _INNER, NEXT
-from engine.checkpoints.open import open_checkpoint
-from engine.layers.numerics import Numerics
-from engine.models.heads.base import OUTPUT
-from engine.models.heads.mtp import QWEN, MultiToken, layout_of
-from engine.runner.runner import Runner
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.heads.base import OUTPUT
+from engine.compute.models.heads.mtp import QWEN, MultiToken, layout_of
+from engine.compute.runner.runner import Runner
+from engine.formats.gguf.names import _INNER, NEXT
+from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_models import VOCABULARY

@@ -10,23 +10,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.batch import SequenceRows
-from engine.checkpoints.open import open_checkpoint
-from engine.core.step import rows_of
-from engine.options import RequestOptions
+from engine.compute.batch import SequenceRows
+from engine.compute.sampling.params import SamplingParams
+from engine.decoding.options import RequestOptions
+from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree
+from engine.decoding.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
+from engine.decoding.speculation.verify.early_exit import forward_step
+from engine.formats.open import open_checkpoint
+from engine.loop.step import rows_of
 from engine.protocol import ChatMessage
-from engine.recipes.layer_search import find_layers
-from engine.sampling.params import SamplingParams
-from engine.scheduling.scheduler import Slice
-from engine.speculation.base import NO_DRAFT, Ask, DraftTree
-from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
-from engine.speculation.verify.early_exit import forward_step
+from engine.services.training.layer_search import find_layers
 from engine.text.prompt import prompt_ids
 from tests.broken_models import ASSETS as BUNDLED
 from tests.conformance.engine_support import Ours
 from tests.conformance.texts import prompts
-from tests.engine.core.requests_support import new_request
-from tests.engine.speculation.decoding import ENDLESS, Decoding
+from tests.engine.decoding.speculation.decoding import ENDLESS, Decoding
+from tests.engine.loop.requests_support import new_request
 from tests.kit.checkpoints import EOS, write_llama
 
 LAYERS = 6

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
-from engine.core import stepper as stepper_module
-from engine.core.step import moves
+from engine.decoding.request import Request
+from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.control.controller import Controller
+from engine.loop import stepper as stepper_module
+from engine.loop.step import moves
 from engine.protocol import Sampling
-from engine.request import Request
-from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
-from engine.speculation.control.controller import Controller
 from tests.conformance.texts import VARIANTS
 from tests.kit.checkpoints import EOS, write_llama
 from tests.kit.hosts import Host

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.checkpoints.open import open_checkpoint
-from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.vision import find_vision, load_tower
-from engine.model_config.raw import RawConfig
-from engine.vision.interface import PictureError, Tower
+from engine.compute.vision.interface import PictureError, Tower
+from engine.config.raw import RawConfig
+from engine.formats.open import open_checkpoint
+from engine.formats.safetensors import TensorFiles
+from engine.formats.vision import find_vision, load_tower
 from tests.conformance.tensor_names import newer, older, rename
 from tests.conformance.vision_models import CASES, CPU, SIZES, TOKENS, Case, picture, save
 from tests.kit.examples import examples

@@ -20,12 +20,12 @@ from engine.cache.offload.saved import SavedChats
 from engine.cache.stores.windowed import WindowedStore
 from engine.cache.windowed import WindowedManager
 from engine.catalogue import idle
-from engine.core.lane import Lane
-from engine.memory import estimate
+from engine.compute.sampling.draw import Draw
+from engine.compute.sampling.params import SamplingParams
+from engine.compute.sampling.sampler import by_torch
+from engine.loading.memory import estimate
+from engine.loop.lane import Lane
 from engine.protocol import Sampling, Value
-from engine.sampling.draw import Draw
-from engine.sampling.params import SamplingParams
-from engine.sampling.sampler import by_torch
 from tests.conformance.gemma_models import SHAPE as GEMMA4
 from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS
 from tests.kit.checkpoints import EOS, write_llama, write_tokenizer
@@ -306,7 +306,7 @@ def test_a_model_without_windows_has_no_such_switch(tmp_path: Path) -> None:
 
 
 class Drawn(NamedTuple):
-    """What steps launched ahead are given for tokens, as `engine.sampling.device.Pending`."""
+    """What steps launched ahead are given for tokens, as `engine.compute.sampling.device.Pending`."""
 
     tokens: Tensor
     found: list[int | None]

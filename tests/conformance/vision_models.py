@@ -18,7 +18,7 @@ from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImagePr
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from engine.vision.interface import Picture
+from engine.compute.vision.interface import Picture
 from tests.conformance.families import BASE, GEMMA, GEMMA4_MOE, GEMMA4_WIDE, QWEN3_5, QWEN3_5_MOE
 
 CPU = torch.device("cpu")

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend, AttnSpec
-from engine.runner.buffers import powers_of_two
+from engine.compute.attention.interface import AttentionBackend, AttnSpec
+from engine.compute.runner.buffers import powers_of_two
 from tests.contracts.registration import Contract
-from tests.engine.attention.attention_cases import TREE, Case, as_latents, expected, place
+from tests.engine.compute.attention.attention_cases import TREE, Case, as_latents, expected, place
 from tests.kit.examples import examples
 
 Shapes = Sequence[tuple[int, int, bool]]

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.layers.linear import choose, ggml
-from engine.layers.linear.base import Linear, Target
-from engine.layers.linear.blockwise import BlockwiseLinear
-from engine.layers.numerics import Numerics
+from engine.compute.layers.linear import choose, ggml
+from engine.compute.layers.linear.base import Linear, Target
+from engine.compute.layers.linear.blockwise import BlockwiseLinear
+from engine.compute.layers.numerics import Numerics
 from tests.contracts.registration import Contract
-from tests.engine.layers.packed_parts import Packed, definition, layout_of
+from tests.engine.compute.layers.packed_parts import Packed, definition, layout_of
 
 CPU, CUDA, META = torch.device("cpu"), torch.device("cuda"), torch.device("meta")
 ROUNDING = {torch.float32: 0.0, torch.bfloat16: 2**-8, torch.float16: 2**-11}

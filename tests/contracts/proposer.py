@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
+from engine.decoding.request import Request
+from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree
+from engine.decoding.speculation.control.controller import Controller
+from engine.decoding.speculation.control.stats import depth_of
+from engine.decoding.telemetry.records import Work
 from engine.protocol import Sampling
-from engine.request import Request
-from engine.speculation.base import NO_DRAFT, Ask, DraftTree
-from engine.speculation.control.controller import Controller
-from engine.speculation.control.stats import depth_of
-from engine.telemetry.records import Work
 from tests.contracts.registration import Contract
-from tests.engine.speculation.decoding import ENDLESS, Decoding, prompt, shapes, slots
+from tests.engine.decoding.speculation.decoding import ENDLESS, Decoding, prompt, shapes, slots
 
 Make = Callable[[], Decoding]
 SIZES = ((12, ENDLESS), (4, 4), (0, ENDLESS), (1, 1), (9, 2))
@@ -356,7 +356,9 @@ def spoil(host: Decoding, requests: Sequence[Request]) -> None:
 def names(thing: object, seen: set[int] | None = None) -> set[Any]:
     """The names of requests by which anything of speculation is kept."""
     seen = set() if seen is None else seen
-    if id(thing) in seen or not (isinstance(thing, dict) or type(thing).__module__.startswith("engine.speculation")):
+    if id(thing) in seen or not (
+        isinstance(thing, dict) or type(thing).__module__.startswith("engine.decoding.speculation")
+    ):
         return set()
     seen.add(id(thing))
     found = set(thing) if isinstance(thing, dict) else set()

@@ -8,10 +8,10 @@ from typing import ClassVar
 import pytest
 
 from engine.cache.pool import pages_for
-from engine.scheduling.policy import FirstComeFirstServed
-from engine.scheduling.scheduler import Limits
+from engine.decoding.scheduling.policy import FirstComeFirstServed
+from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.registration import Contract
-from tests.engine.scheduling.simulation import Job, Simulation
+from tests.engine.decoding.scheduling.simulation import Job, Simulation
 
 SEEDS, MORE_SEEDS = 12, 30
 

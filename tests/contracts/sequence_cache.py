@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from engine.scheduling.scheduler import Limits
+from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.registration import Contract
 from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt
 

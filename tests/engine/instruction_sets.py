@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.native import library
-from engine.native.instructions import AUTO, AVX512_BF16, OFF, SETS, NoSuchInstructions, wanted
+from engine.compute.native import library
+from engine.compute.native.instructions import AUTO, AVX512_BF16, OFF, SETS, NoSuchInstructions, wanted
 
 NAMES = tuple(SETS)
 

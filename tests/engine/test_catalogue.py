@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine import catalogue
 from engine.catalogue import CATALOGUE, OptionError
-from engine.options import EngineOptions
+from engine.decoding.options import EngineOptions
 
 
 def test_keys_are_unique_and_every_entry_explains_itself() -> None:

@@ -14,20 +14,20 @@ import pytest
 import torch
 import typer
 
-from engine import devices
-from engine.bench.client import EngineClient
+from engine.base import devices
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.stores import transfer
 from engine.cache.stores.store import DenseKVStore
-from engine.checkpoints import load
-from engine.cli import doctor
-from engine.cli.arguments import device_of
-from engine.memory import bandwidth, nvml, probe
-from engine.memory.owners import memory_by_owner
-from engine.memory.probe import NoSuchDevice, all_devices, choose_device, choose_dtype, free_bytes
-from engine.paths import bundled_model
+from engine.compute.runner import buffers
+from engine.doors.cli import doctor
+from engine.doors.cli.arguments import device_of
+from engine.formats import load
+from engine.library.paths import bundled_model
+from engine.loading.memory import bandwidth, nvml, probe
+from engine.loading.memory.owners import memory_by_owner
+from engine.loading.memory.probe import NoSuchDevice, all_devices, choose_device, choose_dtype, free_bytes
 from engine.protocol import LoadOptions
-from engine.runner import buffers
+from engine.services.bench.client import EngineClient
 
 GB = 10**9
 CPU, MPS = torch.device("cpu"), torch.device("mps")
@@ -275,17 +275,17 @@ def test_each_device_is_waited_for_and_emptied_by_its_own(monkeypatch: pytest.Mo
 
 
 ALLOWED = {
-    "engine/devices.py": "the table",
-    "engine/memory/probe.py": "the choice and the makers' own words",
-    "engine/memory/nvml.py": "NVIDIA's library",
-    "engine/memory/owners.py": "NVIDIA's library",
-    "engine/native/proof.py": "Triton's kernels are for what PyTorch calls cuda",
+    "engine/base/devices.py": "the table",
+    "engine/loading/memory/probe.py": "the choice and the makers' own words",
+    "engine/loading/memory/nvml.py": "NVIDIA's library",
+    "engine/loading/memory/owners.py": "NVIDIA's library",
+    "engine/compute/native/proof.py": "Triton's kernels are for what PyTorch calls cuda",
     "engine/loading/capabilities.py": "which of the two has code of its own",
-    "engine/cli/doctor.py": "why there is none",
-    "engine/bench/throughput.py": "counters that only CUDA has",
-    "engine/native/gpu.py": "what PyTorch tells of what it calls cuda alone",
+    "engine/doors/cli/doctor.py": "why there is none",
+    "engine/services/bench/throughput.py": "counters that only CUDA has",
+    "engine/compute/native/gpu.py": "what PyTorch tells of what it calls cuda alone",
 }
-"""Files that may name a kind of device, and why; everything else asks :func:`engine.devices.traits`."""
+"""Files that may name a kind of device, and why; everything else asks :func:`engine.base.devices.traits`."""
 
 
 def test_the_table_is_asked_and_not_a_name() -> None:

@@ -12,7 +12,7 @@ from engine import catalogue
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.catalogue import CATALOGUE
 from engine.catalogue.exclusions import EXCLUSIONS, IDLE, SHAPES, Setting
-from engine.options import EngineOptions
+from engine.decoding.options import EngineOptions
 from engine.protocol import keys
 
 ROOT = Path(__file__).parents[2]
@@ -21,23 +21,23 @@ OTHER_WORDS = {
     "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model
     "app/plots/charts.py": {"weights"},  # an owner of memory
     "app/plots/strip.py": {"weights"},  # an owner of memory
-    "engine/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
-    "engine/bench/folders.py": {"weights"},  # a field of other programs' files
-    "engine/bench/run.py": {"speculation"},  # a part of the report
-    "engine/checkpoints/quantised/quantisation.py": {"weights"},  # a field of other programs' files
-    "engine/cli/doctor.py": {"weights"},  # an owner of memory
-    "engine/cli/fit.py": {"weights"},  # an owner of memory
-    "engine/cli/store.py": {"weights"},  # a line of a model's details
-    "engine/lab/experiments/kv_cache.py": {"kv_cache"},  # an experiment's name
-    "engine/lab/experiments/speculation.py": {"speculation"},  # an experiment's name
-    "engine/lab/experiments/weights.py": {"weights"},  # an experiment's name
-    "engine/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
+    "engine/compute/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
+    "engine/services/bench/folders.py": {"weights"},  # a field of other programs' files
+    "engine/services/bench/run.py": {"speculation"},  # a part of the report
+    "engine/formats/quantised/quantisation.py": {"weights"},  # a field of other programs' files
+    "engine/doors/cli/doctor.py": {"weights"},  # an owner of memory
+    "engine/doors/cli/fit.py": {"weights"},  # an owner of memory
+    "engine/doors/cli/store.py": {"weights"},  # a line of a model's details
+    "engine/services/lab/experiments/kv_cache.py": {"kv_cache"},  # an experiment's name
+    "engine/services/lab/experiments/speculation.py": {"speculation"},  # an experiment's name
+    "engine/services/lab/experiments/weights.py": {"weights"},  # an experiment's name
+    "engine/compute/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
     "engine/loading/fit.py": {"kv_kind"},  # a kind of suggestion
     "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion
-    "engine/recipes/eagle.py": {"acceptance"},  # a field of a recipe's record
-    "engine/recipes/quantise/packed.py": {"weights"},  # a field of other programs' files
-    "engine/speculation/proposers/layer_choice.py": {"exit_layer"},  # a field of speculation.json
-    "engine/telemetry/prometheus.py": {"weights"},  # an owner of memory
+    "engine/services/training/eagle.py": {"acceptance"},  # a field of a recipe's record
+    "engine/services/quantise/packed.py": {"weights"},  # a field of other programs' files
+    "engine/decoding/speculation/proposers/layer_choice.py": {"exit_layer"},  # a field of speculation.json
+    "engine/decoding/telemetry/prometheus.py": {"weights"},  # an owner of memory
 }
 """Files with a string that is also the key of a switch, and what it is there."""
 

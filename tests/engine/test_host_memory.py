@@ -8,8 +8,8 @@ import weakref
 import pytest
 import torch
 
-from engine import host_memory
-from engine.host_memory import HUGE_PAGE, SLAB_BYTES, Slabs, mapped
+from engine.base import host_memory
+from engine.base.host_memory import HUGE_PAGE, SLAB_BYTES, Slabs, mapped
 
 
 def test_tensors_of_a_slab_stand_side_by_side() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.cli.doctor import compiler_facts
+from engine.compute.native import build, library
+from engine.compute.native.instructions import AVX512_BF16, OFF, PORTABLE, SETS, VARIABLE, NoSuchInstructions, wanted
+from engine.doors.cli.doctor import compiler_facts
 from engine.loading.loader import CheckpointLoader
-from engine.memory.probe import choose_dtype, cpu_has_bfloat16
-from engine.native import build, library
-from engine.native.instructions import AVX512_BF16, OFF, PORTABLE, SETS, VARIABLE, NoSuchInstructions, wanted
+from engine.loading.memory.probe import choose_dtype, cpu_has_bfloat16
 from tests.engine.instruction_sets import at_hand
 
 CPU = torch.device("cpu")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.native import build, library
-from engine.native.instructions import PORTABLE, SETS
+from engine.compute.native import build, library
+from engine.compute.native.instructions import PORTABLE, SETS
 
 PLAIN = SETS[PORTABLE]
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="libraries of other systems are no ELF files")
@@ -57,7 +57,7 @@ def test_without_a_library_the_reason_says_what_to_do(tmp_path: Path, monkeypatc
     monkeypatch.setattr(build, "compilers", list)
     assert library.load(PLAIN).reason.endswith("there is no C compiler: install gcc, then `make native`")
     monkeypatch.setattr(build, "compilers", lambda: [["cc"]])
-    assert library.load(PLAIN).reason.endswith("is not built (python -m engine.native.build does it)")
+    assert library.load(PLAIN).reason.endswith("is not built (python -m engine.compute.native.build does it)")
     monkeypatch.setattr(build, "SOURCES", [])
     assert "did not come with this installation" in library.load(PLAIN).reason
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import paths as config
-from engine.paths import ModelNotFound
+from engine.library import paths as config
+from engine.library.paths import ModelNotFound
 
 
 @pytest.fixture(autouse=True)

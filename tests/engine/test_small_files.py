@@ -17,20 +17,20 @@ from keyring.backends import fail
 from app import version
 from app.lab.runs import LabRuns
 from app.settings.store import SettingsStore
-from engine import folders, paths
-from engine.cli.errors import CommandFailed
-from engine.cli.installation.running import window_address
-from engine.cli.measure import _show_again
-from engine.lab.kept import kept
-from engine.library import curated, downloads, keys, local, others, roots, store
+from engine.base import folders
+from engine.decoding.telemetry import runs
+from engine.doors.cli.errors import CommandFailed
+from engine.doors.cli.installation.running import window_address
+from engine.doors.cli.measure import _show_again
+from engine.library import curated, downloads, keys, local, others, paths, roots, store
 from engine.loading import activations
 from engine.loading.draft_offers import Vocabularies
-from engine.packs import marker, start
-from engine.packs import store as packs
-from engine.packs.lists import PackFailed, available
 from engine.protocol.library import HubFile, HubVariant
-from engine.recipes.quantise import plan
-from engine.telemetry import runs
+from engine.services.lab.kept import kept
+from engine.services.packs import marker, start
+from engine.services.packs import store as packs
+from engine.services.packs.lists import PackFailed, available
+from engine.services.quantise import plan
 from engine.text.template import ChatTemplate
 from engine.text.token_files import MAP, TokenFiles
 

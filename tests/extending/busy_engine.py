@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from engine.core.commands import AddRequest
-from engine.core.engine import Engine
 from engine.loading.model import LoadModel
+from engine.loop.commands import AddRequest
+from engine.loop.engine import Engine
 from engine.protocol import LoadOptions, Sampling, Set, Value
 from tests.kit.checkpoints import write_small
 from tests.kit.listener import Listener

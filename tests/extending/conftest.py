@@ -10,11 +10,11 @@ import pytest
 from engine import catalogue
 from engine.cache import policies
 from engine.cache.stores import kinds
-from engine.checkpoints.quantised import quantise
-from engine.layers.linear import choose
+from engine.compute.layers.linear import choose
+from engine.compute.models import arenas, registry
+from engine.decoding.scheduling import policy
+from engine.formats.quantised import quantise
 from engine.loading import drafters
-from engine.models import arenas, registry
-from engine.scheduling import policy
 from tests.extending.busy_engine import write_model
 
 

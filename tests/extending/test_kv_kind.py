@@ -12,7 +12,7 @@ from engine.cache.stores import kinds
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import DenseKVStore
 from engine.catalogue import Choice
-from engine.models import arenas
+from engine.compute.models import arenas
 from tests.extending.busy_engine import check
 
 

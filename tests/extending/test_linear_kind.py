@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.checkpoints.quantised import quantise
-from engine.checkpoints.quantised.layouts import Layout
-from engine.checkpoints.quantised.quantise import Module, Packer, Shapes, Tensors
-from engine.layers.linear import choose
-from engine.layers.linear.base import LinearShape, PackedLinear, Target
-from engine.layers.linear.base import Path as LayerPath
+from engine.compute.layers.linear import choose
+from engine.compute.layers.linear.base import LinearShape, PackedLinear, Target
+from engine.compute.layers.linear.base import Path as LayerPath
+from engine.formats.quantised import quantise
+from engine.formats.quantised.layouts import Layout
+from engine.formats.quantised.quantise import Module, Packer, Shapes, Tensors
 from tests.extending.busy_engine import check
 
 

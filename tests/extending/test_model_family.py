@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from engine.models import registry
-from engine.models.decoder import Decoder
-from engine.models.registry import Family, family
+from engine.compute.models import registry
+from engine.compute.models.decoder import Decoder
+from engine.compute.models.registry import Family, family
 from tests.extending.busy_engine import Served, check, write_model
 
 

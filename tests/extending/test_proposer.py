@@ -9,8 +9,8 @@ import pytest
 
 from engine import catalogue
 from engine.catalogue import Choice
+from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
 from engine.loading import drafters
-from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
 from tests.extending.busy_engine import check
 
 

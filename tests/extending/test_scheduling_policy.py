@@ -9,8 +9,8 @@ import pytest
 
 from engine import catalogue
 from engine.catalogue import Choice
-from engine.scheduling import policy
-from engine.scheduling.policy import S
+from engine.decoding.scheduling import policy
+from engine.decoding.scheduling.policy import S
 from tests.extending.busy_engine import check
 
 

@@ -16,7 +16,7 @@ from tests.faults.fault import Fault
 
 SUITE = ("tests", "pyproject.toml")
 """What belongs to the tests: the files, and how pytest is to run them."""
-_NATIVE = "engine/native/kvasir_native_*"
+_NATIVE = "engine/compute/native/kvasir_native_*"
 
 
 class Tree:
@@ -63,7 +63,7 @@ class Tree:
 
     def _build(self, fault: Fault) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "engine.native.build"],
+            [sys.executable, "-m", "engine.compute.native.build"],
             cwd=self.folder,
             env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(self.folder)},
             capture_output=True,

@@ -20,9 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from engine.attention.interface import AttnSpec
-from engine.attention.rotation import RotaryStep
-from engine.attention.triton import (
+from engine.cache.stores.packed import Flush, PackedKV
+from engine.compute.attention.interface import AttnSpec
+from engine.compute.attention.rotation import RotaryStep
+from engine.compute.attention.triton import (
     kernels,
     launch,
     merge_kernels,
@@ -33,7 +34,6 @@ from engine.attention.triton import (
     quest_kernels,
     trial,
 )
-from engine.cache.stores.packed import Flush, PackedKV
 from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
 
 META = torch.device("meta")

@@ -29,13 +29,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.attention.backends.sdpa import SdpaAttention
-from engine.attention.interface import AttnSpec
-from engine.attention.rotation import RotaryStep
-from engine.attention.triton import launch, pack, quest, trial
-from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV
-from tests.engine.attention.triton import reference
+from engine.compute.attention.backends.sdpa import SdpaAttention
+from engine.compute.attention.interface import AttnSpec
+from engine.compute.attention.rotation import RotaryStep
+from engine.compute.attention.triton import launch, pack, quest, trial
+from engine.compute.batch import Batch
+from tests.engine.compute.attention.triton import reference
 from tests.gpu.bench_kernels import read_ceiling
 
 KINDS = ("dense", "int8", "fp8", "int4", "kivi 4", "kivi 2", "latent")

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
-    from engine.layers.linear.triton.runtime import Tile
+    from engine.compute.layers.linear.triton.runtime import Tile
 
 SHAPES = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096))
 """Output and input features of a Llama 8B: q, k and v; o; gate and up; down; the head."""
@@ -74,9 +74,9 @@ def copies(size: int, dry: bool) -> int:
 
 def ours(kind: str, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, dry: bool) -> Iterator[Case]:
     """The product that is served, and beside it those that would serve if the numbers in runtime.py were others."""
-    from engine.layers.linear.triton.plane_layer import PlaneLinear
-    from engine.layers.linear.triton.runtime import FEW_ROWS, FIXED, MANY_ROWS
-    from engine.layers.numerics import Numerics
+    from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
+    from engine.compute.layers.linear.triton.runtime import FEW_ROWS, FIXED, MANY_ROWS
+    from engine.compute.layers.numerics import Numerics
     from tests.gpu import kernel_kinds
 
     made = kernel_kinds.tall(kernel_kinds.KINDS[kind], outputs, inputs, dtype, device, Numerics())
@@ -116,10 +116,10 @@ def sixteen_bit(outputs: int, inputs: int, dtype: torch.dtype, device: torch.dev
 
 
 def torch_int4(outputs: int, inputs: int, device: torch.device) -> Case:
-    from engine.layers.linear.base import Target
-    from engine.layers.linear.int4_cuda import CudaInt4Linear
-    from engine.layers.linear.triton.int4 import Int4Sample
-    from engine.layers.numerics import Numerics
+    from engine.compute.layers.linear.base import Target
+    from engine.compute.layers.linear.int4_cuda import CudaInt4Linear
+    from engine.compute.layers.linear.triton.int4 import Int4Sample
+    from engine.compute.layers.numerics import Numerics
 
     part = Int4Sample(outputs, inputs, 128, torch.bfloat16, True)
     first = CudaInt4Linear(part.shape, Target(torch.bfloat16, device, Numerics()), device)

@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from engine.sampling import device as kernels
-from engine.sampling import sampler
-from engine.sampling.draw import Draw
-from engine.sampling.params import SamplingParams
+from engine.compute.sampling import device as kernels
+from engine.compute.sampling import sampler
+from engine.compute.sampling.draw import Draw
+from engine.compute.sampling.params import SamplingParams
 from tests.gpu.bench_attention import microseconds
 
 SETTINGS: dict[str, dict[str, Any]] = {

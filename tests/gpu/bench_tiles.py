@@ -24,7 +24,7 @@ import torch
 from tests.gpu.bench_kernels import SHAPES, Case, figures, ours, read_ceiling
 
 if TYPE_CHECKING:
-    from engine.layers.linear.triton.runtime import Cut
+    from engine.compute.layers.linear.triton.runtime import Cut
 
 LAYER = SHAPES[:-1]
 ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -33,7 +33,7 @@ REPEATED = 5
 
 def cuts(rows: int, inputs: int = 4096) -> Iterator[Cut]:
     """All that may be worth a trial for so many rows."""
-    from engine.layers.linear.triton.runtime import FmaTile, Tile, WideTile
+    from engine.compute.layers.linear.triton.runtime import FmaTile, Tile, WideTile
 
     tall = max(8, 1 << (rows - 1).bit_length())
     for outputs in (16, 32, 64):

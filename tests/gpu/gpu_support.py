@@ -9,20 +9,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
-from engine.layers.linear import affine, choose
-from engine.layers.linear.affine import AffineColumns
-from engine.layers.linear.base import Linear, Target
-from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton.experts import stacked
-from engine.layers.numerics import Numerics
-from engine.model_config.model import LatentShape, MoEConfig, RopeConfig
-from engine.models.arenas import new_store
-from engine.models.base import CausalLM
-from engine.models.registry import family
-from engine.runner.buffers import powers_of_two
-from engine.runner.runner import Runner
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.linear import affine, choose
+from engine.compute.layers.linear.affine import AffineColumns
+from engine.compute.layers.linear.base import Linear, Target
+from engine.compute.layers.linear.dense import Dense
+from engine.compute.layers.linear.triton.experts import stacked
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.arenas import new_store
+from engine.compute.models.base import CausalLM
+from engine.compute.models.registry import family
+from engine.compute.runner.buffers import powers_of_two
+from engine.compute.runner.runner import Runner
+from engine.config.model import LatentShape, MoEConfig, RopeConfig
 from tests.kit import models as kit
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ LAYERS, PAGES, VOCABULARY = 2, 200, 200
 
 
 class Packed:
-    """Random group-affine weights (an `engine.layers.linear.affine.AffineWeights`), on the host like a file's."""
+    """Random group-affine weights (an `AffineWeights`), on the host like a file's."""
 
     def __init__(
         self, outputs: int, inputs: int, group: int, seed: int = 0, symmetric: bool = False, order: bool = False

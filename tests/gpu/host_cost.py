@@ -27,24 +27,24 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from engine.attention import writing
-from engine.attention.registry import AttentionDispatcher
-from engine.attention.triton import launch, pack_trial
-from engine.attention.triton.backend import TritonAttention
-from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import pages_for
-from engine.layers.activation import Gated
-from engine.layers.linear.base import Linear
-from engine.layers.linear.dense import Dense
-from engine.layers.norm import RMSNorm
-from engine.layers.numerics import Numerics
-from engine.layers.triton import fused
-from engine.model_config.model import ModelConfig
-from engine.models.arenas import new_store
-from engine.models.registry import family
-from engine.runner.buffers import sixteens
-from engine.runner.graphs import Captured
-from engine.runner.runner import Runner
+from engine.compute.attention import writing
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.attention.triton import launch, pack_trial
+from engine.compute.attention.triton.backend import TritonAttention
+from engine.compute.batch import ForwardOutput, SequenceRows
+from engine.compute.layers.activation import Gated
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.linear.dense import Dense
+from engine.compute.layers.norm import RMSNorm
+from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.triton import fused
+from engine.compute.models.arenas import new_store
+from engine.compute.models.registry import family
+from engine.compute.runner.buffers import sixteens
+from engine.compute.runner.graphs import Captured
+from engine.compute.runner.runner import Runner
+from engine.config.model import ModelConfig
 from tests.gpu.kernel_kinds import KINDS
 from tests.gpu.pretended import LLAMA_8B, shortened
 
@@ -125,7 +125,7 @@ def on_a_pretended_gpu() -> Any:
             (pack_trial, "disagrees", lambda *_: None),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
-        stack.enter_context(mock.patch("engine.layers.attention.write_rotated", written))
+        stack.enter_context(mock.patch("engine.compute.layers.attention.write_rotated", written))
         yield
 
 

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engine.layers.linear.base import Nested, Target
-from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_0, Q4_1, Q4_K, Q8_0, dequantise
-from engine.layers.linear.triton import ggml, int4, int8, table
-from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.numerics import Numerics
+from engine.compute.layers.linear.base import Nested, Target
+from engine.compute.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_0, Q4_1, Q4_K, Q8_0, dequantise
+from engine.compute.layers.linear.triton import ggml, int4, int8, table
+from engine.compute.layers.linear.triton.layer import TritonLinear
+from engine.compute.layers.numerics import Numerics
 
 
 class Made(NamedTuple):

@@ -31,14 +31,14 @@ from triton import compile, knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from engine.layers.linear.base import Linear
-from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
-from engine.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
-from engine.layers.linear.triton.plane_layer import PlaneLinear
-from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, Tile, WideTile, tile, wide_tiles
-from engine.layers.numerics import Numerics
-from engine.native import triton_launch
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.linear.dense import Dense
+from engine.compute.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
+from engine.compute.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
+from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
+from engine.compute.layers.linear.triton.runtime import FIXED, FMA, Cut, Tile, WideTile, tile, wide_tiles
+from engine.compute.layers.numerics import Numerics
+from engine.compute.native import triton_launch
 from tests.gpu.kernel_kinds import KINDS
 
 TARGETS = (80, 86, 89, 90, 120)

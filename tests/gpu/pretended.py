@@ -2,9 +2,9 @@
 
     python tests/gpu/pretended.py [--layers 32] [--rows 1] [--context 1000] [--kind 16bit]
 
-Tensors are torch's fakes, which believe to be on CUDA (tests/engine/models/fake_cuda.py). Kvasir's kernels are chosen
-as if they had proved themselves on an H100, and their launches are taken down. An operator of torch that computes
-counts as one kernel, whatever it is made of (mostly one), and so does a launch of Triton.
+Tensors are torch's fakes, which believe to be on CUDA (tests/engine/compute/models/fake_cuda.py). Kvasir's kernels are
+chosen as if they had proved themselves on an H100, and their launches are taken down. An operator of torch that
+computes counts as one kernel, whatever it is made of (mostly one), and so does a launch of Triton.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime.jit import JITFunction
 
-from engine.attention.registry import AttentionDispatcher
-from engine.attention.triton import launch, merging, pack_trial, quest, quest_trial, trial
-from engine.batch import Batch, SequenceRows
 from engine.cache.policies import PagePolicy, QuestPolicy
 from engine.cache.stores.kinds import KVKind
-from engine.checkpoints.quantised.quantise import STAY
-from engine.layers.experts import grouped
-from engine.layers.linear import choose
-from engine.layers.linear.base import Linear, LinearShape, Target
-from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton import ggml, int4, int8, plane_layer, table
-from engine.layers.linear.triton.experts import stacked
-from engine.layers.numerics import Numerics
-from engine.layers.triton import delta, fused
-from engine.model_config.model import ModelConfig, MoEConfig, RopeConfig
-from engine.models.arenas import new_store
-from engine.models.base import CausalLM
-from engine.models.registry import family
-from engine.native import triton_launch
-from engine.runner.buffers import sixteens
-from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.attention.triton import launch, merging, pack_trial, quest, quest_trial, trial
+from engine.compute.batch import Batch, SequenceRows
+from engine.compute.layers.experts import grouped
+from engine.compute.layers.linear import choose
+from engine.compute.layers.linear.base import Linear, LinearShape, Target
+from engine.compute.layers.linear.dense import Dense
+from engine.compute.layers.linear.triton import ggml, int4, int8, plane_layer, table
+from engine.compute.layers.linear.triton.experts import stacked
+from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.triton import delta, fused
+from engine.compute.models.arenas import new_store
+from engine.compute.models.base import CausalLM
+from engine.compute.models.registry import family
+from engine.compute.native import triton_launch
+from engine.compute.runner.buffers import sixteens
+from engine.config.model import ModelConfig, MoEConfig, RopeConfig
+from engine.formats.quantised.quantise import STAY
+from tests.engine.compute.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 
 MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")

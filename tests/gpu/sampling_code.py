@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from engine.native.triton_launch import gathering
-from engine.sampling import device
+from engine.compute.native.triton_launch import gathering
+from engine.compute.sampling import device
 from tests.gpu.machine_code import TARGETS, Code, Launch, look
 
 VOCABULARIES = (32000, 128256, 262208)

@@ -11,12 +11,12 @@ if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)
 pytest.importorskip("triton")
 
-from engine.attention.interface import AttnProblem, AttnSpec
-from engine.attention.rotation import RotaryStep
-from engine.attention.triton import pack, quest, trial
-from engine.attention.triton.backend import TritonAttention
 from engine.cache.stores.packed import Flush, PackedKV
-from tests.engine.attention.triton import reference
+from engine.compute.attention.interface import AttnProblem, AttnSpec
+from engine.compute.attention.rotation import RotaryStep
+from engine.compute.attention.triton import pack, quest, trial
+from engine.compute.attention.triton.backend import TritonAttention
+from tests.engine.compute.attention.triton import reference
 
 HALVES = [torch.bfloat16, torch.float16]
 KINDS = ["dense", "wide", "int8", "fp8", "int4", "kivi"]

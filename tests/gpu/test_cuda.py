@@ -10,28 +10,28 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.attention.backends import sdpa
-from engine.attention.backends.batch_invariant import BatchInvariantAttention
-from engine.attention.backends.reference import ReferenceAttention
-from engine.attention.backends.sdpa import SdpaAttention
-from engine.attention.interface import AttentionBackend, AttnSpec
-from engine.batch import SequenceRows
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.stores import transfer
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import DenseKVStore
-from engine.checkpoints.quantised.layouts import AffineLayout
-from engine.layers.linear import affine, choose
-from engine.layers.linear.base import Linear, Target
-from engine.layers.moe import SparseMLP
-from engine.layers.numerics import Numerics
-from engine.memory.bandwidth import measure_bandwidth
-from engine.memory.owners import memory_by_owner
-from engine.memory.probe import choose_dtype, free_bytes, probe
-from engine.runner.runner import Runner
-from engine.sampling import noise
-from engine.sampling.params import SamplingParams
-from engine.sampling.sampler import Draw, log_probs, new_history, sample
+from engine.compute.attention.backends import sdpa
+from engine.compute.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.compute.attention.backends.reference import ReferenceAttention
+from engine.compute.attention.backends.sdpa import SdpaAttention
+from engine.compute.attention.interface import AttentionBackend, AttnSpec
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.linear import affine, choose
+from engine.compute.layers.linear.base import Linear, Target
+from engine.compute.layers.moe import SparseMLP
+from engine.compute.layers.numerics import Numerics
+from engine.compute.runner.runner import Runner
+from engine.compute.sampling import noise
+from engine.compute.sampling.params import SamplingParams
+from engine.compute.sampling.sampler import Draw, log_probs, new_history, sample
+from engine.formats.quantised.layouts import AffineLayout
+from engine.loading.memory.bandwidth import measure_bandwidth
+from engine.loading.memory.owners import memory_by_owner
+from engine.loading.memory.probe import choose_dtype, free_bytes, probe
 from tests.gpu.gpu_support import (
     CPU,
     DEVICE,

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import SequenceRows
-from engine.bench.client import Answer, EngineClient, EngineError
-from engine.checkpoints.load import load_model
-from engine.checkpoints.open import open_checkpoint
-from engine.memory.owners import memory_by_owner
-from engine.models.arenas import new_store
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.models.arenas import new_store
+from engine.compute.runner.runner import Runner
+from engine.formats.load import load_model
+from engine.formats.open import open_checkpoint
+from engine.loading.memory.owners import memory_by_owner
 from engine.protocol import ChatMessage, LoadOptions, Sampling
-from engine.runner.runner import Runner
+from engine.services.bench.client import Answer, EngineClient, EngineError
 from tests.gpu.gpu_support import CPU, DEVICE, NO_GPU, relative
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-guide"

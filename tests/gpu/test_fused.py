@@ -7,14 +7,14 @@ from typing import get_args
 import pytest
 import torch
 
-from engine.attention.triton import merging, pack_trial, quest_trial
-from engine.layers.activation import ClampedSwiGLU, Gated
-from engine.layers.norm import RMSNorm
-from engine.layers.numerics import Numerics
-from engine.layers.recurrent import delta_rule
-from engine.layers.triton import delta, fused
-from engine.layers.triton.fused import Gating
-from engine.model_config.states import RecurrentShape
+from engine.compute.attention.triton import merging, pack_trial, quest_trial
+from engine.compute.layers.activation import ClampedSwiGLU, Gated
+from engine.compute.layers.norm import RMSNorm
+from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.recurrent import delta_rule
+from engine.compute.layers.triton import delta, fused
+from engine.compute.layers.triton.fused import Gating
+from engine.config.states import RecurrentShape
 from tests.gpu.gpu_support import DEVICE, NO_GPU
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():

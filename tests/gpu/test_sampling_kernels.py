@@ -14,9 +14,9 @@ if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)
 pytest.importorskip("triton")
 
-from engine.sampling import device, sampler
-from engine.sampling.draw import Draw
-from engine.sampling.params import SamplingParams
+from engine.compute.sampling import device, sampler
+from engine.compute.sampling.draw import Draw
+from engine.compute.sampling.params import SamplingParams
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
 

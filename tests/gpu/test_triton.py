@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.layers.linear.triton.int4 import try_kernels
-from engine.layers.numerics import Numerics
+from engine.compute.layers.linear.triton.int4 import try_kernels
+from engine.compute.layers.numerics import Numerics
 from tests.gpu.gpu_support import DEVICE, NO_GPU, relative
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():

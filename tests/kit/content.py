@@ -1,8 +1,8 @@
 """Cases that `make test` runs only where what they test has changed since they last passed: those of kernels.
 
-``pytestmark = pytest.mark.content("engine/models/families")`` says so of a file's cases. They test that file, the files
-and folders named, and all that these import, however indirectly, with the versions of what is imported from elsewhere.
-A hash of it stands in tests/kernels.json, written by
+``pytestmark = pytest.mark.content("engine/compute/models/families")`` says so of a file's cases. They test that file,
+the files and folders named, and all that these import, however indirectly, with the versions of what is imported from
+elsewhere. A hash of it stands in tests/kernels.json, written by
 
     python -m tests.kit.content
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 
 from engine.cache.offload.saved import SavedChats
-from engine.core.commands import AddRequest
-from engine.core.engine import Engine
-from engine.core.stepper import Stepper
+from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadModel
+from engine.loop.commands import AddRequest
+from engine.loop.engine import Engine
+from engine.loop.stepper import Stepper
 from engine.protocol import LoadOptions, Sampling, Set, Unload, Value
-from engine.telemetry.records import StepRecord
 from tests.kit.listener import Answer, Listener
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.decoding.telemetry.records import StepRecord
 from engine.protocol import Delta, Error, Finished, FinishReason, Source, TokenInfo
-from engine.telemetry.records import StepRecord
 
 
 @dataclass

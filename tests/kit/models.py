@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend, AttnSpec
-from engine.attention.registry import AttentionDispatcher
-from engine.batch import Batch, ForwardOutput
 from engine.cache.stores.store import DenseKVStore, KVStore
-from engine.layers.linear.base import Linear
-from engine.layers.linear.dense import Dense
-from engine.layers.numerics import Numerics
-from engine.model_config.model import ModelConfig, RopeConfig
-from engine.models.families.llama import Model as Llama
-from engine.runner.buffers import BucketPolicy
-from engine.runner.runner import Runner
+from engine.compute.attention.interface import AttentionBackend, AttnSpec
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import Batch, ForwardOutput
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.linear.dense import Dense
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.families.llama import Model as Llama
+from engine.compute.runner.buffers import BucketPolicy
+from engine.compute.runner.runner import Runner
+from engine.config.model import ModelConfig, RopeConfig
 
 VOCABULARY, PAGES = 50, 40
 

@@ -12,11 +12,11 @@ from typing import Any
 from websockets.sync.client import ClientConnection
 
 from engine import protocol as p
-from engine.core.commands import Inspect
-from engine.core.engine import Engine
-from engine.server.probes import MachineProbes
-from engine.server.serve import Server, open_socket
-from tests.engine.server.fake import FakeProbes
+from engine.doors.serve import Server, open_socket
+from engine.loop.commands import Inspect
+from engine.loop.engine import Engine
+from engine.services.probes import MachineProbes
+from tests.engine.doors.fake import FakeProbes
 
 TOKEN = "a token of this test"
 

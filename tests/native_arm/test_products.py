@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.native.build import FLAGS, FOLDER, SOURCES, compilers
-from engine.native.instructions import DOTPROD, I8MM, PORTABLE, InstructionSet, sets_of
-from engine.native.triton_compiler import zig
+from engine.compute.native.build import FLAGS, FOLDER, SOURCES, compilers
+from engine.compute.native.instructions import DOTPROD, I8MM, PORTABLE, InstructionSet, sets_of
+from engine.compute.native.triton_compiler import zig
 
 ARM = {each.name: each for each in sets_of("aarch64")}
 CROSS, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"

@@ -103,7 +103,7 @@ def test_files_are_known_by_name_and_by_content(written: Path, tmp_path: Path) -
 def test_manual_names_every_command_and_option(written: Path) -> None:
     import typer.main
 
-    from engine.cli.main import app
+    from engine.doors.cli.main import app
 
     page = (written / "man" / "man1" / "kvasir.1").read_text(encoding="utf-8").replace("\\-", "-")
     assert "kvasir chat" in manual.commands()

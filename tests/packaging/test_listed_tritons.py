@@ -16,21 +16,21 @@ from pathlib import Path
 import pytest
 from kit import triton_wheels
 
-from engine.packs.lists import Wheel
+from engine.services.packs.lists import Wheel
 
 pytest.importorskip("triton")
 
 ROOT = Path(__file__).parents[2]
 PLACE = Path(os.environ.get("KVASIR_TRITONS", ROOT / "build" / "tritons"))
-LAYERS, ATTENTION = "tests/engine/layers/triton/", "tests/engine/attention/triton/"
+LAYERS, ATTENTION = "tests/engine/compute/layers/triton/", "tests/engine/compute/attention/triton/"
 PARTS = {
     "layers' machine code": ("", f"{LAYERS}test_machine_code.py", f"{LAYERS}test_inline.py"),
     "attention's machine code": ("", f"{ATTENTION}test_attention_machine_code.py"),
     "interpreted": ("not long", f"{LAYERS}test_interpreted.py", f"{ATTENTION}test_attention_interpreted.py"),
-    "helpers": ("not long", "tests/engine/native/test_triton_compiler.py"),
+    "helpers": ("not long", "tests/engine/compute/native/test_triton_compiler.py"),
 }
 """Which tests: their marks and files."""
-LISTED = triton_wheels.listed(ROOT / "engine" / "packs" / "lists")
+LISTED = triton_wheels.listed(ROOT / "engine" / "services" / "packs" / "lists")
 COMPILERS = [wheel for wheel in LISTED if wheel.name == "ziglang"]
 
 

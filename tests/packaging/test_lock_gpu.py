@@ -3,7 +3,7 @@
 import lock_gpu
 import pytest
 
-from engine.packs.lists import parse
+from engine.services.packs.lists import parse
 
 BASE = "https://files.example/numpy-2.4.6-"
 

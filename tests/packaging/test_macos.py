@@ -42,7 +42,7 @@ def program(tmp_path):
     put(
         internal,
         [
-            "engine/native/kvasir_native_portable.dylib",
+            "engine/compute/native/kvasir_native_portable.dylib",
             "torch/lib/libtorch_cpu.dylib",
             "numpy/.dylibs/libgfortran.dylib",
         ],
@@ -56,7 +56,7 @@ def program(tmp_path):
     put(internal, ["Python.framework/Versions/3.11/Python"], FAT)
     put(
         internal,
-        ["engine/installation.py", "engine/native/gemm.c", "assets/icons/kvasir.svg", "torch/version.py"],
+        ["engine/base/installation.py", "engine/compute/native/gemm.c", "assets/icons/kvasir.svg", "torch/version.py"],
         b"text",
     )
     put(internal, ["kvasir-1.0.dist-info/METADATA", "base_library.zip", "numpy/.dylibs/notes.txt"], b"text")
@@ -96,7 +96,7 @@ def test_code_and_data_are_each_in_their_own_place(app):
 
 
 def test_the_engine_finds_its_native_code_and_assets_from_its_own_file(app):
-    """As engine/native/build.py and engine/installation.py do: a module's file, resolved."""
+    """As engine/compute/native/build.py and engine/base/installation.py do: a module's file, resolved."""
     module = (app / "Contents" / "Frameworks" / "engine" / "installation.py").resolve()
     assert (module.parent / "native" / "kvasir_native_portable.dylib").read_bytes() == MACHO
     assert (module.parent.parent / "assets" / "icons" / "kvasir.svg").read_bytes() == b"text"

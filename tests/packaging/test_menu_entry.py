@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.installation import desktop
+from engine.doors.cli.installation import desktop
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="freedesktop.org")
 

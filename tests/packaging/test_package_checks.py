@@ -11,8 +11,8 @@ import pytest
 from kit import checks, layout
 
 from app.help.pages import SOURCES
-from engine.native import build
-from engine.native.instructions import SETS
+from engine.compute.native import build
+from engine.compute.native.instructions import SETS
 
 PATH = b"/home/builder/kvasir"
 
@@ -116,7 +116,7 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     monkeypatch.setattr(freeze, "run", lambda *command, **_: None)
     freeze.stage_sources()
     stage = tmp_path / "stage"
-    assert (stage / "engine" / "native" / "products.c").is_file()
+    assert (stage / "engine" / "compute" / "native" / "products.c").is_file()
     assert (stage / "assets" / "demo" / "kvasir-guide" / "model.safetensors").is_file()
     papers = {file.name for file in (layout.ROOT / "assets" / "papers").glob("*.json")}
     assert papers == {file.name for file in (stage / "assets" / "papers").iterdir()}, "figures that the Lab shows"
@@ -132,7 +132,7 @@ def test_native_code_is_found_and_missed(tmp_path):
     spec = (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
     pattern = re.search(r'glob\("(kvasir_native[^"]*)"\)', spec)[1]
     assert all(build.library_file(each).match(pattern) for each in SETS.values())
-    folder = tmp_path / "_internal" / "engine" / "native"
+    folder = tmp_path / "_internal" / "engine" / "compute" / "native"
     folder.mkdir(parents=True)
     (folder / "native.c").touch()
     assert checks.native_code(tmp_path) == []

@@ -110,7 +110,7 @@ def test_what_does_not_work_is_named(smoke, fault, said):
 
 @pytest.mark.long
 def test_the_source_tree_passes():
-    command = [sys.executable, PORTABLE, "--command", f"{sys.executable} -m engine.cli.main", "--cwd", ROOT]
+    command = [sys.executable, PORTABLE, "--command", f"{sys.executable} -m engine.doors.cli.main", "--cwd", ROOT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "window visible after" in done.stdout

@@ -18,9 +18,9 @@ from smoke import gpu_pack, processes, welcome, wheels
 from smoke.index import Hold, Index
 from smoke.machine import last_line
 
-from engine.fetching.download import fetch
-from engine.fetching.errors import FetchFailed
-from engine.packs.lists import parse
+from engine.base.fetching.download import fetch
+from engine.base.fetching.errors import FetchFailed
+from engine.services.packs.lists import parse
 
 CONTENT = bytes(range(256)) * 2000
 

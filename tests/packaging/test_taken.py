@@ -49,7 +49,11 @@ def test_libraries_that_a_machine_happens_to_have_stay_there(collected, tmp_path
     ours = [
         ("torch/lib/libtorch_cpu.so", str(site / "torch/lib/libtorch_cpu.so"), "BINARY"),
         ("libtorch_cpu.so", "torch/lib/libtorch_cpu.so", "SYMLINK"),
-        ("engine/native/kvasir_native_avx2.so", str(tmp_path / "stage/engine/native/kvasir_native_avx2.so"), "BINARY"),
+        (
+            "engine/compute/native/kvasir_native_avx2.so",
+            str(tmp_path / "stage/engine/compute/native/kvasir_native_avx2.so"),
+            "BINARY",
+        ),
         ("lib-dynload/_ssl.so", f"{modules}/lib-dynload/_ssl.so", "EXTENSION"),
         ("libssl.so.3", "/usr/lib/x86_64-linux-gnu/libssl.so.3", "BINARY"),
         ("libxcb-cursor.so.0", "/lib/x86_64-linux-gnu/libxcb-cursor.so.0", "BINARY"),

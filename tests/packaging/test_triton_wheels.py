@@ -13,7 +13,7 @@ import pytest
 from kit import triton_wheels
 
 ROOT = Path(__file__).parents[2]
-LISTS = ROOT / "engine" / "packs" / "lists"
+LISTS = ROOT / "engine" / "services" / "packs" / "lists"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 HERE = f"{sys.platform} {platform.machine().lower()}"
 

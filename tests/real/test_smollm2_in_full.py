@@ -11,22 +11,22 @@ import openai
 import pytest
 import torch
 
-from engine.bench.client import EngineClient
-from engine.core.engine import Engine
-from engine.lab.compare.columns import ComparisonRequest, Prompt
-from engine.lab.compare.comparison import compare
-from engine.lab.experiment import Lab
-from engine.lab.experiments import ALL
-from engine.lab.roofline.report import roofline
-from engine.lab.run import run
+from engine.doors.serve import Server, open_socket
 from engine.loading import activations
+from engine.loop.engine import Engine
 from engine.protocol import ChatMessage, LoadOptions, Sampling, keys
 from engine.protocol.lab import Column
-from engine.recipes.quantise.make import make
-from engine.recipes.quantise.plan import MakePlan
-from engine.server.residency import Policy
-from engine.server.serve import Server, open_socket
-from tests.engine.server.fake import FakeProbes
+from engine.services.bench.client import EngineClient
+from engine.services.lab.compare.columns import ComparisonRequest, Prompt
+from engine.services.lab.compare.comparison import compare
+from engine.services.lab.experiment import Lab
+from engine.services.lab.experiments import ALL
+from engine.services.lab.roofline.report import roofline
+from engine.services.lab.run import run
+from engine.services.quantise.make import make
+from engine.services.quantise.plan import MakePlan
+from engine.services.residency import Policy
+from tests.engine.doors.fake import FakeProbes
 from tests.kit.servers import TOKEN
 from tests.real.smollm2 import QUESTION, unpacked
 

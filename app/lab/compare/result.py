@@ -18,7 +18,7 @@ from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 from engine.protocol import OptionSpec
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure

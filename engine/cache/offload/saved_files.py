@@ -49,7 +49,7 @@ class Kind(NamedTuple):
     """What the pages of a chat must have in common with those of the engine to be of use to it."""
 
     model: str
-    """The fingerprint of the model (engine/checkpoints/fingerprint.py)."""
+    """The fingerprint of the model (engine/formats/fingerprint.py)."""
     namespace: str
     """How keys and values are kept, and which are: kind, bits, page policy."""
     layout: str

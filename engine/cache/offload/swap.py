@@ -14,10 +14,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
+from engine.base.devices import traits
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.paged import PagedStore
 from engine.cache.stores.transfer import host_buffer, host_cost, pages_per_stage
-from engine.devices import traits
 
 _log = logging.getLogger(__name__)
 

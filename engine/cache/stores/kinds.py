@@ -32,7 +32,7 @@ class KVKind:
     windowed: bool = False
     """Whether layers with a sliding window keep the tokens in it alone (`engine.cache.windowed`); not "kivi"."""
     hadamard: bool = False
-    """Whether keys are mixed before they are packed (`engine.layers.hadamard`); "int8" and "int4" only."""
+    """Whether keys are mixed before they are packed (`engine.compute.layers.hadamard`); "int8" and "int4" only."""
 
     def __post_init__(self) -> None:
         if self.bounds and self.name != "16bit":

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from engine.base.host_memory import mapped
 from engine.cache.stores.transfer import PageTransfer
-from engine.host_memory import mapped
 
 CLEARED = 64
 """Pages that are cleared at once: an arena may be as large as the host's memory."""

@@ -32,7 +32,7 @@ class KVStore(PagedStore):
     ranks_pages = False
     """Whether rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
     hadamard = False
-    """Whether the keys that it is given are to be mixed (`engine.layers.hadamard`), and so queries too."""
+    """Whether the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
     recent: KVStore | None = None
     """Holds the tokens that are not packed yet, under the page numbers of group 1."""
     states: StateStore | None = None

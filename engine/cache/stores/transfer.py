@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.devices import traits
+from engine.base.devices import traits
 
 STAGING_BYTES = 32 << 20
 """Bytes of pages that are gathered on a GPU and copied over the link at a time. A power of two, see `host_cost`."""

@@ -23,18 +23,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.attention.interface import AttnSpec
-from engine.batch import Batch
-from engine.bench.client import EngineClient
-from engine.bench.cost import EVALUATION, held_out_texts
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.kinds import RESIDUAL
 from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, value_group
-from engine.layers.hadamard import Hadamard
-from engine.layers.numerics import Numerics
+from engine.compute.attention.interface import AttnSpec
+from engine.compute.batch import Batch
+from engine.compute.layers.hadamard import Hadamard
+from engine.compute.layers.numerics import Numerics
+from engine.compute.runner.perplexity import Reader, Scores, reader, score
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
-from engine.runner.perplexity import Reader, Scores, reader, score
+from engine.services.bench.client import EngineClient
+from engine.services.bench.cost import EVALUATION, held_out_texts
 
 MODEL = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 LENGTH = 2048
@@ -134,7 +134,7 @@ def ways() -> list[Way]:
 
 class Approximate:
     """Attention of one sequence whose pages follow each other, each row over what it would find rounded and the rest as
-    it is (`engine.attention.interface.ModelAttention`)."""
+    it is (`engine.compute.attention.interface.ModelAttention`)."""
 
     uncaptured = ""
 

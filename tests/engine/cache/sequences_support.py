@@ -21,8 +21,8 @@ from engine.cache.stores.windowed import WindowedStore
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun
 from engine.cache.windowed import WindowedManager
-from engine.scheduling.policy import LongestPrefixFirst
-from engine.scheduling.scheduler import Limits, Plan, Scheduler
+from engine.decoding.scheduling.policy import LongestPrefixFirst
+from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
 
 SPARSE = 1_000_003
 """What a row that chooses pages computes is nobody else's."""

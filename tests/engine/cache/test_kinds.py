@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from engine.cache.stores.kinds import KVKind
-from engine.memory.estimate import kv_bytes_per_token
-from engine.model_config.model import LatentShape
-from engine.models.arenas import new_store, refuses
+from engine.compute.models.arenas import new_store, refuses
+from engine.config.model import LatentShape
+from engine.loading.memory.estimate import kv_bytes_per_token
 from tests.kit.models import CONFIG
 
 BY_TOKEN = [KVKind(name) for name in ("int8", "fp8", "int4")]

@@ -14,7 +14,7 @@ from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_al
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
 from engine.cache.stores.store import KVStore
-from engine.models.arenas import new_store
+from engine.compute.models.arenas import new_store
 from tests.contracts.kv_store import PAGES, KVStoreContract
 from tests.kit.models import CONFIG
 

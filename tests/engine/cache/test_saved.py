@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import paths as config
 from engine.cache.offload import saved, saved_files, saved_folder
 from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.saved_files import DATA, INDEX, ChatFiles, name_of
 from engine.cache.stores.store import DenseKVStore
+from engine.library import paths as config
 
 PAGE = 96
 KIND = Kind("model-1", "16-bit, all pages", "2 x int8[16, 3]", PAGE)

@@ -15,7 +15,7 @@ from engine.cache.residual import ResidualCache
 from engine.cache.sequences import SequenceCache
 from engine.cache.stores.recent import recent_span
 from engine.cache.types import StateRun
-from engine.scheduling.scheduler import Limits
+from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
 

@@ -12,9 +12,9 @@ from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence
 from engine.cache.slots import WindowSlots
 from engine.cache.windowed import WindowedManager
-from engine.memory.estimate import plan
-from engine.scheduling.policy import FirstComeFirstServed
-from engine.scheduling.scheduler import Limits, Scheduler
+from engine.decoding.scheduling.policy import FirstComeFirstServed
+from engine.decoding.scheduling.scheduler import Limits, Scheduler
+from engine.loading.memory.estimate import plan
 
 WINDOW, RESIDUAL, PICTURE = 1024, 128, 280
 LIMITS = Limits(512)

@@ -7,7 +7,7 @@ import keyring
 import pytest
 from keyring.backends import fail
 
-from engine.fetching import download
+from engine.base.fetching import download
 from tests.hub_server import Hub, stock
 
 

@@ -5,7 +5,7 @@ import sys
 import keyring
 from keyring.backends import fail
 
-from engine.fetching import download
+from engine.base.fetching import download
 from engine.library import downloads
 
 keyring.set_keyring(fail.Keyring())

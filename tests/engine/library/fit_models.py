@@ -11,11 +11,11 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from engine.bench import folders
-from engine.bench.client import EngineClient
-from engine.bench.gguf_files import gguf_file
-from engine.bench.shapes import Shape
 from engine.protocol import LoadOptions
+from engine.services.bench import folders
+from engine.services.bench.client import EngineClient
+from engine.services.bench.gguf_files import gguf_file
+from engine.services.bench.shapes import Shape
 
 MAKERS: dict[str, Callable[[Shape, Path], Path]] = {
     "bf16": lambda shape, root: folders.plain_folder(shape, root),

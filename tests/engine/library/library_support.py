@@ -12,8 +12,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
-from engine import paths
-from engine.cli.main import app
+from engine.doors.cli.main import app
+from engine.library import paths
 from tests.conformance.gguf_models import KIND, Shape, write
 
 GUIDE = paths.bundled_folder() / "kvasir-guide"

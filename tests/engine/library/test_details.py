@@ -74,7 +74,7 @@ def test_tokens(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_tokens_of_one_text_after_the_other(tmp_path: Path) -> None:
     texts = "".join(json.dumps(text) + "\n" for text in ("Hello pages", "", "two\nlines"))
-    command = [sys.executable, "-m", "engine.cli.main", "models", "tokens", "kvasir-guide", "--follow", "--json"]
+    command = [sys.executable, "-m", "engine.doors.cli.main", "models", "tokens", "kvasir-guide", "--follow", "--json"]
     done = subprocess.run(command, input=texts, capture_output=True, text=True, check=True)
     found = [json.loads(line).get("tokens", []) for line in done.stdout.splitlines()]
     assert ["".join(each["text"] for each in tokens) for tokens in found] == ["Hello pages", "", "two\nlines"]

@@ -15,12 +15,11 @@ from types import SimpleNamespace
 import pytest
 from huggingface_hub import constants
 
-from engine import paths
-from engine.fetching import lock as one_process
-from engine.fetching import room
-from engine.fetching.download import CHUNK
-from engine.fetching.errors import FetchFailed
-from engine.library import downloads, keys, store
+from engine.base.fetching import lock as one_process
+from engine.base.fetching import room
+from engine.base.fetching.download import CHUNK
+from engine.base.fetching.errors import FetchFailed
+from engine.library import downloads, keys, paths, store
 from engine.library import hub as library
 from engine.protocol.library import Download, HubRepository, HubVariant
 from tests.hub_server import Hub

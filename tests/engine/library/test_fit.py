@@ -9,13 +9,12 @@ from typing import Literal
 import pytest
 from typer.testing import CliRunner
 
-from engine import paths
-from engine.cli.main import app
-from engine.library import roots
+from engine.doors.cli.main import app
+from engine.library import paths, roots
 from engine.loading.fit import Asked, fit_of
-from engine.packs import start
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, decode_library_record
+from engine.services.packs import start
 from tests.engine.library.fit_models import MAKERS, SMALL
 from tests.hub_server import Hub, Repository
 

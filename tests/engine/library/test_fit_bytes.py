@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.decoding.telemetry import runs
 from engine.loading.fit import Asked, fit_of, fits_of
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, HubFile, HubVariant
-from engine.telemetry import runs
 from tests.engine.library.fit_models import MAKERS, SMALL, TIED, loaded
 
 OPTIONS = LoadOptions(context=1024)

@@ -13,17 +13,16 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from engine import paths
-from engine.fetching import room
-from engine.fetching.errors import FetchFailed
-from engine.library import downloads, keys, roots, store
+from engine.base.fetching import room
+from engine.base.fetching.errors import FetchFailed
+from engine.library import downloads, keys, paths, roots, store
 from engine.library import hub as library
 from engine.library.hub import HubFailed, Search
 from tests.engine.library.library_support import kvasir, told
 from tests.hub_server import Hub, Repository
 
 EVIL = "[/]\x1b]0;evil\x07\x1b[31m\x9bNO\u202e"
-CLI = Path(paths.__file__).parent / "cli"
+CLI = Path(paths.__file__).parents[1] / "doors" / "cli"
 
 
 def plainly(result: Result) -> str:

@@ -12,7 +12,7 @@ import urllib.error
 
 import pytest
 
-from engine.fetching.errors import unreachable
+from engine.base.fetching.errors import unreachable
 from engine.library import hub as library
 from engine.library import keys
 from engine.library.hub import HubFailed, Search

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.fetching.client import opened
-from engine.fetching.errors import FetchFailed
+from engine.base.fetching.client import opened
+from engine.base.fetching.errors import FetchFailed
 from engine.library import hub as library
 from tests.engine.library.library_support import kvasir
 from tests.hub_server import Hub

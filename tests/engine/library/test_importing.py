@@ -12,12 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine import paths
-from engine.fetching import room
-from engine.library import importing, roots, store
+from engine.base.fetching import room
+from engine.library import importing, paths, roots, store
 from engine.library.local import REPORT
 from engine.protocol.making import MakeReport, ModelQuality
-from engine.recipes.quantise.plan import Work, WorkNote
+from engine.services.quantise.plan import Work, WorkNote
 from tests.engine.library.library_support import (
     folder_model,
     gguf_model,
@@ -215,7 +214,17 @@ def test_a_move_in_that_is_broken_off_is_no_model_and_can_be_done_again(
 @pytest.mark.slow
 def test_two_processes_import_the_same(tmp_path: Path) -> None:
     folder = sharded_model(tmp_path / "mine")
-    command = [sys.executable, "-m", "engine.cli.main", "models", "import", "--copy", "--name", "me/it", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "engine.doors.cli.main",
+        "models",
+        "import",
+        "--copy",
+        "--name",
+        "me/it",
+        str(folder),
+    ]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ends = [(process.communicate(timeout=300)[1], process.returncode) for process in both]
     assert sorted(code for _, code in ends) == [0, 1], ends

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine import paths
-from engine.library import bundled, curated
+from engine.library import bundled, curated, paths
 from engine.library.local import REPORT, stored_models, with_purposes
-from engine.paths import find_model
+from engine.library.paths import find_model
 from engine.protocol import KnownModel, MakeReport, ModelQuality, StoredModel
 
 PLAIN = {"dtype": "bfloat16", "vocab_size": 1000, "hidden_size": 64}

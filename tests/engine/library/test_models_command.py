@@ -7,9 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine import paths
-from engine.cli.main import app
-from engine.library import downloads, store
+from engine.doors.cli.main import app
+from engine.library import downloads, paths, store
 from tests.hub_server import Hub
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoints.gguf.find import is_gguf
+from engine.formats.gguf.find import is_gguf
 from engine.library.local import stored_models
 from engine.library.others import Found, models_of_others
 

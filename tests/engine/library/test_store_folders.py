@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine import paths
-from engine.fetching import room
-from engine.fetching.lock import lock
-from engine.library import downloads, moving, roots, store
+from engine.base.fetching import room
+from engine.base.fetching.lock import lock
+from engine.library import downloads, moving, paths, roots, store
 from engine.library import hub as library
 from tests.engine.library.library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, told
 from tests.hub_server import Hub

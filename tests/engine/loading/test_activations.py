@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.core.engine import Engine
+from engine.compute.native import library
+from engine.library.paths import bundled_model
 from engine.loading import activations
 from engine.loading.activations import ActivationCost, length_for
-from engine.native import library
-from engine.paths import bundled_model
+from engine.loop.engine import Engine
 from engine.protocol import Loaded, Options, OptionSpec, Set, keys
 from tests.kit.hosts import load
 from tests.kit.listener import Listener

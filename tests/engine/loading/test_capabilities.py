@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine.attention.backends.native import NativeAttention
-from engine.attention.interface import AttnProblem, AttnSpec
 from engine.cache.stores.store import DenseKVStore
+from engine.compute.attention.backends.native import NativeAttention
+from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.loading.capabilities import _reads_shared_keys_once
 
 

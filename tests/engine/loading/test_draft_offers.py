@@ -10,9 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from engine import folders, paths
-from engine.checkpoints.open import open_checkpoint
-from engine.cli.main import app
+from engine.base import folders
+from engine.doors.cli.main import app
+from engine.formats.open import open_checkpoint
+from engine.library import paths
 from engine.loading.draft_offers import Vocabularies, offers
 from engine.protocol import StoredModel
 from engine.protocol.library import decode_library_record

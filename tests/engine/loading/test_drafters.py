@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.batch import ForwardOutput, SequenceRows
-from engine.core import stepper
+from engine.compute.batch import ForwardOutput, SequenceRows
+from engine.decoding.request import Request
+from engine.decoding.speculation.base import Proposer, Seen
+from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.loop import stepper
 from engine.protocol import ForgetChat, Sampling
-from engine.request import Request
-from engine.speculation.base import Proposer, Seen
-from engine.speculation.proposers.draft_model import DraftModelProposer
-from tests.engine.core.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
+from tests.engine.loop.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
 LONG = [1, 2, 3, 4, 5, 6] * 6
 SAMPLING = Sampling(seed=1, max_tokens=12, ignore_eos=True)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.open import open_checkpoint
-from engine.layers.linear.dense import Dense
-from engine.paths import bundled_model
+from engine.compute.layers.linear.dense import Dense
+from engine.formats.load import Checkpoint, load_model
+from engine.formats.open import open_checkpoint
+from engine.library.paths import bundled_model
 from engine.protocol import Set
 from tests.conformance.gguf_models import KIND, Shape, write
 from tests.kit.checkpoints import write_small

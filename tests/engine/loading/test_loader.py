@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 import torch
 
-from engine.batch import ForwardOutput
-from engine.core.commands import AddRequest
-from engine.core.engine import Engine
+from engine.compute.batch import ForwardOutput
+from engine.compute.models.families.llama import Model as Llama
+from engine.compute.runner.runner import Runner
 from engine.loading.model import LoadModel
-from engine.models.families.llama import Model as Llama
+from engine.loop.commands import AddRequest
+from engine.loop.engine import Engine
 from engine.protocol import Loaded, Loading, LoadOptions, Sampling, Set, keys
-from engine.runner.runner import Runner
 from tests.kit.checkpoints import write_small
 from tests.kit.hosts import generate, load
 from tests.kit.listener import Listener
@@ -51,7 +51,7 @@ def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
 def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_asked_for(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.memory.probe.cpu_has_bfloat16", lambda: False)
+    monkeypatch.setattr("engine.loading.memory.probe.cpu_has_bfloat16", lambda: False)
     sizes = {}
     for asked, kept in (("auto", torch.bfloat16), ("float32", torch.float32)):
         engine = load(heard, models / "target", models / "padded", dtype=asked)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.quantised import repacked
-from engine.core.engine import Engine
-from engine.layers.linear.dense import Dense
-from engine.paths import bundled_model
+from engine.compute.layers.linear.dense import Dense
+from engine.formats.load import Checkpoint
+from engine.formats.quantised import repacked
+from engine.library.paths import bundled_model
+from engine.loop.engine import Engine
 from engine.protocol import Loaded, Loading, Set
 from tests.kit.checkpoints import write_small
 from tests.kit.hosts import generate, load

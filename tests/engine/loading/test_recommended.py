@@ -7,9 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from engine import paths
-from engine.cli.main import app
-from engine.library import curated, hub
+from engine.doors.cli.main import app
+from engine.library import curated, hub, paths
 from engine.loading.recommend import (
     ANOTHER,
     BEST,

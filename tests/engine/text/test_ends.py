@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoints.generation import read_generation_config
-from engine.checkpoints.quantised.nested import text_config
-from engine.model_config.raw import RawConfig
+from engine.config.raw import RawConfig
+from engine.formats.generation import read_generation_config
+from engine.formats.quantised.nested import text_config
 from engine.text.ends import end_ids
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import trained, write_folder

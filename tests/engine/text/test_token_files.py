@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tokenizers
 
-from engine.checkpoints.gguf.tokenizer import FileText
+from engine.formats.gguf.tokenizer import FileText
 from engine.text.doubts import chat_doubts, missing_tokens
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer, TokenizerError

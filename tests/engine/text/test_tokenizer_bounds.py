@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 
-from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
+from engine.formats.gguf.pretokenizers import PRE_TOKENIZERS
 from engine.text import tokenizer
 from engine.text.patience import Panicked, Patience, StillBusy, TookTooLong
 from engine.text.template import PromptError

@@ -79,7 +79,7 @@ def run_here(part: str, out: Path, setting: Setting) -> bool:
 
     def measures() -> Measures:
         if setting.dry and part in ("products", "attention", "sampling"):
-            import tests.engine.layers.triton.interpreted  # noqa: F401
+            import tests.engine.compute.layers.triton.interpreted  # noqa: F401
         for name, measure in PARTS[part](setting._replace(keep=written.write)):
             if not setting.only or name in setting.only:
                 yield name, measure

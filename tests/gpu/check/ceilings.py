@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from engine.memory.bandwidth import measure_bandwidth
+from engine.loading.memory.bandwidth import measure_bandwidth
 from tests.gpu.check.notes import Measures, Setting
 
 COPIED = 4 << 30

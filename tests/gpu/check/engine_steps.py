@@ -19,15 +19,15 @@ from typing import Any
 import msgspec
 import torch
 
-from engine.bench.client import Answer, EngineClient, whole_steps
-from engine.bench.folders import gptq_folder
-from engine.bench.peers.compare import compare, named_programs
-from engine.bench.peers.programs import COMPARED
-from engine.bench.shapes import EIGHT_B, Shape
-from engine.memory.bandwidth import measure_bandwidth
-from engine.paths import bundled_model, cache_folder
+from engine.decoding.telemetry.records import StepRecord
+from engine.library.paths import bundled_model, cache_folder
+from engine.loading.memory.bandwidth import measure_bandwidth
 from engine.protocol import ChatMessage, Sampling, Value, keys
-from engine.telemetry.records import StepRecord
+from engine.services.bench.client import Answer, EngineClient, whole_steps
+from engine.services.bench.folders import gptq_folder
+from engine.services.bench.peers.compare import compare, named_programs
+from engine.services.bench.peers.programs import COMPARED
+from engine.services.bench.shapes import EIGHT_B, Shape
 from tests.gpu.check import trace
 from tests.gpu.check.notes import Measures, Setting
 from tests.gpu.check.watching import Watch, watching

@@ -56,7 +56,7 @@ def products(setting: Setting) -> Measures:
 
 def tiles(setting: Setting) -> list[Any]:
     """For one row: output features to a tile, and how many tiles are on their way."""
-    from engine.layers.linear.triton.runtime import Tile
+    from engine.compute.layers.linear.triton.runtime import Tile
 
     return [Tile(8, outputs, 4, stages) for outputs in (16, 32, 64) for stages in (2, 3)][: 1 if setting.dry else None]
 

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from app.chat.transcript.text.markdown_rules import extend
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 
 _parser = extend(
     MarkdownIt("commonmark", {"html": False, "inline_definitions": True}).enable(["table", "strikethrough"])

@@ -16,7 +16,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from engine.lines import split_lines
+from engine.base.lines import split_lines
 
 _DONE = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _MARK = re.compile(r"\[\^([^\]\s]+)\](:?)")

@@ -1,0 +1,93 @@
+"""Attention in Kvasir's native code (native/attention.c): steps whose sequences have a few rows each, on a CPU.
+
+It reads pages where they lie, keeps weights and sums in float32, and serves decoding and the checking of drafted
+chains; steps that read a prompt go to torch's fused kernels, which are faster for many rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
+from engine.compute.attention.backends.sdpa import SdpaAttention
+from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.compute.attention.memo import PerBatch
+from engine.compute.batch import Batch
+from engine.compute.native.library import DTYPES, find
+
+FEW_ROWS = 16
+"""Up to this many rows of a sequence are attended one by one."""
+WIDEST, WIDEST_PACKED = 576, 256
+"""The widest head of numbers, that of multi-head latent attention, and of codes."""
+
+
+class NativeAttention:
+    """Few rows of each sequence; others through :class:`SdpaAttention`."""
+
+    name = "native"
+    captures = False
+
+    def __init__(self) -> None:
+        self._library, self._absent = find()
+        self._many = SdpaAttention()
+        self._rows: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
+
+    def declines(self, problem: AttnProblem) -> str | None:
+        """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
+        if problem.device != "cpu":
+            return "the model is not on a CPU"
+        if problem.dtype not in DTYPES:
+            return f"it needs bfloat16 or float32 and the model runs in {str(problem.dtype).removeprefix('torch.')}"
+        if self._library is None:
+            return self._absent
+        kept = problem.kv_dtype or problem.dtype
+        if problem.kind in PLAIN_KINDS and kept != torch.bfloat16:
+            return f"it reads keys and values in bfloat16 and these are in {str(kept).removeprefix('torch.')}"
+        if problem.tree:
+            return "it knows no drafted trees"
+        if problem.shared:
+            return "keys that its rows share stay in the processor's cache, which is faster than a second call"
+        k_width, v_width = problem.head_dims
+        if problem.kind not in PLAIN_KINDS and problem.kind not in PACKED_KINDS:
+            return f"cannot read the KV kind {problem.kind}"
+        widest = WIDEST_PACKED if problem.kind in PACKED_KINDS else WIDEST
+        if k_width % 32 or v_width % 32 or max(k_width, v_width) > widest:
+            return f"it has no heads of {k_width}" + ("" if k_width == v_width else f" and {v_width}")
+        return self._many.declines(problem)
+
+    def attend(
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `AttentionBackend.attend`."""
+        if batch.host.max_rows > FEW_ROWS:
+            return self._many.attend(q, kv, spec, batch, group, need_lse, keys)
+        assert self._library is not None, "see declines"
+        q = q.contiguous()
+        shape = (*q.shape[:2], kv.v_dim)
+        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
+        lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
+        rows = self._rows_of(batch, spec.window, keys)
+        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse)
+        return out, lse
+
+    def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
+        """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
+        made, keys = self._rows.of(batch), keys or KeyRange()
+        key = (window, id(keys.first), id(keys.stop), keys.ahead)
+        if key not in made:  # the ranges are kept, so that no others are given their ids
+            host = batch.host
+            starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)
+            of_row = np.repeat(np.arange(host.S), np.diff(starts))
+            index = np.arange(host.T) - starts[of_row + 1] + np.asarray(host.kv_len, dtype=np.int64)[of_row]
+            seen = keys.of_chain(index, window)
+            made[key] = torch.from_numpy(np.stack([of_row * batch.page_table.stride(1), *seen], axis=1)), keys
+        return made[key][0]

@@ -1,0 +1,246 @@
+"""How an attention is cut into programs, and the launch of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
+from engine.compute.attention.interface import AttnSpec
+from engine.compute.batch import Batch, context_class, power_of_two, row_class
+from engine.compute.native.gpu import processors
+from engine.compute.native.triton_launch import Grid, Variants
+
+MAX_SPLITS = 64
+LEAST_KEYS = 256
+"""The fewest keys of a split; with fewer, merging costs more than it saves. An estimate, to be measured on a GPU."""
+PROGRAMS = 2
+"""Programs for each multiprocessor that splitting aims at."""
+
+
+DECODE_ROWS = 16
+"""Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
+
+
+class TileConfig(NamedTuple):
+    """What one program computes: ``rows`` packed rows, ``keys`` at a time; the keys of a tile in ``splits`` parts."""
+
+    rows: int
+    keys: int
+    splits: int
+    warps: int = 4
+    stages: int = 2
+
+
+class Columns(NamedTuple):
+    """A head of `dim` channels as loads.py reads it: bits a channel, lanes of a plane, and the rest (dense only)."""
+
+    dim: int
+    bits: int
+    lanes: int
+    rest: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile, padding included."""
+        return self.lanes * (8 // self.bits if self.bits < 8 else 1) + self.rest
+
+
+def columns(dim: int, bits: int) -> Columns:
+    """Dense heads are cut in two where that pads them less: 576 channels are 512 and 64, 192 are 128 and 64."""
+    if bits < 8:
+        planes = 8 // bits
+        return Columns(dim, bits, max(16 // planes, power_of_two(dim // planes)))
+    whole = max(16, power_of_two(dim))
+    half = whole // 2
+    if bits == 8 or dim in (whole, half) or half < 16:
+        return Columns(dim, bits, whole)
+    rest = max(16, power_of_two(dim - half))
+    return Columns(dim, bits, half, rest) if rest < half else Columns(dim, bits, whole)
+
+
+def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
+    """Columns of keys and of values, and whether values are read as the first columns of the keys."""
+    k, v = columns(kv.k_dim, kv.k_bits), columns(kv.v_dim, kv.v_bits)
+    return k, v, kv.kind == "latent" and v.rest == 0 and v.lanes == v.dim == k.lanes
+
+
+def cut_for(
+    k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int
+) -> TileConfig:
+    """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
+    ``tiles``: how many such there are. Estimates from machine code, for a GPU to correct. There are
+    two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
+    width = max(k.width, v.width)
+    rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
+    keys = 64 if width <= 128 else 32
+    if width > 256:
+        keys = 16
+    if kind == "kivi":
+        keys = CHANNEL_GROUP
+    # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
+    looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
+    tiles *= -(-packed_rows // rows)
+    splits = max(1, min(PROGRAMS * processors // tiles, -(-max_keys // LEAST_KEYS), MAX_SPLITS))
+    return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
+
+
+def cut_of(q: Tensor, kv: PackedKV, batch: Batch) -> TileConfig:
+    """The cut of a batch whose queries are like q [T, H, d]."""
+    k, v, _ = layout(kv)
+    packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
+    return cut_for(k, v, kv.kind, packed_rows, tiles, context_class(batch.host.max_kv), processors(q.device))
+
+
+def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
+    """``packed_rows`` and ``tiles`` of :func:`cut_for`: by classes, so that a step is cut in the same way whether it is
+    captured (and padded) or not."""
+    rows = row_class(batch.host.T)
+    return (per_kv, rows * kv_heads) if batch.host.max_rows == 1 else (rows * per_kv, kv_heads)
+
+
+class LaunchPlan(NamedTuple):
+    """What is launched for every layer of a batch whose arenas and queries have one form, worked out once."""
+
+    grid: Grid
+    key: Hashable
+    keywords: dict[str, Any]
+    tables: tuple[Tensor | None, ...]
+    numbers: tuple[float, ...]
+    part: Tensor | None
+    """[splits, T, H, d_v] float32 and ..."""
+    part_lse: Tensor | None
+    """... [splits, T, H], where keys are split."""
+    real: int
+    """Rows that are no padding."""
+
+
+def plan(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    group: int = 0,
+    need_lse: bool = False,
+    first: Tensor | None = None,
+    stop: Tensor | None = None,
+    cut: TileConfig | None = None,
+) -> LaunchPlan:
+    """The launch of :func:`attend` with these and with arenas and queries [T, H, d] of the same layout."""
+    host = batch.host
+    k_columns, v_columns, shared = layout(kv)
+    heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
+    packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
+    cut = cut or cut_of(q, kv, batch)
+    search = packed_rows > DECODE_ROWS
+    part = part_lse = None
+    if cut.splits > 1:
+        part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
+        part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
+    tree, table = batch.ancestors is not None, batch.page_table
+    keywords = {
+        "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
+        "GROUP": per_kv,
+        "K_DIM": kv.k_dim,
+        "V_DIM": kv.v_dim,
+        "K_BITS": k_columns.bits,
+        "V_BITS": v_columns.bits,
+        "K_GROUP": value_group(kv.k_dim),
+        "V_GROUP": value_group(kv.v_dim),
+        "K_LANES": k_columns.lanes,
+        "V_LANES": v_columns.lanes,
+        "K_REST": k_columns.rest,
+        "V_REST": v_columns.rest,
+        "SHARED": shared,
+        "WINDOW": spec.window is not None,
+        "SOFTCAP": spec.softcap is not None,
+        "TREE": tree,
+        "FIRST": first is not None,
+        "STOP": stop is not None,
+        "SEARCH": search,
+        "LSE": need_lse or cut.splits > 1,
+        "PARTS": cut.splits > 1,
+        "BM": cut.rows,
+        "BN": cut.keys,
+        "num_warps": cut.warps,
+        "num_stages": cut.stages,
+    }
+    strides = *q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)
+    return LaunchPlan(
+        (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits),
+        (*keywords.values(), q.dtype, strides[:-1]),
+        keywords,
+        (table[group], batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None),
+        (spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T, *strides),
+        part,
+        part_lse,
+        host.T,
+    )
+
+
+def run(plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tuple[Tensor, Tensor | None]:
+    """One layer's attention as planned."""
+    from engine.compute.attention.triton import kernels
+
+    out = q.new_empty(q.shape[0], q.shape[1], kv.v_dim)
+    lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
+    if q.shape[0] > plan.real:
+        out[plan.real :] = 0
+        if lse is not None:
+            lse[plan.real :] = -torch.inf
+    if plan.real == 0:
+        return out, lse
+    written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
+    k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
+    args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
+    _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
+    if plan.part is not None:
+        merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
+    return out, lse
+
+
+def attend(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    group: int = 0,
+    need_lse: bool = False,
+    first: Tensor | None = None,
+    stop: Tensor | None = None,
+    cut: TileConfig | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """As `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
+    `stop` must not exceed what is packed."""
+    q = with_whole_heads(q)
+    return run(plan(q, kv, spec, batch, group, need_lse, first, stop, cut), q, kv, need_lse)
+
+
+def with_whole_heads(q: Tensor) -> Tensor:
+    """Queries [T, H, d] whose heads are contiguous, and which begin where the kernels were compiled for."""
+    return q if q.stride(2) == 1 and (q.is_meta or q.data_ptr() % 16 == 0) else q.contiguous().clone()
+
+
+_variants = Variants()
+
+
+def meta(scales: Tensor | None, pairs: bool) -> Tensor | None:
+    """Scales as a kernel reads them: pairs of a scale and a minimum as one int32."""
+    return scales.view(torch.int32) if pairs and scales is not None else scales
+
+
+def merge_parts(part: Tensor, part_lse: Tensor | None, out: Tensor, lse: Tensor | None, rows: int) -> None:
+    """The first rows of ``out [T, H, d_v]`` and ``lse`` from ``part [splits, rows, H, d_v]``."""
+    from engine.compute.attention.triton import kernels
+
+    splits, _, heads, width = part.shape
+
+    def keywords() -> dict[str, Any]:
+        columns = max(16, power_of_two(width))
+        return {"V_DIM": width, "COLUMNS": columns, "MOST": MAX_SPLITS, "LSE": lse is not None, "num_warps": 4}
+
+    args = part, part_lse, out, lse, rows, splits
+    _variants.launch(kernels.combine, (width, lse is None, out.dtype), (rows, heads, 1), args, keywords)

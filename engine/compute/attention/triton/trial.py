@@ -1,0 +1,226 @@
+"""The proof, before attention is given to the kernels, that they compute it on this device: no wrong one may run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.codecs import pack_absmax
+from engine.cache.stores.packed import BYTE_KINDS, CHANNEL_GROUP, PackedKV, Placement, value_group
+from engine.compute.attention.backends.reference import ReferenceAttention
+from engine.compute.attention.interface import AttnSpec, KeyRange
+from engine.compute.attention.triton import launch
+from engine.compute.batch import Batch, HostShape
+from engine.compute.native.proof import failure
+
+TOLERANCE = 0.02
+"""Of the largest value: what 16 bits may differ by."""
+SHAPES = ([(700, 1), (37, 1)], [(40, 70), (3, 9)])
+"""Tokens in the cache and new rows of each sequence: decoding, which splits keys, and prompts."""
+HEADS_PER_KV = 4
+TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
+
+
+@functools.cache
+def disagrees(
+    kind: str,
+    widths: tuple[int, int],
+    window: bool,
+    softcap: bool,
+    tree: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_kv: int = HEADS_PER_KV,
+) -> str | None:
+    """Why attention of these traits is not to be trusted here; None where it agrees with the definition.
+
+    ``per_kv``: query heads to each KV head.
+    """
+    return failure(lambda: compare(kind, widths, window, softcap, tree, dtype, device, per_kv=per_kv))
+
+
+def compare(
+    kind: str,
+    widths: tuple[int, int],
+    window: bool,
+    softcap: bool,
+    tree: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    shapes: Sequence[list[tuple[int, int]]] = SHAPES,
+    tolerance: float = TOLERANCE,
+    per_kv: int = HEADS_PER_KV,
+) -> str | None:
+    """As :func:`disagrees`, without the guard."""
+    spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
+    generator = torch.Generator().manual_seed(1)
+    for bits in ((4, 4), (2, 2)) if kind == "kivi" else ((16, 16),):
+        for sequences, is_tree in [
+            *((shape, False) for shape in shapes),
+            *([([(50, len(TREE))], True)] if tree else []),
+        ]:
+            batch = batch_of(sequences, is_tree)
+            kv = arenas(kind, widths, bits, batch, dtype, generator)
+            exact = kv if kv.k_meta is not None else kv._replace(k=kv.k.float(), v=kv.v.float())
+            heads = per_kv * kv.kv_heads
+            q = torch.randn(batch.host.T, heads, widths[0], generator=generator).to(dtype)
+            for stop in [None, _packed_stop(batch)][kind == "kivi" :]:
+                keys = None if stop is None else KeyRange(None, stop.numpy())
+                expected, lse = ReferenceAttention().attend(q.float(), exact, spec, batch, 0, True, keys)
+                there = None if stop is None else stop.to(device)
+                placed = q.to(device), on(kv, device), spec, batch_on(batch, device), 0
+                cut = launch.cut_of(placed[0], kv, batch)
+                # In parts, whole, and as layers without sinks ask for it: each is another variant.
+                for splits, need_lse in product((max(2, cut.splits), 1), (True, False)):
+                    found, found_lse = launch.attend(*placed, need_lse, None, there, cut._replace(splits=splits))
+                    if far(found, expected, tolerance) or (need_lse and far(found_lse, lse, tolerance)):
+                        return f"its result over the kind {kind} does not agree with the definition here"
+    return None
+
+
+def _packed_stop(batch: Batch) -> Tensor:
+    """Whole groups of 32 before each row's last 32 tokens: a range that kivi's arenas have."""
+    return ((batch.positions - 32).clamp(min=0) // CHANNEL_GROUP * CHANNEL_GROUP).int()
+
+
+def far(found: Tensor | None, expected: Tensor | None, share: float) -> bool:
+    """NaN counts as far; what is infinite must be so in both."""
+    assert found is not None
+    assert expected is not None
+    found = found.float().cpu()
+    if not torch.equal(found.isinf(), expected.isinf()):
+        return True
+    difference = torch.where(expected.isinf(), 0.0, found - expected)
+    scale = torch.where(expected.isinf(), 0.0, expected).abs().max()
+    return not bool(difference.abs().max() <= share * scale)
+
+
+def batch_of(sequences: Sequence[tuple[int, int]], tree: bool = False, seed: int = 2) -> Batch:
+    """The batch of sequences (tokens in the cache, new rows) on shuffled pages, on the CPU; as trees all are TREE."""
+    starts, lengths = [0], [start + rows for start, rows in sequences]
+    for _, rows in sequences:
+        starts.append(starts[-1] + rows)
+    counts = [-(-length // PAGE_SIZE) for length in lengths]
+    # In pairs, as kivi's groups want the table to be.
+    wide = max(16, 2 * -(-max(counts) // 2))
+    numbers = torch.randperm(wide * len(sequences), generator=torch.Generator().manual_seed(seed)) + 1
+    table = numbers.view(1, len(sequences), wide).int()
+    depth = [0, 1, 1, 2, 2, 0, 1, 2]
+    positions, ancestors = [], []
+    for start, rows in sequences:
+        positions += [start + (depth[i] if tree else i) for i in range(rows)]
+        ancestors += [_path(i) if tree else -1 for i in range(rows)]
+    host = HostShape(
+        T=starts[-1],
+        S=len(sequences),
+        L=len(sequences),
+        row_start=starts,
+        kv_len=lengths,
+        pages=[[row[:count] for row, count in zip(table[0].tolist(), counts, strict=True)]],
+        first_page=[[-1] * len(sequences)],
+        max_rows=max(rows for _, rows in sequences),
+        max_kv=max(lengths),
+        trees=[tree] * len(sequences) if tree else (),
+    )
+    return Batch(
+        tokens=torch.zeros(starts[-1], dtype=torch.int64),
+        positions=torch.tensor(positions),
+        placement=Placement(torch.zeros(1, starts[-1], dtype=torch.int64), [-1]),
+        row_start=torch.tensor(starts, dtype=torch.int32),
+        kv_len=torch.tensor(lengths, dtype=torch.int32),
+        page_table=table,
+        ancestors=torch.tensor(ancestors) if tree else None,
+        want_logits=torch.zeros(0, dtype=torch.int64),
+        want_hidden=frozenset(),
+        host=host,
+    )
+
+
+def _path(row: int) -> int:
+    bits = 0
+    while row >= 0:
+        bits |= 1 << row
+        row = TREE[row]
+    return bits
+
+
+def arenas(
+    kind: str,
+    widths: tuple[int, int],
+    bits: tuple[int, int],
+    batch: Batch,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+    kv_heads: int = 2,
+) -> PackedKV:
+    """Arenas of random numbers, or random codes with scales that make them such, for the pages of the batch.
+
+    They are on the device of the generator.
+    """
+    device = generator.device
+    pages = int(batch.page_table.max()) + 1
+    slots = pages * PAGE_SIZE
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device)
+
+    def scales(*shape: int) -> Tensor:
+        return (torch.rand(shape, generator=generator, device=device) * 0.5 + 0.5).half()
+
+    def codes(*shape: int) -> Tensor:
+        return torch.randint(0, 256, shape, generator=generator, device=device, dtype=torch.uint8)
+
+    if kind == "latent":
+        k = normal(slots, 1, widths[0]).to(dtype)
+        return PackedKV(k, k[..., : widths[1]], kind)
+    if kind == "wide":
+        both = normal(slots, kv_heads, 2 * widths[0]).to(dtype)
+        return PackedKV(both[..., widths[0] :], both[..., : widths[1]], kind)
+    if kind == "dense":
+        k, v = (normal(slots, kv_heads, width).to(dtype) for width in widths)
+        return PackedKV(k, v)
+    if kind in BYTE_KINDS:
+        packed = [pack_absmax(normal(slots, kv_heads, width), kind) for width in widths]
+        return PackedKV(packed[0].codes, packed[1].codes, kind, packed[0].meta, packed[1].meta, 8, 8)
+    bits = (4, 4) if kind == "int4" else bits
+    k, v = (codes(slots, kv_heads, width * bit // 8) for width, bit in zip(widths, bits, strict=True))
+    # The scale s and the minimum -s * top / 2 of a group make its numbers lie around 0.
+    meta = []
+    for width, bit in zip(widths, bits, strict=True):
+        scale = scales(slots, kv_heads, width // value_group(width)) * (4 / 2**bit)
+        meta.append(torch.stack((scale, scale * ((1 - 2**bit) / 2)), -1))
+    if kind == "kivi":
+        scale = scales(slots // PAGE_SIZE, kv_heads, widths[0]) * (4 / 2 ** bits[0])
+        for s in range(batch.host.S):
+            odd, even = (batch.page_table[0, s, place::2].long().to(device) for place in (1, 0))
+            scale[odd] = scale[even] * ((1 - 2 ** bits[0]) / 2)
+        meta[0] = scale
+    return PackedKV(k, v, kind, meta[0], meta[1], *bits)
+
+
+def on(kv: PackedKV, device: torch.device) -> PackedKV:
+    """The arenas on a device, with values in the same layout relative to the keys."""
+    if kv.kind == "latent":
+        k = kv.k.to(device)
+        return PackedKV(k, k[..., : kv.v_dim], kv.kind)
+    k_meta, v_meta = (None if meta is None else meta.to(device) for meta in (kv.k_meta, kv.v_meta))
+    return PackedKV(kv.k.to(device), kv.v.to(device), kv.kind, k_meta, v_meta, kv.k_bits, kv.v_bits)
+
+
+def batch_on(batch: Batch, device: torch.device) -> Batch:
+    """What the kernels read of a batch, on a device."""
+    return replace(
+        batch,
+        tokens=batch.tokens.to(device),
+        positions=batch.positions.to(device),
+        row_start=batch.row_start.to(device),
+        kv_len=batch.kv_len.to(device),
+        page_table=batch.page_table.to(device),
+        ancestors=None if batch.ancestors is None else batch.ancestors.to(device),
+    )

@@ -1,0 +1,141 @@
+"""The attention block that the Llama-shaped families share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from engine.compute.attention.interface import AttnSpec
+from engine.compute.attention.rotation import RotaryStep, rotate
+from engine.compute.attention.writing import write_rotated
+from engine.compute.layers.hadamard import Hadamard
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.norm import RMSNorm, norm_weight
+
+if TYPE_CHECKING:
+    from engine.compute.layers.interface import Step, WeightSource
+    from engine.config.model import ModelConfig
+
+
+class Attention:
+    """Grouped-query attention: fused q, k, v; optional norm of q and k per head; rotation; paged keys; output."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        index: int,
+        source: WeightSource,
+        prefix: str,
+        output: str = "o_proj",
+        in_features: int | None = None,
+    ) -> None:
+        """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``), ``output`` its last layer.
+
+        ``in_features`` is what q, k and v read where that is not the residual stream (EAGLE-3).
+        """
+        self.place, self.heads = config.arena_of(index), config.num_heads
+        self.kv_heads, self.head_dim = config.heads_of(index)
+        self.shares = bool(config.kv_sources) and config.kv_sources[index] != index
+        self.value_norm = config.value_norm
+        self.keys_as_values = bool(config.keys_as_values) and config.keys_as_values[index]
+        scale = self.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
+        self.rotary = config.rotary[index]
+        self.rope = int(bool(config.local) and config.local[index])
+        projected = 0 if self.shares else 1 if self.keys_as_values else 2
+        sizes = [heads * self.head_dim for heads in (self.heads, *[self.kv_heads] * projected)]
+        self.gated = config.output_gate
+        wide, all_three = [sizes[0] * (1 + self.gated), *sizes[1:]], ("q_proj", "k_proj", "v_proj")
+        names, parts = (("qkv_proj",), [sum(wide)]) if config.fused else (all_three[: 1 + projected], wide)
+        self.qkv: Linear = source.linear(prefix, names, parts, in_features or config.hidden_size, config.qkv_bias)
+        self.output: Linear = source.linear(prefix, (output,), [config.hidden_size], sizes[0], config.output_bias)
+        self.norm: RMSNorm | None = None
+        if config.qk_norm:
+            weights = [norm_weight(config, source, f"{prefix}q_norm.weight", self.head_dim).expand(self.heads, -1)]
+            if not self.shares:
+                k = norm_weight(config, source, f"{prefix}k_norm.weight", self.head_dim).expand(self.kv_heads, -1)
+                weights += [k, torch.ones_like(k)] if config.value_norm else [k]
+            self.norm = RMSNorm(torch.cat(weights), config.rms_norm_eps, source.numerics)
+        self.numerics = source.numerics
+        self.mixed = Hadamard(self.head_dim, source.device, source.numerics)
+        self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if config.sinks else None
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """``x [T, in_features]``, already normalised -> what the block adds to the residual stream."""
+        batch = step.batch
+        qkv, gate = self.qkv(x), None
+        if self.gated:
+            qkv, gate = self._gate_apart(qkv)
+        qk, v = self.heads_apart(qkv)
+        mixed = self.mixed if step.kv.hadamard else None
+        sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes, mixed)
+        rope = step.ropes[self.rope] if self.rotary else None
+        if v is None:
+            q = self.turned(qk, step.ropes, mixed)
+        else:
+            q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement, mixed)
+        if step.query_scale is not None:
+            q = q * step.query_scale
+            sink_q = None if sink_q is None else sink_q * step.query_scale
+        need_lse = self.sinks is not None
+        kv = step.kv.view(self.place)
+        out, lse = step.attention.attend(q, kv, self.spec, batch, step.kv.group_of(self.place), need_lse, sink_q=sink_q)
+        if self.sinks is not None and lse is not None:
+            out = self.with_sinks(out, lse, self.sinks)
+        return self.output(self.opened(out.reshape(x.shape[0], -1), gate, x))
+
+    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
+        """``out [T, heads * head_dim]`` times its gates; ``x`` is what the block reads."""
+        return out if gate is None else out * self.numerics.by_row(torch.sigmoid, gate)
+
+    def _gate_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor]:
+        """q, k and v ``[T, *]``, and the gate ``[T, heads * head_dim]``: each head's query and gate are neighbours."""
+        width = self.heads * self.head_dim
+        both, kv = qkv.split((2 * width, qkv.shape[1] - 2 * width), 1)
+        q, gate = both.view(-1, self.heads, 2, self.head_dim).unbind(2)
+        return torch.cat((q.flatten(1), kv), 1), gate.flatten(1)
+
+    def turned(self, x: Tensor, ropes: tuple[RotaryStep, ...], mixed: Hadamard | None) -> Tensor:
+        """Queries ``[T, heads, head_dim]``, rotated where this layer rotates, and mixed where keys are."""
+        x = rotate(x, ropes[self.rope]) if self.rotary else x
+        return x if mixed is None else mixed(x)
+
+    def heads_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What was projected ``[T, *]`` -> queries and keys ``[T, heads + kv_heads, head_dim]`` and values, normalised.
+
+        Queries alone, and None, in a layer that reads another's keys and values.
+        """
+        qkv = qkv.view(qkv.shape[0], -1, self.head_dim)
+        if self.keys_as_values:
+            qkv = torch.cat((qkv, qkv[:, self.heads :]), 1)
+        if self.value_norm or self.shares:
+            qkv = self.normalise(qkv)
+        if self.shares:
+            return qkv, None
+        qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
+        return qk if self.value_norm else self.normalise(qk), v
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Heads ``[T, *, head_dim]`` -> the same shape, each normalised where the family does so."""
+        return x if self.norm is None else self.norm.forward(x)
+
+    def with_sinks(self, out: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
+        """``out [T, heads, head_dim]`` over the keys alone, and its lse -> over the keys and ``sinks [heads]``.
+
+        A sink is the part (0, s) of a merge (engine/compute/attention/interface.py), which leaves ``out * sigmoid(lse -
+        s)``.
+        """
+        share = self.numerics.by_row(torch.sigmoid, lse - sinks)
+        return (out * share[..., None]).to(out.dtype)
+
+    def linears(self) -> Iterator[tuple[str, Linear]]:
+        yield "qkv", self.qkv
+        yield "output", self.output
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        sinks = 0 if self.sinks is None else self.sinks.nbytes
+        return sinks + (self.norm.storage_size() if self.norm is not None else 0)

@@ -1,0 +1,85 @@
+"""Which experts a row of a mixture asks, and how much each one counts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from engine.compute.layers.linear.dense import Dense
+
+if TYPE_CHECKING:
+    from engine.compute.layers.interface import WeightSource
+    from engine.config.model import MoEConfig
+
+
+class Router:
+    """Which experts each row asks, and each one's share; in float32, because a near-tie decides what is computed."""
+
+    def __init__(self, moe: MoEConfig, hidden_size: int, source: WeightSource, prefix: str) -> None:
+        """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``."""
+        self.moe, self.numerics = moe, source.numerics
+        self.linear = source.linear(prefix, (moe.router,), [moe.num_experts], hidden_size, moe.bias)
+        if isinstance(self.linear, Dense):
+            bias = self.linear.bias
+            self.linear = Dense(self.linear.weight.float(), None if bias is None else bias.float(), source.numerics)
+        self.scales: Tensor | None = None
+        self.bias: Tensor | None = None
+        if moe.choice_bias:
+            self.bias = source.array(f"{prefix}{moe.router}.e_score_correction_bias", (moe.num_experts,))
+        if moe.expert_scales:
+            self.scales = source.array(f"{prefix}router.per_expert_scale", (moe.num_experts,))
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``x [T, hidden_size]`` -> ``chosen [T, k]`` int64, all different in a row, and ``shares [T, k]`` float32."""
+        return self.choose(self.scores(x))
+
+    def scores(self, x: Tensor) -> Tensor:
+        """float32 ``[T, E]``."""
+        dense = isinstance(self.linear, Dense)
+        return self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
+
+    def choose(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`route`, of :meth:`scores`; those chosen are in the order of their scores, the largest first."""
+        moe = self.moe
+        if moe.routing != "chosen":
+            scores = self.numerics.by_row(_softmax if moe.routing == "all" else torch.sigmoid, scores)
+        judged = scores if self.bias is None else scores + self.bias
+        chosen = best(self._within_groups(judged), moe.experts_per_token)
+        shares = scores.gather(1, chosen)
+        if moe.routing == "chosen":
+            shares = self.numerics.by_row(_softmax, shares)
+        elif moe.normalised:
+            shares = shares / self.numerics.by_row(_sum, shares)
+        if self.scales is not None:
+            shares = shares * self.scales[chosen]
+        return chosen, shares if moe.share_scale == 1 else shares * moe.share_scale
+
+    def _within_groups(self, scores: Tensor) -> Tensor:
+        """The scores, -inf in groups whose best expert is not among the best (with sigmoids, whose best two)."""
+        moe = self.moe
+        if moe.groups_per_token == moe.groups:
+            return scores
+        grouped = scores.view(scores.shape[0], moe.groups, -1)
+        of_groups = grouped.topk(2, -1).values.sum(-1) if moe.routing == "sigmoid" else grouped.amax(-1)
+        left_out = torch.ones_like(of_groups, dtype=torch.bool)
+        left_out.scatter_(1, best(of_groups, moe.groups_per_token), False)
+        return grouped.masked_fill(left_out[..., None], -torch.inf).view(scores.shape)
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layer."""
+        return sum(held.nbytes for held in (self.scales, self.bias) if held is not None)
+
+
+def best(scores: Tensor, count: int) -> Tensor:
+    """Where the ``count`` largest of each row of ``scores [T, n]`` are, the largest first; of equals the first.
+
+    ``topk`` promises nothing about equals, and its algorithm depends on the number of rows.
+    """
+    return scores.argsort(dim=1, descending=True, stable=True)[:, :count]
+
+
+_softmax = partial(torch.softmax, dim=-1)
+_sum = partial(torch.sum, dim=-1, keepdim=True)

@@ -1,0 +1,41 @@
+"""Attention with a gate for each head, projected besides queries, keys and values (LFM3, Laguna)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.compute.layers.attention import Attention
+from engine.compute.layers.linear.base import Linear
+
+if TYPE_CHECKING:
+    from engine.compute.layers.interface import WeightSource
+    from engine.config.model import ModelConfig
+
+
+class GatedAttention(Attention):
+    """What a head gives is multiplied by its gate, if the configuration has a ``head_gate``."""
+
+    def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
+        super().__init__(config, index, source, prefix)
+        self.opens = torch.sigmoid if config.head_gate == "sigmoid" else F.softplus
+        self.gate: Linear | None = None
+        if config.head_gate is not None:
+            gates = self.heads * (self.head_dim if config.gates_elements else 1)
+            self.gate = source.linear(prefix, ("g_proj",), [gates], config.hidden_size, False)
+
+    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
+        """See :meth:`Attention.opened`."""
+        if self.gate is None:
+            return out
+        gates = self.numerics.by_row(self.opens, self.gate(x).float()).to(out.dtype)
+        return (out.unflatten(1, (gates.shape[1], -1)) * gates[..., None]).flatten(1)
+
+    def linears(self) -> Iterator[tuple[str, Linear]]:
+        yield from super().linears()
+        if self.gate is not None:
+            yield "gate", self.gate

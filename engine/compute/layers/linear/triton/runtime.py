@@ -1,0 +1,117 @@
+"""Where Triton's kernels run, how they are cut up, and the proof, before a layer is given to one, that it computes."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.compute.native.gpu import HOPPER, TENSOR_CORES, capability
+
+PATH = "Triton kernel"
+
+
+class Tile(NamedTuple):
+    """What one program computes: ``rows`` x ``outputs``, in ``slices`` of the input features, one warp each."""
+
+    rows: int
+    outputs: int
+    slices: int
+    stages: int = 2
+
+
+class WideTile(NamedTuple):
+    """What one program of gemm.py computes: ``outputs`` are 16 a warp at the least and no fewer than ``rows``."""
+
+    rows: int
+    outputs: int
+    warps: int
+    stages: int
+
+
+class FmaTile(NamedTuple):
+    """What one program of fma.py computes, ``halfwords`` of every output feature in one turn of its loop."""
+
+    rows: int
+    outputs: int
+    halfwords: int
+    warps: int
+
+
+Cut = Tile | WideTile | FmaTile
+"""How a product is cut into programs, and by which kernel it is computed."""
+
+TENSOR_MEMORY = (10, 11)
+"""Compute capabilities whose tensor cores have a memory of their own, for which gemm.py's largest tile is too large."""
+FIXED = Tile(16, 16, 2)
+"""The tile that serves any number of rows: in the batch-invariant mode there is no other."""
+FMA = (FmaTile(1, 4, 512, 2), FmaTile(4, 4, 512, 4), FmaTile(8, 4, 512, 8))
+"""The tiles on GPUs for which Triton has no tensor-core code; more rows are multiplied by torch."""
+FMA_FIXED = FMA[1]
+"""FIXED, there."""
+
+# These numbers of rows are estimates (from bytes, from machine code, from what others measured of theirs).
+FEW_ROWS = 16
+"""Above this many rows gemm.py multiplies 4-bit weights in planes: it reads them for up to 128 rows at once, FIXED for
+16."""
+MANY_ROWS = 64
+"""Above this many rows the weights of other kinds are dequantised and torch multiplies: each tile of 16 rows reads the
+packed weights again, and dequantising costs as much as about nine such reads."""
+MANY_PLANE_ROWS = 512
+"""The same for weights in planes: then reading them and dequantising costs torch's product little."""
+
+
+def tile(rows: int) -> Tile:
+    """The tile for a product of ``rows`` rows: what was fastest for int4 on an H200 (tests/gpu/bench_tiles.py)."""
+    return Tile(8, 16, 2) if rows <= 8 else FIXED
+
+
+@functools.cache
+def wide_tiles(version: tuple[int, int]) -> tuple[WideTile, ...]:
+    """The tiles of gemm.py for a compute capability, the largest first: within 99 KB of shared memory (AMD's: 64)."""
+    # Hopper's products are asynchronous, for which Triton keeps one buffer more; it has 227 KB, and small tiles wait
+    # for memory: 4 stages take 0.64 of the time of 2 at 32 rows on an H200 (tests/gpu/bench_tiles.py).
+    hopper = version[0] == HOPPER[0]
+    stages = 2 if hopper or torch.version.hip is not None else 3
+    deep = 4 if hopper else stages
+    shapes = ((128, 128, 8, stages), (64, 128, 8, stages), (64, 64, 4, deep), (32, 64, 4, deep))
+    # The products of four planes and their sums may be more than tensor memory holds (512 columns).
+    first = 1 if version[0] in TENSOR_MEMORY else 0
+    return tuple(WideTile(*shape) for shape in shapes[first:])
+
+
+def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: int) -> WideTile:
+    """The largest tile that wastes few rows and gives each multiprocessor a program, else the smallest."""
+    *large, small, least = tiles
+    if rows <= least.rows:
+        return least
+
+    def padded(cut: WideTile) -> int:
+        return -(-rows // cut.rows) * cut.rows
+
+    for cut in large:
+        programs = -(-rows // cut.rows) * -(-outputs // cut.outputs)
+        if padded(cut) <= 1.25 * padded(small) and programs >= processors:
+            return cut
+    return small
+
+
+def tensor_cores(device: torch.device) -> bool:
+    """Whether Triton's products use the tensor cores of the device."""
+    return capability(device) >= TENSOR_CORES
+
+
+def inlines(device: torch.device) -> bool:
+    """Whether kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
+
+    Device "meta" stands for an NVIDIA GPU that is not here, when kernels are only compiled.
+    """
+    return device.type in ("cuda", "meta") and torch.version.hip is None
+
+
+def aligned(x: Tensor) -> Tensor:
+    """``x`` contiguous and at an address that 16 divides: at another, Triton compiles another kernel."""
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()

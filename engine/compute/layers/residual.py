@@ -1,0 +1,49 @@
+"""The residual stream of a forward, to which blocks add what they compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from engine.compute.layers.interface import Norm
+
+
+class ResidualStream:
+    """``[T, hidden_size]``. The last addition waits for the norm that reads the sum: a GPU does both by one kernel."""
+
+    __slots__ = ("_added", "_scale", "_x")
+
+    def __init__(self, x: Tensor) -> None:
+        """``x`` will be changed."""
+        self._x, self._scale = x, 1.0
+        self._added: Tensor | None = None
+
+    def add(self, added: Tensor, scale: float = 1.0) -> None:
+        """Add ``scale * added``."""
+        self.value()
+        self._added, self._scale = added, scale
+
+    def normed(self, norm: Norm) -> Tensor:
+        """The norm of the stream, a new tensor."""
+        if self._added is None:
+            return norm.forward(self._x)
+        added, self._added = self._added, None
+        return norm.forward_added(self._x, added, self._scale)
+
+    def multiply(self, factor: Tensor) -> None:
+        """Multiply all that was added so far."""
+        self.value().mul_(factor)
+
+    def value(self) -> Tensor:
+        """The stream itself: later additions change it."""
+        if self._added is not None:
+            add_scaled(self._x, self._added, self._scale)
+            self._added = None
+        return self._x
+
+
+def add_scaled(x: Tensor, added: Tensor, scale: float) -> None:
+    """``x += scale * added``, the product rounded first."""
+    x += added if scale == 1 else added * scale

@@ -1,0 +1,115 @@
+"""The gated delta rule on a GPU, two kernels a layer: launched where they have proved themselves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.cache.stores.states import LayerStates, StateRuns
+from engine.cache.stores.transfer import on_device
+from engine.compute.batch import power_of_two
+from engine.compute.layers.numerics import Numerics
+from engine.compute.native.delta import DeltaWeights
+from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.triton_launch import Variants
+from engine.config.states import RecurrentShape
+
+WIDEST = 256
+"""Numbers of a key or a value."""
+PART, WARPS = 32, 4
+"""Columns of a head's matrix that a program holds in registers, and the warps that share them."""
+TOLERANCE = 0.02
+"""Of the largest value."""
+_variants = Variants()
+
+
+Definition = Callable[[Tensor, Tensor, DeltaWeights, RecurrentShape, LayerStates, StateRuns, Numerics], Tensor]
+"""What the kernels are compared with: :func:`engine.compute.layers.recurrent.delta_rule.by_torch`."""
+
+
+def declines(
+    shape: RecurrentShape, runs: StateRuns, dtype: torch.dtype, device: torch.device, definition: Definition
+) -> str | None:
+    """Why torch computes a step; None where the kernel does."""
+    if runs.parents is not None:
+        return "rows of a drafted tree go on from states of their own"
+    if (runs.runs[:, 2] == runs.runs[:, 3]).any():
+        return "a state is written where it is read"
+    return disagrees(shape, dtype, device, definition)
+
+
+@functools.cache
+def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
+    """Why torch computes layers of this shape; None where the kernel is to be trusted."""
+    for width in (shape.key, shape.value):
+        if width > WIDEST or width % 16 or width % min(PART, width):
+            return f"it has no heads of {width} numbers"
+    return machine_declines(dtype, device) or failure(lambda: compare(shape, dtype, device, definition))
+
+
+def delta_rule(
+    mixed: Tensor, gates: Tensor, weights: DeltaWeights, shape: RecurrentShape, states: LayerStates, table: StateRuns
+) -> Tensor:
+    """See :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`; for steps that nothing :func:`declines`."""
+    from engine.compute.layers.triton import delta_kernels
+
+    mixed, gates = mixed.contiguous(), gates.contiguous()
+    heads, value = shape.value_heads, shape.value
+    rows, begins = int(table.runs[-1, 1]), np.append(np.flatnonzero(table.runs[:, 4]), len(table.runs))
+    places = on_device(mixed.device, np.concatenate((table.runs.ravel(), begins)).astype(np.int64))
+    read = mixed.new_empty(rows, heads * value, dtype=torch.float32)
+    part = min(PART, value)
+
+    def of_rule() -> dict[str, Any]:
+        sizes = {"KEY": shape.key, "KEY_LANES": power_of_two(shape.key), "VALUE": value, "PART": part}
+        traits = {"TAPS": shape.kernel, "TILED": shape.tiled, "CHANNEL_DECAYS": shape.channel_decays}
+        return {**sizes, **traits, "num_warps": WARPS}
+
+    by = weights.convolution, weights.decay, weights.bias
+    arenas = states.tails, states.matrices, places, places[table.runs.size :]
+    grid, key = (heads, value // part, len(begins) - 1), (mixed.dtype, shape, table.runs.size % 2)
+    numbers = shape.key_heads, heads, weights.unit_eps, shape.share_scale
+    _variants.launch(delta_kernels.delta_rule, key, grid, (mixed, gates, read, *by, *arenas, *numbers), of_rule)
+
+    def of_norm() -> dict[str, Any]:
+        return {"VALUE": value, "LANES": power_of_two(value), "SILU": not shape.channel_decays, "num_warps": 1}
+
+    out = mixed.new_zeros(mixed.shape[0], heads * value)
+    args = read, mixed, weights.norm, out, shape.channels, heads, weights.eps
+    _variants.launch(delta_kernels.gated_norm, (mixed.dtype, shape), (rows, heads, 1), args, of_norm)
+    return out
+
+
+def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
+    """What is wrong with a few sequences: one that begins, one that goes on, one cut in two with draft tokens."""
+    generator = torch.Generator().manual_seed(1)
+
+    def some(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=generator)
+
+    heads, values = shape.value_heads, shape.value_heads * shape.value
+    by = some(shape.kernel, shape.channels), -some(heads).abs(), some(shape.decays), some(shape.value)
+    weights = DeltaWeights(*by, 1e-6)
+    tails, matrices = some(6, shape.kernel - 1, shape.channels).to(dtype), some(6, heads, shape.key, shape.value)
+    mixed, gates = some(9, shape.channels + values).to(dtype), some(9, heads + shape.decays).to(dtype)
+    runs = [[0, 3, 0, 1, 1], [3, 4, 2, 3, 1], [4, 6, 4, 5, 1], [6, 9, 5, 0, 0]]
+    table = StateRuns(np.array(runs, dtype=np.int64))
+    expected = LayerStates(tails.float(), matrices.clone())
+    read = definition(mixed.float(), gates.float(), weights, shape, expected, table, Numerics(True))
+    there = weights.to(device)
+    states = LayerStates(tails.to(device), matrices.to(device))
+    found = delta_rule(mixed.to(device), gates.to(device), there, shape, states, table)
+    pairs = (found, read), (states.matrices, expected.matrices), (states.tails, expected.tails)
+    if any(_far(one, other) for one, other in pairs):
+        return "what it reads and keeps does not agree with the definition here"
+    return None
+
+
+def _far(found: Tensor, expected: Tensor) -> bool:
+    """NaN counts as far."""
+    return not bool((found.float().cpu() - expected).abs().max() <= TOLERANCE * expected.abs().max())

@@ -1,0 +1,151 @@
+"""Chooses the KV cache of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from engine.cache.policies import QuestPolicy, SparseReads
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
+from engine.cache.stores.states import StateStore
+from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
+from engine.cache.stores.windowed import WindowedStore
+from engine.catalogue.exclusions import ODD_WIDTH, excluded
+from engine.config.model import HeadShape, ModelConfig
+from engine.protocol import keys
+
+SIXTEEN_BITS = KVKind()
+
+
+def refuses(config: ModelConfig, kind: KVKind) -> str:
+    """Why a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
+    reason = excluded(config, keys.PAGE_POLICY, QuestPolicy.name) if kind.bounds else ""
+    reason = reason or excluded(config, keys.KV_KIND, kind.name)
+    planes = max(1, 8 // min(kind.key_bits, kind.value_bits))
+    odd = next((shape.width for shape in config.arena_shapes if shape.width % planes), 0)
+    if not reason and odd:
+        return ODD_WIDTH.format(kind=kind.title, channels=planes, width=odd)
+    return reason
+
+
+def window_of(config: ModelConfig, kind: KVKind) -> int:
+    """Tokens of the widest window, where layers with one keep no more than that; 0 where all layers keep everything."""
+    if not kind.windowed or excluded(config, keys.WINDOW_PAGES, True):
+        return 0
+    return max((window for window in config.arena_windows if window is not None), default=0)
+
+
+def new_store(
+    config: ModelConfig,
+    pages: int,
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
+    kind: KVKind = SIXTEEN_BITS,
+    recent_pages: int | None = None,
+    state_slots: int | None = None,
+    state_dtype: torch.dtype | None = None,
+    window_pages: int | None = None,
+) -> KVStore:
+    """Arenas for keys and values of every layer that has some. ``pages`` counts page 0, which belongs to nobody.
+
+    ``recent_pages`` are those for KIVI's recent tokens, with a page 0 of their own; None: as many as ``pages``.
+    ``state_slots`` are for the layers with states, if there are any, and count slot 0; None: likewise. ``state_dtype``
+    is the model's; None: ``dtype``, that of keys and values. ``window_pages`` are for layers with a window, with a page
+    0 of their own, 0: they keep everything; None: as many as ``pages``, where the kind says so.
+    Raises ValueError for a kind that the model `refuses`.
+    """
+    reason = refuses(config, kind)
+    if reason:
+        raise ValueError(reason)
+    store = _new_store(config, pages, dtype, device, kind, recent_pages, window_pages)
+    shape = config.recurrent
+    if shape is not None:
+        slots, tail = pages if state_slots is None else state_slots, (shape.kernel - 1, shape.channels)
+        store.states = StateStore(sum(shape.layers), slots, tail, shape.matrix, state_dtype or dtype, device)
+    return store
+
+
+def _new_store(
+    config: ModelConfig,
+    pages: int,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    kind: KVKind,
+    recent_pages: int | None,
+    window_pages: int | None,
+) -> KVStore:
+    latent = config.latent
+    if latent is not None:
+        return LatentKVStore(len(config.attention_layers), pages, latent.rank, latent.rope, dtype, device)
+    recent = pages if recent_pages is None else recent_pages
+    make, layers = STORES[kind.name], range(len(config.attention_layers))
+    every = Arenas(config, kind, pages, recent, dtype, torch.device(device), layers)
+    if window_pages == 0 or not window_of(config, kind):
+        return make(every)
+    windows = config.arena_windows
+    whole, rolling = ([layer for layer in layers if (windows[layer] is None) == reads] for reads in (True, False))
+    return WindowedStore(
+        make(every._replace(layers=whole)) if whole else None,
+        make(every._replace(layers=rolling, pages=window_pages or pages, kind=replace(kind, bounds=False))),
+        pages,
+        windows,
+        kind.bounds,  # in a model all of whose layers have a window, rows choose among pages and read all of them
+    )
+
+
+class Arenas(NamedTuple):
+    """What a store is made for. ``pages`` and ``recent_pages`` each count a page 0; ``layers`` are those of the cache
+    that it has."""
+
+    config: ModelConfig
+    kind: KVKind
+    pages: int
+    recent_pages: int
+    dtype: torch.dtype
+    device: torch.device
+    layers: Sequence[int]
+
+    @property
+    def shape(self) -> tuple[tuple[HeadShape, ...], int]:
+        """Each layer's heads of keys and values, and the pages."""
+        shapes = self.config.arena_shapes
+        return tuple(shapes[layer] for layer in self.layers), self.pages
+
+
+def _sixteen_bits(arenas: Arenas) -> KVStore:
+    if arenas.kind.bounds:
+        bounded = bounded_layers(arenas.config)
+        mine = [bounded[layer] for layer in arenas.layers]
+        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded=mine)
+    return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
+
+
+def _kivi(arenas: Arenas) -> KVStore:
+    return KiviStore(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device)
+
+
+STORES: dict[str, Callable[[Arenas], KVStore]] = {
+    "16bit": _sixteen_bits,
+    "int8": lambda arenas: TokenPackedStore("int8", *arenas.shape, arenas.device, arenas.kind.hadamard),
+    "fp8": lambda arenas: TokenPackedStore("fp8", *arenas.shape, arenas.device),
+    "int4": lambda arenas: TokenPackedStore("int4", *arenas.shape, arenas.device, arenas.kind.hadamard),
+    "kivi": _kivi,
+}
+"""By the kind's name; a new one is added here and in :data:`engine.cache.stores.kinds.BITS`."""
+
+
+def bounded_layers(config: ModelConfig) -> list[bool]:
+    """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
+    windows = [config.windows[layer] for layer in config.attention_layers]
+    return [place >= DENSE_LAYERS and window is None for place, window in enumerate(windows)]
+
+
+def sparse_reads(config: ModelConfig) -> SparseReads:
+    """What rows that choose pages read in all."""
+    bounded = bounded_layers(config)
+    return SparseReads(1 - sum(bounded) / len(bounded), config.num_heads // config.num_kv_heads)

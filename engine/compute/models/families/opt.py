@@ -1,0 +1,108 @@
+"""OPT: learned positions, LayerNorm, biases everywhere and a plain MLP."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.base.errors import CheckpointError
+from engine.compute.batch import Batch
+from engine.compute.layers.attention import Attention
+from engine.compute.layers.embedding import token_table
+from engine.compute.layers.interface import WeightSource
+from engine.compute.layers.layer_norm import LayerNorm
+from engine.compute.layers.plain_mlp import PlainMLP
+from engine.compute.models.base import CausalLM
+from engine.compute.models.decoder import PreNormLayer
+from engine.config.model import ModelConfig, RopeConfig
+from engine.config.raw import RawConfig
+
+POSITION_OFFSET = 2
+"""The row of the position table that belongs to position 0."""
+
+
+def read_config(raw: RawConfig) -> ModelConfig:
+    """Raises :class:`CheckpointError` for OPT-350m, which normalises after its blocks and projects its tokens."""
+    hidden, heads = raw.integer("hidden_size"), raw.integer("num_attention_heads")
+    layers = raw.integer("num_hidden_layers", most=10_000)
+    raw.per_layer(layers)
+    if hidden % heads:
+        raise raw.wrong(f"a hidden size of {hidden} does not divide into {heads} heads")
+    if not raw.flag("do_layer_norm_before", True):
+        raise _refused("normalises after its blocks (as OPT-350m does)")
+    if raw.integer("word_embed_proj_dim", hidden) != hidden:
+        raise _refused("has token embeddings of another size than its layers (as OPT-350m does)")
+    if raw.flag("_remove_final_layer_norm", False) or not raw.flag("layer_norm_elementwise_affine", True):
+        raise _refused("lacks its last norm, or its norms have no weights")
+    bias = raw.flag("enable_bias", True)
+    return ModelConfig(
+        architecture=raw.architecture,
+        vocab_size=raw.integer("vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=raw.integer("ffn_dim"),
+        num_layers=layers,
+        num_heads=heads,
+        num_kv_heads=heads,
+        head_dim=hidden // heads,
+        rms_norm_eps=1e-5,
+        rope=RopeConfig(10000.0),
+        max_position=raw.integer("max_position_embeddings", 2048),
+        tie_word_embeddings=raw.flag("tie_word_embeddings", True),
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        qk_norm=False,
+        windows=(None,) * layers,
+        rotary=(False,) * layers,
+        learned_positions=True,
+        dtype=raw.dtype(),
+        activation=raw.activation("activation_function", ("relu", "gelu")),
+    )
+
+
+def _refused(what: str) -> CheckpointError:
+    return CheckpointError(f"This OPT model {what}, which Kvasir does not have. Choose another size of the model.")
+
+
+class OPTLayer(PreNormLayer):
+    """LayerNorm, attention, LayerNorm, MLP; each block adds to the residual stream."""
+
+    def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
+        prefix = f"model.decoder.layers.{index}."
+        self.attention = Attention(config, index, source, f"{prefix}self_attn.", output="out_proj")
+        self.mlp = PlainMLP(config, source, prefix, "fc1", "fc2")
+        self.attention_norm = _norm(config, source, f"{prefix}self_attn_layer_norm")
+        self.mlp_norm = _norm(config, source, f"{prefix}final_layer_norm")
+
+
+def _norm(config: ModelConfig, source: WeightSource, name: str) -> LayerNorm:
+    weight, bias = (source.vector(f"{name}.{part}", config.hidden_size) for part in ("weight", "bias"))
+    return LayerNorm(weight, bias, config.rms_norm_eps, source.numerics)
+
+
+class Model(CausalLM):
+    """OPT (Zhang et al. 2022)."""
+
+    def __init__(self, config: ModelConfig, source: WeightSource) -> None:
+        super().__init__(config, source)
+        table = source.embedding("model.decoder.embed_tokens.weight", config.vocab_size, config.hidden_size)
+        self.embedding = token_table(table)
+        rows = config.max_position + POSITION_OFFSET
+        positions = source.embedding("model.decoder.embed_positions.weight", rows, config.hidden_size)
+        self.positions = token_table(positions)
+        self.layers = [OPTLayer(config, index, source) for index in range(config.num_layers)]
+        self.norm = _norm(config, source, "model.decoder.final_layer_norm")
+        self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)
+        self.rotaries = ()
+
+    def embed(self, batch: Batch) -> Tensor:
+        """The rows of the tokens plus those of their positions ``[T, hidden_size]``.
+
+        Positions after the end of the table use its last row: a draft model may run past its own context, which affects
+        its draft tokens only.
+        """
+        last = self.config.max_position - 1
+        return super().embed(batch).add_(self.positions.forward(batch.positions.clamp(max=last) + POSITION_OFFSET))
+
+    def storage_size(self) -> int:
+        """Bytes of weights held, the position table's included."""
+        return super().storage_size() + self.positions.storage_size()

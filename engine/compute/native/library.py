@@ -1,0 +1,305 @@
+"""The compiled native code, or the reason why there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.cache.stores.packed import PACKED_KINDS, PackedKV
+from engine.cache.stores.states import LayerStates, StateRuns
+from engine.compute.native.attention import Quest, attend_of, attend_of_pages, fields
+from engine.compute.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
+from engine.compute.native.delta import DeltaWeights, delta_of
+from engine.compute.native.instructions import (
+    AUTO,
+    OFF,
+    PORTABLE,
+    SETS,
+    VARIABLE,
+    InstructionSet,
+    NoSuchInstructions,
+    wanted,
+)
+from engine.compute.native.runs import RunTables
+from engine.compute.native.state_space import space_of
+from engine.config.states import RecurrentShape
+
+DTYPES = (torch.bfloat16, torch.float32)
+"""The types of activations that there is native code for."""
+GATINGS = ("silu", "gelu_tanh", "clamped")
+"""What rows.c calls 0, 1 and 2."""
+ROW_UNIT = 16
+WIDEST_HEAD = 1024
+"""Rows are read in runs of so many numbers."""
+_BUILD = "python -m engine.compute.native.build"
+
+
+class Lanes(ctypes.Structure):
+    """``Lanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
+
+    _fields_ = (
+        *fields(ctypes.c_void_p, "codes", "high", "scales", "zeros", "supers", "least", "shifts"),
+        *fields(ctypes.c_void_p, "nested_table", "nested_scales", "book"),
+        *fields(ctypes.c_int64, "in_features", "out_features", "group", "kind", "scale_type", "nested_size"),
+        ("book_type", ctypes.c_int64),
+        *fields(ctypes.c_float, "nested_offset", "factor"),
+        ("values", ctypes.c_float * 16),
+        ("table_scale", ctypes.c_float),
+        ("table_count", ctypes.c_int32),
+        ("tables", ctypes.c_int8 * 16 * 3),
+    )
+
+
+_ADDRESS, _SIZE, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "attend_rows": (_INT, _ADDRESS, _INT),
+    "quest_rows": (_INT, _ADDRESS, _INT),
+    "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
+    "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _INT),
+    "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
+    "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
+    "delta_rule": (_INT, _ADDRESS, _INT),
+    "state_space": (_INT, _ADDRESS, _INT),
+    "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
+    "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
+    "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
+    "hadamard": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
+    "lanes_write": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT),
+}
+"""What each function returns, then what it takes."""
+
+
+class Library:
+    """The loaded library. It has threads of its own (threads.c), as many as torch, up to 64."""
+
+    def __init__(self, handle: ctypes.CDLL, instructions: InstructionSet) -> None:
+        self.set = instructions
+        self._functions: dict[str, Any] = {}
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            function = self._functions[name] = getattr(handle, name)
+            function.restype, function.argtypes = result, arguments
+
+    @property
+    def instructions(self) -> str:
+        """The instructions in use, for a person to read."""
+        return self.set.title
+
+    def _run(self, name: str, what: str, *arguments: float | None) -> None:
+        """Call a function, which takes the number of threads last. Raises MemoryError where it has no room to work."""
+        if self._functions[name](*arguments, torch.get_num_threads()):
+            raise MemoryError(f"{what} ran out of memory.")
+
+    def matmul(self, weights: Lanes, x: Tensor, digits: int, dtype: torch.dtype) -> Tensor:
+        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in ``dtype``, one of these.
+
+        x is quantised in so many ``digits`` of 8 bits (products.h).
+        """
+        out = x.new_empty(x.shape[0], weights.out_features, dtype=dtype)
+        source, target = (x.data_ptr(), x.dtype == torch.bfloat16), (out.data_ptr(), dtype == torch.bfloat16)
+        self._run("lanes_matmul", "The native product", ctypes.addressof(weights), *source, *target, len(x), digits)
+        return out
+
+    def put_words(
+        self, weights: Lanes, words: Tensor, bits: int, start: int, order: Tensor | None, flip: int = 0
+    ) -> None:
+        """Pack output features from ``start`` on: ``words [ceil(K bits / 32), n]`` int32, each column a stream of codes
+        of ``bits`` bits, the lowest first; code ``order[k]`` (int32) comes to place k. Bits of ``flip`` are turned."""
+        words = words if words.stride(1) == 1 or words.shape[1] == 1 else words.contiguous()
+        assert order is None or order.dtype == torch.int32
+        source = (words.data_ptr(), words.stride(0), None if order is None else order.data_ptr(), bits, flip)
+        self._run("lanes_put_words", "Packing", ctypes.addressof(weights), *source, start, words.shape[1])
+
+    def put_ggml(self, weights: Lanes, type: int, data: Tensor, start: int) -> None:
+        """Pack output features from ``start`` on: ``data [n, row_bytes]`` uint8, rows of ggml's blocks of ``type``."""
+        data = data.contiguous()
+        source = (type, data.data_ptr(), data.shape[1])
+        self._run("lanes_put_ggml", "Packing", ctypes.addressof(weights), *source, start, len(data))
+
+    def write(self, weights: Lanes, features: Tensor, out: Tensor) -> None:
+        """Rows ``features [n]`` int64 of W into ``out [n, in_features]``, float32 or rounded once to bfloat16."""
+        target = (out.data_ptr(), out.dtype == torch.bfloat16)
+        self._run("lanes_write", "Unpacking", ctypes.addressof(weights), features.data_ptr(), len(features), *target)
+
+    def norm(self, x: Tensor, weight: Tensor, eps: float, added: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        """The root mean square norm of ``x [..., size]``, to which ``scale * added`` is added in place first.
+
+        ``weight [size]``, or ``[heads, size]`` for ``x [..., heads, size]``. All are contiguous and of :data:`DTYPES`,
+        x and added of the same; size is a multiple of 16. Rows do not know each other.
+        """
+        out, size = torch.empty_like(x), weight.shape[-1]
+        sources = (x.data_ptr(), None if added is None else added.data_ptr(), scale, x.dtype == torch.bfloat16)
+        by = (weight.data_ptr(), weight.dtype == torch.bfloat16, eps)
+        self._run("norm", "A norm", *sources, *by, out.data_ptr(), x.numel() // size, size, weight.numel() // size)
+        return out
+
+    def gate(self, gate_up: Tensor, kind: str, limit: float = 0.0, alpha: float = 0.0) -> Tensor | None:
+        """``gate_up [T, 2 I]``, gates before ups -> a new tensor ``[T, I]``: ``act(gate) * up`` with a kind of
+        :data:`GATINGS`, of which "clamped" is gpt-oss' with ``limit`` and ``alpha``. None where it has no such rows.
+        """
+        rows, size = gate_up.shape[0], gate_up.shape[1] // 2
+        if kind not in GATINGS or gate_up.dtype not in DTYPES or size % ROW_UNIT or not gate_up.is_contiguous():
+            return None
+        out, source = gate_up.new_empty(rows, size), (gate_up.data_ptr(), gate_up.dtype == torch.bfloat16)
+        self._run("gate", "A gate", *source, GATINGS.index(kind), limit, alpha, out.data_ptr(), rows, size)
+        return out
+
+    def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor | None:
+        """``x [T, heads, d]`` rotated as attention/rotation.py says, by ``cos`` and ``sin [T, 1, r]``; a
+        new tensor. None where it has no such heads."""
+        (rows, heads, width), half = x.shape, cos.shape[2] // 2
+        if not (x.dtype == cos.dtype == sin.dtype) or x.dtype not in DTYPES or half % ROW_UNIT:
+            return None
+        if x.stride(2) != 1 or x.stride(1) != width or cos.stride() != sin.stride() or cos.stride(2) != 1:
+            return None
+        out, source = x.new_empty(x.shape), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
+        angles = (cos.data_ptr(), sin.data_ptr(), cos.stride(0))
+        self._run("rotate", "A rotation", *source, *angles, out.data_ptr(), rows, heads, width, half)
+        return out
+
+    def hadamard(self, x: Tensor, size: int) -> Tensor | None:
+        """``x [T, heads, d]`` mixed as layers/hadamard.py says, ``size`` numbers at a time; a new
+        tensor. None where it has no such heads."""
+        (rows, heads, width), whole = x.shape, x.stride(2) == 1 and x.stride(1) == x.shape[2]
+        if x.dtype not in DTYPES or size % ROW_UNIT or width > WIDEST_HEAD or not whole:
+            return None
+        out = x.new_empty(x.shape)
+        source = x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16
+        self._run("hadamard", "A Hadamard transform", *source, out.data_ptr(), rows, heads, width, size)
+        return out
+
+    def delta_rule(
+        self,
+        mixed: Tensor,
+        gates: Tensor,
+        weights: DeltaWeights,
+        shape: RecurrentShape,
+        states: LayerStates,
+        runs: StateRuns,
+    ) -> Tensor | None:
+        """See `engine.compute.layers.recurrent.delta_rule.delta_rule`; None where it has no heads of such widths."""
+        if mixed.dtype not in DTYPES or gates.dtype != mixed.dtype or (shape.key | shape.value) % ROW_UNIT:
+            return None
+        mixed, gates = mixed.contiguous(), gates.contiguous()
+        out = mixed.new_empty(mixed.shape[0], shape.value_heads * shape.value)
+        out[int(runs.runs[-1, 1]) :] = 0
+        tables = RunTables.of(runs)
+        problem = delta_of((mixed, gates, out), weights, shape, states, tables)
+        self._run("delta_rule", "The delta rule", ctypes.addressof(problem))
+        return out
+
+    def state_space(self, rows: tuple[Tensor, ...], matrices: Tensor, runs: StateRuns) -> Tensor | None:
+        """`read_through` of layers/recurrent/recurrence.py by the rule of state_space.py there; None where heads
+        have no such width."""
+        if matrices.shape[-1] % ROW_UNIT:
+            return None
+        rows, tables = tuple(each.contiguous() for each in rows), RunTables.of(runs)
+        out = torch.empty_like(rows[2])
+        problem = space_of(rows, out, matrices, tables)
+        self._run("state_space", "The state space model", ctypes.addressof(problem))
+        return out
+
+    def attend(
+        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None = None
+    ) -> None:
+        """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
+
+        ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
+        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out [T, H, d_v]``; it and q are
+        both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
+        ``lse [T, H]`` float32, if given, gets its first n rows written too.
+        """
+        problem = attend_of(q, kv, pages, rows, scale, out, lse)
+        self._run("attend_rows", "The native attention", ctypes.addressof(problem))
+
+    def attend_chosen(
+        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
+    ) -> None:
+        """As :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
+
+        ``kv`` is dense and has bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages begin, how many
+        of them a head reads, and where its keys stop.
+        """
+        assert kv.bounds is not None
+        problem = Quest(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
+        self._run("quest_rows", "Choosing pages", ctypes.addressof(problem))
+
+    def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
+        """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, both
+        bfloat16 or both float32.
+
+        ``pages [n]`` int32, contiguous. Widths are multiples of 32 up to 256. Of kind "kivi" they are pairs, each of
+        an even page of its sequence and the odd one after it: n is even.
+        """
+        assert kv.kind in PACKED_KINDS
+        assert kv.kind != "kivi" or pages.shape[0] % 2 == 0
+        problem = attend_of_pages(kv, k.dtype)
+        taken = (ctypes.addressof(problem), pages.data_ptr(), pages.shape[0])
+        self._run("unpack_pages", "Unpacking pages", *taken, k.data_ptr(), v.data_ptr())
+
+
+class LibraryLookup(NamedTuple):
+    """Either a library or why there is none."""
+
+    library: Library | None
+    reason: str
+
+
+def find() -> LibraryLookup:
+    """The library of this installation with the instructions that KVASIR_NATIVE allows, loaded once a process.
+
+    Raises :class:`NoSuchInstructions` where they are not to be had.
+    """
+    return find_with(wanted())
+
+
+@functools.cache
+def find_with(instructions: str) -> LibraryLookup:
+    """As :func:`find`, with one of `engine.compute.native.instructions.SETS`, AUTO or OFF."""
+    if instructions == OFF:
+        return LibraryLookup(None, f"{VARIABLE}={OFF} leaves Kvasir's native code out")
+    plain = load(SETS[PORTABLE])
+    if instructions == AUTO:
+        # Of those that the processor has, the best one that is there: a package brings all, a source tree the best.
+        found = (load(each) for each in SETS.values() if each.name != PORTABLE and runs_here(each))
+        return next((lookup for lookup in found if lookup.library is not None), plain)
+    if plain.library is not None and not runs_here(SETS[instructions]):
+        raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: this processor lacks those instructions.")
+    lookup = plain if plain.library is None else load(SETS[instructions])
+    if lookup.library is None:
+        raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: {lookup.reason}.")
+    return lookup
+
+
+def loaded() -> Library:
+    """The library that layers use which :func:`declines` let pass."""
+    library, reason = find()
+    assert library is not None, reason
+    return library
+
+
+def load(instructions: InstructionSet) -> LibraryLookup:
+    """The library of a set that this processor has."""
+    file = library_file(instructions)
+    if not file.is_file():
+        return LibraryLookup(None, why_not_built())
+    try:
+        handle = opened(file)
+        if built_from(handle) != source_hash(instructions):
+            return LibraryLookup(None, f"Kvasir's native code was built from another version (run {_BUILD})")
+        return LibraryLookup(Library(handle, instructions), "")
+    except (OSError, AttributeError) as error:
+        return LibraryLookup(None, f"Kvasir's native code does not load here ({error})")
+
+
+def declines(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why native products do not serve a model that runs in ``dtype``; None when they do."""
+    if device.type not in ("cpu", "meta"):
+        return "the model is not on a CPU"
+    if dtype not in DTYPES:
+        return f"it needs bfloat16 or float32 activations and the model runs in {str(dtype).removeprefix('torch.')}"
+    library, reason = find()
+    return reason if library is None else None

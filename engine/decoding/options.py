@@ -1,0 +1,195 @@
+"""The present values of all options, and those that hold for one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, cast, get_args
+
+import torch
+
+from engine import catalogue
+from engine.base.devices import traits
+from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
+from engine.cache.stores.kinds import MIXING, KVKind
+from engine.catalogue import Capability
+from engine.compute.layers.numerics import Numerics
+from engine.protocol import OptionSpec, Value, keys
+
+Acceptance = Literal["keyed", "ratio", "typical"]
+"""How draft tokens are verified: against the tokens that would have been drawn, by the ratio test, or by typical
+acceptance."""
+READING_ROWS = 2048
+"""Rows of a step on a GPU while nothing decodes: products of more are hardly faster. Memory is reserved for them."""
+_ALL: frozenset[Capability] = frozenset(get_args(Capability))
+
+
+class RequestOptions(NamedTuple):
+    """The switches that hold for one request from its arrival on.
+
+    ``draft_length``, ``tree_nodes`` and ``exit_layer`` 0 are automatic.
+    """
+
+    kv_cache: bool = True
+    speculation: str = "off"
+    draft_length: int = 0
+    prefix_cache: bool = True
+    policy: PagePolicy = KeepAll()
+    ngram_first: bool = True
+    ngram_chats: bool = False
+    tree_nodes: int = 0
+    exit_layer: int = 0
+    acceptance: Acceptance = "keyed"
+
+
+class EngineOptions:
+    """Values by catalogue key; changed only through the catalogue's own validation.
+
+    ``capabilities`` is what the loaded model can do; without a model nothing that needs one can be switched on.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = catalogue.defaults()
+        self.capabilities: frozenset[Capability] = frozenset()
+        self._found: Mapping[str, catalogue.Found] = {}
+
+    def set(self, key: str, value: Value) -> None:
+        """Raises :class:`engine.catalogue.OptionError` with a sentence when the value cannot apply.
+
+        Before a model is loaded its capabilities are unknown, so every value may be set.
+        """
+        self.values = catalogue.validated({key: value}, self.values, self.capabilities or _ALL)
+
+    def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, catalogue.Found] = {}) -> None:
+        """Take over the loaded model's capabilities (empty: no model is loaded, and values are kept for the next one).
+
+        A value that cannot apply to the model falls back to its default. ``found``: what the load measured about
+        switches, by their keys.
+        """
+        self.capabilities, self._found = capabilities, found
+        if not capabilities:
+            return
+        for spec in catalogue.state(self.values, capabilities):
+            if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
+                self.values[spec.key] = spec.default
+
+    def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
+        """The options of one request; only QUEST needs ``prompt_length``, in tokens.
+
+        Raises :class:`engine.catalogue.OptionError` with a sentence.
+        """
+        for key in overrides:
+            if catalogue.option(key).scope != "request":
+                raise catalogue.OptionError(f"{key} holds for the whole engine: set it there, not in a request.")
+        values = catalogue.validated(overrides, self.values, self.capabilities)
+        return RequestOptions(
+            kv_cache=bool(values[keys.KV_CACHE]),
+            speculation=str(values[keys.SPECULATION]),
+            draft_length=int(values[keys.DRAFT_LENGTH]),
+            prefix_cache=bool(values[keys.PREFIX_CACHE]) and not catalogue.idle(keys.PREFIX_CACHE, values),
+            ngram_first=bool(values[keys.NGRAM_FIRST]),
+            ngram_chats=bool(values[keys.NGRAM_CHATS]),
+            tree_nodes=int(values[keys.TREE_NODES]),
+            exit_layer=int(values[keys.EXIT_LAYER]),
+            acceptance=cast(Acceptance, values[keys.ACCEPTANCE]),
+            policy=POLICIES[str(values[keys.PAGE_POLICY])](
+                PolicySettings(int(values[keys.WINDOW_TOKENS]), int(values[keys.QUEST_TOKENS]), prompt_length)
+            ),
+        )
+
+    @property
+    def whole_context(self) -> bool:
+        """Whether admission reserves the pages of the longest possible answer."""
+        return self.values[keys.PAGE_RESERVATION] == "whole_context"
+
+    @property
+    def chunked_prefill(self) -> bool:
+        return bool(self.values[keys.CHUNKED_PREFILL])
+
+    @property
+    def token_budget(self) -> int:
+        """The most rows of one step."""
+        return int(self.values[keys.TOKEN_BUDGET])
+
+    def reading_budget(self, device: torch.device) -> int:
+        """The most rows of a step in which nothing decodes: a GPU has more, unless the budget was set to another."""
+        chosen = self.token_budget
+        return (
+            READING_ROWS if traits(device).kernels and chosen == catalogue.option(keys.TOKEN_BUDGET).default else chosen
+        )
+
+    @property
+    def async_scheduling(self) -> bool:
+        """Whether a decoding step may be launched before the last one's tokens are read."""
+        return bool(self.values[keys.ASYNC_SCHEDULING])
+
+    @property
+    def admission(self) -> str:
+        """The order of admission: "longest_prefix" or "first_come"."""
+        return str(self.values[keys.ADMISSION])
+
+    @property
+    def preemption(self) -> Mode:
+        """Whether a preempted sequence's keys and values are swapped or recomputed."""
+        return cast(Mode, self.values[keys.PREEMPTION])
+
+    @property
+    def host_cache_bytes(self) -> int:
+        """Bytes of host memory for pages that do not fit into the cache on the device."""
+        return int(float(self.values[keys.HOST_CACHE]) * 1e9)
+
+    @property
+    def disk_cache_bytes(self) -> int:
+        """Bytes of files for saved chats; 0: none are saved."""
+        return int(float(self.values[keys.DISK_CACHE]) * 1e9)
+
+    @property
+    def batch_invariant(self) -> bool:
+        return bool(self.values[keys.BATCH_INVARIANT])
+
+    @property
+    def cascade(self) -> bool:
+        return bool(self.values[keys.CASCADE])
+
+    @property
+    def automatic_activations(self) -> bool:
+        """Whether the bits of activations are those that the model was found to need."""
+        return self.values[keys.ACTIVATIONS] == "auto"
+
+    def apply_to(self, numerics: Numerics) -> None:
+        """Set the live modes of a model."""
+        numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
+        numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
+        chosen = str(self.values[keys.ACTIVATIONS]).removesuffix("bit")
+        numerics.activations = numerics.automatic if self.automatic_activations else int(chosen)
+
+    @property
+    def kv_kind(self) -> KVKind:
+        """How keys and values are kept."""
+        windowed = bool(self.values[keys.WINDOW_PAGES])
+        match name := str(self.values[keys.KV_KIND]):
+            case "16bit":
+                return KVKind(bounds=self.values[keys.PAGE_POLICY] == "quest", windowed=windowed)
+            case "kivi":
+                return KVKind("kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]))
+            case _:
+                hadamard = name in MIXING and bool(self.values[keys.KV_HADAMARD])
+                return KVKind(name, windowed=windowed, hadamard=hadamard)
+
+    @property
+    def int8_head(self) -> bool:
+        """Whether a 16- or 32-bit output head is quantised to 8 bits when a model is loaded."""
+        return self.values[keys.OUTPUT_HEAD] == "int8" and not catalogue.idle(keys.OUTPUT_HEAD, self.values)
+
+    @property
+    def packing(self) -> str:
+        """How packed weights are held, one of :data:`engine.formats.source.Packing`."""
+        if self.values[keys.WEIGHTS] == "16bit":
+            return "16bit"
+        return "4bit" if self.values[keys.PACKED_KERNEL] == "native" else "4bit_torch"
+
+    def state(self) -> list[OptionSpec]:
+        """All options with their present values."""
+        return catalogue.state(self.values, self.capabilities, self._found)
+
+
+Mode = Literal["auto", "recompute", "swap"]

@@ -1,0 +1,184 @@
+"""A request in progress: its tokens, its cache, and its cost so far."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.cache.sequences import SequenceCache
+from engine.compute.batch import MAX_TREE_ROWS, Axes
+from engine.compute.sampling.params import SamplingParams
+from engine.decoding.options import Acceptance, RequestOptions
+from engine.protocol import Timings, TokenInfo, Usage
+
+if TYPE_CHECKING:
+    from engine.compute.sampling.processors import History
+    from engine.compute.vision.places import Places
+    from engine.text.stream import TextStream
+
+
+@dataclass(slots=True)
+class Progress:
+    """When an answer arrived and began, seconds of the engine's clock, and what it took; the step loop writes it.
+
+    ``cached_tokens`` were found in the prefix cache when the request was first admitted.
+    """
+
+    arrived_at: float
+    admitted_at: float | None = None
+    first_token_at: float | None = None
+    cached_tokens: int = 0
+    steps: int = 0
+    proposed: int = 0
+    accepted: int = 0
+
+
+class HeldToken(NamedTuple):
+    """A token that was drawn and is not told yet, since some of its ``chars`` characters may begin a stop string."""
+
+    info: TokenInfo
+    chars: int
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Request:
+    """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
+
+    There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
+    ``arrival`` numbers requests in order of arrival. ``last_step``, ``overtaken`` and ``preemptions`` are the
+    scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
+    ``cache`` has the name of the request and its prompt, and ``pictures`` are where placeholders stand in it.
+    ``held`` are its newest tokens that are not told yet; those told have ``content_chars`` characters of content.
+    ``adapter`` is the number of the one that answers (`engine.compute.models.adapters`), 0 for the model alone.
+    ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
+    how many tokens were.
+    """
+
+    arrival: int
+    cache: SequenceCache
+    params: SamplingParams
+    options: RequestOptions
+    context: int
+    stream: TextStream
+    now: InitVar[float]
+    history: History | None = None
+    pictures: Places | None = None
+    drafting: Any = None
+    adapter: int = 0
+    overtaken: int = 0
+    preemptions: int = 0
+    thinking_tokens: int = 0
+    held: list[HeldToken] = field(default_factory=list)
+    content_chars: int = 0
+    prompt_logprobs: int | None = None
+    scored: int = 0
+    last_step: int = -1
+    id: str = field(init=False)
+    answer: int = field(init=False)
+    progress: Progress = field(init=False)
+
+    def __post_init__(self, now: float) -> None:
+        self.id, self.answer = self.cache.owner
+        self.progress = Progress(now)
+
+    @property
+    def owner(self) -> tuple[str, int]:
+        """Its name: of the request, and the number of the answer."""
+        return self.cache.owner
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and output."""
+        return self.cache.tokens
+
+    @property
+    def prompt_length(self) -> int:
+        return self.cache.prompt_length
+
+    @property
+    def num_computed(self) -> int:
+        """Tokens whose keys and values the cache holds."""
+        return self.cache.num_computed
+
+    @property
+    def pages(self) -> list[int]:
+        """See :class:`engine.cache.sequences.SequenceCache`."""
+        return self.cache.pages
+
+    @property
+    def axes(self) -> Axes | None:
+        """What the rotary embedding sees of its places; None: their numbers."""
+        return self.pictures if self.pictures is not None and self.pictures.grids else None
+
+    @property
+    def known(self) -> int:
+        """Tokens of prompt and output."""
+        return len(self.cache.tokens)
+
+    @property
+    def pending(self) -> int:
+        """Rows still to compute before the next token can be drawn."""
+        return self.cache.pending
+
+    @property
+    def chat(self) -> str:
+        """The chat that it belongs to, "" if none."""
+        return self.cache.chat
+
+    @property
+    def generated(self) -> int:
+        """Output tokens, an end-of-text token included."""
+        return len(self.cache.tokens) - self.cache.prompt_length
+
+    @property
+    def cached(self) -> bool:
+        """Whether keys and values outlive a step."""
+        return self.options.kv_cache
+
+    @property
+    def reach(self) -> int:
+        """The maximum length of the sequence in tokens."""
+        most = self.params.max_tokens
+        return self.context if most is None else min(self.context, self.prompt_length + most)
+
+    @property
+    def most_depth(self) -> int:
+        """The maximum depth of a draft: after its last token the model still draws a token of its own."""
+        return max(0, self.reach - self.known - 1)
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """See `Schedulable`: branches need room in the context but do not add depth."""
+        return min(MAX_TREE_ROWS, self.context - self.known) - 1 if self.most_depth else 0
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """How draft tokens are verified. At temperature 0 only one token is possible, and the keyed test serves."""
+        return "keyed" if self.params.greedy else self.options.acceptance
+
+    def usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self.prompt_length,
+            cached_tokens=self.progress.cached_tokens,
+            generated_tokens=self.generated,
+            seed=self.params.seed,
+            thinking_tokens=self.thinking_tokens,
+        )
+
+    def timings(self, now: float) -> Timings:
+        """As of ``now``. A span that never happened is 0."""
+        progress, first = self.progress, self.progress.first_token_at
+        after_first = self.generated - 1
+        writing = now - first if first is not None else 0.0
+        queued = (progress.admitted_at if progress.admitted_at is not None else now) - progress.arrived_at
+        return Timings(
+            queued_ms=1e3 * queued,
+            ttft_ms=1e3 * (first - progress.arrived_at) if first is not None else 0.0,
+            total_ms=1e3 * (now - progress.arrived_at),
+            tokens_per_second=after_first / writing if after_first > 0 and writing > 0 else 0.0,
+            tokens_per_step=self.generated / progress.steps if progress.steps else 0.0,
+            steps=progress.steps,
+            proposed=progress.proposed,
+            accepted=progress.accepted,
+            preemptions=self.preemptions,
+        )

@@ -1,0 +1,304 @@
+"""`kvasir chat`: a conversation in the terminal, or one answer on standard output."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from engine import catalogue
+from engine.base.errors import plain
+from engine.base.terminal import console as plain_console
+from engine.catalogue import OptionError
+from engine.doors.cli.errors import CommandFailed
+from engine.doors.cli.local import LocalEngine
+from engine.formats.heads.files import kind_of
+from engine.library import paths as config
+from engine.protocol import (
+    FAILED,
+    ChatMessage,
+    Finished,
+    LoadOptions,
+    ModelCard,
+    Sampling,
+    Thinking,
+    Value,
+    keys,
+)
+
+HELP = """/help    this list
+/think   on, off or an effort (low, medium, high), where the model has them
+/reset   forget the conversation
+/quit    leave (also Ctrl-D)
+Ctrl-C   stop the answer"""
+
+
+ADAPTER = "the adapter"
+"""The name of the one that was given on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatArguments:
+    """The command line, checked for form. ``draft`` None takes the model's own; ``switches`` are catalogue entries."""
+
+    model: str = ""
+    draft: str | None = None
+    system: str = ""
+    sampling: Sampling = field(default_factory=Sampling)
+    switches: Mapping[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    stats: bool = False
+    raw: bool = False
+    thinking: Thinking = field(default_factory=Thinking)
+    load_options: LoadOptions = field(default_factory=LoadOptions)
+    adapter: str = ""
+    """The folder of a LoRA adapter that answers."""
+
+
+class FinishedAnswer(msgspec.Struct, frozen=True):
+    """One answer as it ended; ``finished`` is None when Ctrl-C stopped it."""
+
+    text: str
+    thinking: str
+    finished: Finished | None
+
+
+def run_chat(settings: ChatArguments, prompt: str | None) -> int:
+    """Returns the exit code. Raises errors whose message is a sentence."""
+    logging.basicConfig(level=logging.ERROR, format="%(message)s", stream=sys.stderr)
+    path, draft = config.resolve(settings.model, settings.draft)
+    for_engine, for_request = split_switches(settings.switches)
+    console = plain_console(stderr=True)
+    engine = LocalEngine(settings.device)
+    try:
+        for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
+            engine.set(key, for_engine.pop(key))  # before the load, so that there is only one
+        with console.status("loading") as status:
+            card = engine.load(
+                path, draft, lambda stage, done: status.update(f"{stage} {100 * done:.0f} %"), settings.load_options
+            )
+        for key, value in for_engine.items():
+            engine.set(key, value)
+        if settings.adapter:
+            engine.load_adapter(ADAPTER, settings.adapter)
+        notices = [card.computing, *card.notices, card.draft_refused, _about_thinking(card, settings.thinking)]
+        if settings.draft and (named := _named(draft, card)):
+            for_request.setdefault(keys.SPECULATION, named)  # whoever names a draft wants it used
+        chat = TerminalChat(engine, settings, for_request, console, list(filter(None, notices)))
+        return chat.once(prompt) if prompt is not None else chat.converse()
+    finally:
+        engine.close()
+
+
+def _named(draft: str, card: ModelCard) -> str:
+    """The draft method of the draft model or the heads that were asked for; "" where they are not in use."""
+    if card.draft or card.draft_refused:
+        return "draft" if card.draft else ""
+    kind = kind_of(Path(draft), config.copies_folder())
+    return kind if kind is not None and kind in card.heads else ""
+
+
+def harmless(text: str) -> str:
+    """The text without control characters: what a model writes must not steer the terminal."""
+    return plain(text, keep="\n\t", instead="")
+
+
+def readable(text: str) -> str:
+    """The text with U+FFFD for bytes that are no UTF-8, which the terminal or the shell passed on incomplete."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def split_switches(texts: Mapping[str, str]) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Engine-wide switches and those of one request, each value of its own type. Raises OptionError."""
+    for_engine: dict[str, Value] = {}
+    for_request: dict[str, Value] = {}
+    for key, text in texts.items():
+        option = catalogue.option(key)
+        target = for_request if option.scope == "request" else for_engine
+        target[key] = option.parse(text)
+    problem = catalogue.conflict({**catalogue.defaults(), **for_engine, **for_request})
+    if problem:
+        raise OptionError(problem)
+    return for_engine, for_request
+
+
+class TerminalChat:
+    """The conversation. The answers go to standard output, everything else to standard error.
+
+    ``notices`` are said once, before the first answer: next to an error they would be a second sentence.
+    """
+
+    def __init__(
+        self,
+        engine: LocalEngine,
+        settings: ChatArguments,
+        optimisations: Mapping[str, Value],
+        console: Console,
+        notices: Sequence[str] = (),
+    ) -> None:
+        self._engine, self._settings, self._console, self._notices = engine, settings, console, notices
+        self._optimisations = dict(optimisations)
+        self._thinking = settings.thinking
+        self.reset()
+
+    def reset(self) -> None:
+        system = readable(self._settings.system)
+        self._messages = [ChatMessage(role="system", content=system)] if system else []
+
+    def once(self, prompt: str) -> int:
+        """One answer; 130 when Ctrl-C stopped it. Raises :class:`CommandFailed` when it could not be finished."""
+        prompt = readable(prompt)
+        answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage(role="user", content=prompt)])
+        if answer.finished is None:
+            return 130
+        if answer.finished.reason in FAILED:
+            raise CommandFailed(answer.finished.detail or "The answer could not be finished. Try again.")
+        return 0
+
+    def converse(self) -> int:
+        """Read lines until the end of input."""
+        card = self._engine.loaded.card
+        name = f"{card.name} with {card.draft}" if card.draft else card.name
+        self._console.print(name, style="bold", end="")
+        self._console.print(f"  {card.quantisation}, context {card.context:,}. /help lists the commands.")
+        self._say_notices()
+        interactive = sys.stdin.isatty()
+        while True:
+            try:
+                line = self._console.input(Text("> ", style="bold")) if interactive else input()
+            except EOFError:
+                return 0
+            except KeyboardInterrupt:
+                self._console.print("\n/quit or Ctrl-D leaves", style="dim")
+                continue
+            line = readable(line)
+            if line.strip().startswith("/"):
+                if not self._command(line.strip()):
+                    return 0
+            elif line.strip():
+                self._turn(line)
+
+    def _command(self, line: str) -> bool:
+        """Obey a command; False means to leave."""
+        match line.split()[0]:
+            case "/quit" | "/exit":
+                return False
+            case "/reset":
+                self.reset()
+                self._console.print("The conversation is forgotten.", style="dim")
+            case "/think":
+                self._think(line.split()[1:])
+            case "/help":
+                self._console.print(HELP)
+            case unknown:
+                self._console.print(f"There is no command {unknown}. /help lists them.")
+        return True
+
+    def _think(self, words: list[str]) -> None:
+        """Switch what the model's chat template lets one switch, and say how it stands."""
+        modes = self._engine.loaded.card.thinking
+        choices = [*(["on", "off"] if modes.kind == "switchable" else []), *modes.efforts]
+        if len(words) != 1 or words[0] not in choices:
+            known = f"/think takes {', '.join(choices)}." if choices else "This model's thinking cannot be switched."
+            self._console.print(known)
+            return
+        word = words[0]
+        if word in modes.efforts:
+            self._thinking = msgspec.structs.replace(self._thinking, effort=word)
+        else:
+            self._thinking = msgspec.structs.replace(self._thinking, on=word == "on")
+        self._console.print(f"Thinking: {word}.", style="dim")
+
+    def _turn(self, line: str) -> None:
+        asked = [*self._messages, ChatMessage(role="user", content=line)]
+        try:
+            answer = self.ask(asked)
+        except (CommandFailed, ValueError) as error:
+            self._console.print(str(error), style="red")
+            return
+        self._messages = [*asked, ChatMessage(role="assistant", content=answer.text, thinking=answer.thinking)]
+        self._footer(answer)
+
+    def ask(self, prompt: list[ChatMessage] | str) -> FinishedAnswer:
+        """Stream one answer to standard output, its thinking dimmed to standard error. Ctrl-C stops it."""
+        parts: list[str] = []
+        thoughts: list[str] = []
+        finished: Finished | None = None
+        adapter = ADAPTER if self._settings.adapter else ""
+        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations, self._thinking, adapter)
+        try:
+            for event in events:
+                if not isinstance(event, Finished) or event.reason not in FAILED:
+                    self._say_notices()
+                if isinstance(event, Finished):
+                    finished = event
+                elif not event.text:
+                    continue  # a mark, or text that is still held back
+                elif event.channel == "thinking":
+                    thoughts.append(event.text)
+                    self._show_thought(event.text)
+                else:
+                    if thoughts and not parts:
+                        self._show_thought("\n\n")
+                    parts.append(event.text)
+                    print(harmless(event.text) if sys.stdout.isatty() else event.text, end="", flush=True)
+        except KeyboardInterrupt:
+            getattr(events, "close", lambda: None)()
+        print(flush=True)
+        if finished is not None and self._settings.stats:
+            print(self._stats_line(finished), file=sys.stderr)
+        return FinishedAnswer("".join(parts), "".join(thoughts), finished)
+
+    def _say_notices(self) -> None:
+        for notice in self._notices:
+            self._console.print(notice, style="yellow")
+        self._notices = ()
+
+    def _show_thought(self, text: str) -> None:
+        """Show thinking at a terminal only; a program that reads standard error gets the measurements alone."""
+        if self._console.is_terminal:
+            self._console.print(harmless(text), style="dim", end="", soft_wrap=True)
+
+    def _footer(self, answer: FinishedAnswer) -> None:
+        end = answer.finished
+        if end is None:
+            self._console.print("stopped", style="dim")
+            return
+        timings = end.timings
+        self._console.print(
+            f"{timings.tokens_per_second:.1f} tok/s · first {timings.ttft_ms:.0f} ms · "
+            f"{timings.tokens_per_step:.2f} tok/step · {end.reason}",
+            style="dim",
+        )
+        if end.detail:
+            self._console.print(end.detail, style="red")
+
+    def _stats_line(self, end: Finished) -> str:
+        """The line of --stats."""
+        card = self._engine.loaded.card
+        stats = {
+            "model": card.name,
+            "reason": end.reason,
+            "usage": end.usage,
+            "timings": end.timings,
+            "options": {spec.key: spec.value for spec in self._engine.options()} | self._optimisations,
+            "draft": card.draft,
+        }
+        return msgspec.json.encode(stats).decode()
+
+
+def _about_thinking(card: ModelCard, asked: Thinking) -> str:
+    """What cannot be had of the thinking asked for, or "". Raises :class:`CommandFailed` for an unknown effort."""
+    modes = card.thinking
+    if asked.effort and asked.effort not in modes.efforts:
+        known = f"Use {', '.join(modes.efforts)}." if modes.efforts else "Leave --effort out."
+        raise CommandFailed(f"{card.name} knows no reasoning effort {asked.effort!r}. {known}")
+    if asked.on is not None and modes.kind != "switchable" and asked.on is not (modes.kind == "always"):
+        return f"{card.name} cannot switch its thinking, so it goes on as it is."
+    return ""

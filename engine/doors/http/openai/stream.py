@@ -1,0 +1,220 @@
+"""One request of an HTTP client while the engine answers it: its events, or its whole answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from engine.doors.http.openai.errors import cut_off, refusal_of
+from engine.doors.http.openai.types import Completion, CompletionDetails, StreamOptions, UsageDetails, UsageOut
+from engine.doors.http.openai.writers import Writer
+from engine.doors.outbox import Outbox
+from engine.doors.security import error_body
+from engine.loop.commands import AddRequest
+from engine.loop.events import RequestEvent
+from engine.protocol import Delta, Error, Finished, Message, Prefill, TokenInfo
+from engine.services.answers.answering import request_message
+from engine.services.answers.refused import Refused
+from engine.services.hub import EngineHub
+from engine.services.residency import Use
+
+KEEP_ALIVE_SECONDS = 10.0
+"""How long a stream is silent, while a prompt waits or is read, before a comment says that it goes on."""
+KEEP_ALIVE = b": keep-alive\n\n"
+
+_T = TypeVar("_T")
+
+
+class PromptRequest(NamedTuple):
+    """One prompt of a request: what the engine is asked, and who besides hears of its answers. Its name is given to it
+    when it begins."""
+
+    command: AddRequest
+    heard: Callable[[RequestEvent], None] | None = None
+
+
+class Stream:
+    """A request to the engine as an iterator of its messages; whoever leaves it cancels what is still to come.
+
+    The answers to several prompts are numbered one after the other: those to prompt number i begin with i * n. ``told``
+    are the tokens of each prompt with their log-probabilities, where these were asked for.
+
+    Raises :class:`Refused` where the engine refuses the request, or an answer ends without being whole.
+    """
+
+    def __init__(self, hub: EngineHub, prompts: Sequence[PromptRequest]) -> None:
+        self._hub = hub
+        self.answers = prompts[0].command.n
+        """To each prompt."""
+        self.prompt_tokens = sum(len(prompt.command.prompt_ids) for prompt in prompts)
+        self.told: list[list[TokenInfo]] = [[] for _ in prompts]
+        self._left = self.answers * len(prompts)
+        self._outbox = Outbox()
+        self._first: Message | None = None
+        self._names: list[str] = []
+        for number, (command, heard) in enumerate(prompts):
+            self._names.append(hub.name_for(""))
+            hub.add(command._replace(id=self._names[-1]), partial(self._on_event, number, heard))
+
+    async def begin(self, seconds: float | None = None) -> None:
+        """Wait for the first message, which is the engine's refusal if it refuses; no longer than ``seconds``."""
+        self._first = await self._next(seconds)
+
+    def leave(self) -> None:
+        if self._left > 0:
+            self._left = 0
+            for name in self._names:
+                self._hub.cancel(name)
+
+    def fail(self, code: str, message: str) -> None:
+        """End it for a reason of the server."""
+        if self._left > 0:
+            self._outbox.put(Error(code=code, message=message))
+
+    def _on_event(self, number: int, heard: Callable[[RequestEvent], None] | None, event: RequestEvent) -> None:
+        if heard is not None:
+            heard(event)
+        if isinstance(event, Prefill):
+            self.told[number] += event.tokens
+        message = request_message(event, "")
+        if isinstance(message, Delta | Finished):
+            message = msgspec.structs.replace(message, answer=number * self.answers + message.answer)
+        self._outbox.put(message)
+        self._left -= isinstance(event, Finished)
+        if isinstance(event, Error):
+            self._left -= self.answers
+
+    async def messages(self, silence: float | None = None) -> AsyncIterator[Message | None]:
+        """The messages; None whenever none came for ``silence`` seconds."""
+        while self._first is not None or self._left > 0 or len(self._outbox):
+            message, self._first = self._first or await self._next(silence), None
+            yield message
+
+    async def _next(self, seconds: float | None) -> Message | None:
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._outbox.take()
+        except TimeoutError:
+            return None
+        if isinstance(message, Error):
+            raise Refused(message.code, message.message)
+        if isinstance(message, Finished) and (refused := cut_off(message)) is not None:
+            raise refused
+        return message
+
+
+class EventResponse(StreamingResponse):
+    """An answer as server-sent events, while it is written; at the end of it the ``use`` ends."""
+
+    def __init__(
+        self, stream: Stream, writer: Writer, options: StreamOptions, headers: dict[str, str], use: Use
+    ) -> None:
+        super().__init__(_events(stream, writer, options), media_type="text/event-stream", headers=headers)
+        self._stream, self._use = stream, use
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._stream.leave()
+            self._use.leave()
+
+
+async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> AsyncIterator[bytes]:
+    """An error is the last event: neither an end of the answer nor [DONE] follows."""
+    finished: list[Finished] = []
+    written, now = 0, asyncio.get_running_loop().time
+    spoke = now()
+
+    def usage() -> UsageOut | None:
+        always = options.include_usage and options.continuous_usage_stats
+        return _usage(stream.prompt_tokens, written) if always else None
+
+    try:
+        async for message in stream.messages(KEEP_ALIVE_SECONDS):
+            chunks: list[Completion | None] = []
+            match message:
+                case Delta():
+                    chunks.append(writer.opening_chunk(message.answer, usage()))
+                    written += len(message.tokens)
+                    chunks.append(writer.chunk(message, usage()))
+                case Finished():
+                    finished.append(message)
+                    chunks += (
+                        writer.opening_chunk(message.answer, usage()),
+                        writer.last_chunk(message, usage()),
+                    )
+            told = [_event(chunk) for chunk in chunks if chunk is not None]
+            # Much can come that is not told: how far a prompt is read, and what the model thinks.
+            if not told and (message is None or now() - spoke >= KEEP_ALIVE_SECONDS):
+                told = [KEEP_ALIVE]
+            for event in told:
+                spoke = now()
+                yield event
+    except Refused as refused:
+        yield _event(error_body(refusal_of(refused)))
+        return
+    if options.include_usage:
+        yield _event(writer.usage_chunk(usage_of(finished, stream.answers)))
+    yield b"data: [DONE]\n\n"
+
+
+async def whole(stream: Stream, writer: Writer) -> bytes:
+    """The whole answer. Raises :class:`Refused`."""
+    finished: list[Finished] = []
+    async for message in stream.messages():
+        match message:
+            case Delta():
+                writer.add(message)
+            case Finished():
+                finished.append(message)
+    ends = sorted(finished, key=lambda end: end.answer)
+    return msgspec.json.encode(writer.whole(ends, usage_of(finished, stream.answers)))
+
+
+async def while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of ``work``, which ends when the client goes away. Raises ClientDisconnect then."""
+    gone = asyncio.create_task(_disconnected(request))
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([gone, task], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        for one in (gone, task):
+            one.cancel()
+        await asyncio.gather(gone, task, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def usage_of(finished: Sequence[Finished], answers: int) -> UsageOut:
+    """Each prompt counts once, the ``answers`` to it add up. All but the first begin with the first one's pages."""
+    prompt: dict[int, int] = {}
+    cached: dict[int, int] = {}
+    for end in finished:
+        number, usage = end.answer // answers, end.usage
+        prompt[number] = max(prompt.get(number, 0), usage.prompt_tokens)
+        cached[number] = min(cached.get(number, usage.cached_tokens), usage.cached_tokens)
+    generated = sum(end.usage.generated_tokens for end in finished)
+    thinking = sum(end.usage.thinking_tokens for end in finished)
+    return _usage(sum(prompt.values()), generated, sum(cached.values()), thinking)
+
+
+def _usage(prompt: int, generated: int, cached: int = 0, thinking: int = 0) -> UsageOut:
+    return UsageOut(prompt, generated, prompt + generated, UsageDetails(cached), CompletionDetails(thinking))
+
+
+def _event(body: object) -> bytes:
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"

@@ -1,0 +1,56 @@
+"""Conversations of clients that send all of it each time and name nothing: found again by what was said."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from engine.loop.events import RequestEvent
+from engine.protocol import Delta, Finished
+from engine.services.answers.answering import Asked, Prepared, prepared
+from engine.services.answers.turns import AnswerCollector, Turn, Turns, named
+from engine.services.hub import EngineHub
+from engine.text.tokenizer import Tokenizer
+
+
+class Conversations:
+    """The last answers given over HTTP, whoever asked: all who may ask have the same token."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    async def prepared(self, hub: EngineHub, asked: Asked) -> tuple[Prepared, Callable[[RequestEvent], None]]:
+        """As `answering.prepared`, beginning with the ids of the answer that it goes on from; and
+        who is to hear of its answers, so that they are known next time."""
+        parent = ""
+
+        def line(tokenizer: Tokenizer) -> Sequence[Turn]:
+            nonlocal parent
+            parent = self._turns.match(asked.prompt, tokenizer)
+            return self._turns.line(parent, tokenizer)
+
+        prompt = await prepared(hub, asked, line)
+        return prompt, self._listener(asked, prompt, parent)
+
+    def _listener(self, asked: Asked, prompt: Prepared, parent: str) -> Callable[[RequestEvent], None]:
+        answers: defaultdict[int, AnswerCollector] = defaultdict(
+            lambda: AnswerCollector(prompt.text, prompt.continued.ids, asked.prompt, parent)
+        )
+
+        def hear(event: RequestEvent) -> None:
+            match event:
+                case Delta():
+                    answers[event.answer].take(event)
+                case Finished():
+                    turn = answers[event.answer].finished()
+                    del answers[event.answer]
+                    self._turns.remember(_named(asked, turn.text), turn, prompt.tokenizer)
+
+        return hear
+
+
+def _named(asked: Asked, answer: str) -> str:
+    """As :func:`named`: a client sends a message that was continued back as one."""
+    if asked.form.prefills and not isinstance(asked.prompt, str):
+        return named(asked.prompt[:-1], asked.prompt[-1].content + answer)
+    return named(asked.prompt, answer)

@@ -1,0 +1,436 @@
+"""The part of OpenAI's HTTP interface that is spoken here, as records."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from engine.compute.sampling.params import MAX_LOGPROBS
+from engine.doors.http.openai.fields import BadField
+from engine.protocol import ChatMessage, FinishReason, Overflow, Sampling, Thinking
+from engine.services.answers.refused import shortened
+
+UNLIMITED = -1
+"""As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
+MOST_ANSWERS = 512
+"""Answers to the prompts of one request, each of which waits in the engine's queue."""
+RESERVED = frozenset({"add_generation_prompt", "chat_template", "continue_final_message", "messages", "tokenize"})
+"""What a client may not hand to the chat template, because the request itself says it."""
+_SWITCHES = {"enabled": True, "disabled": False}
+"""How Anthropic's and others' interfaces say whether a model is to think."""
+ROLES: dict[str, Literal["system", "user", "assistant"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+class ImageUrl(msgspec.Struct):
+    """Where a picture is; a model's tower decides in which detail it is seen."""
+
+    url: str
+
+
+class ContentPart(msgspec.Struct):
+    """A part of a message. What belongs to other kinds of part is refused by its type; the rest is ignored, as hints to
+    a cache are."""
+
+    type: str
+    text: str | None = None
+    image_url: ImageUrl | str | None = None
+
+
+class TurnIn(msgspec.Struct):
+    """A message. Thinking has two names among servers, and clients send back what they were given, with fields of their
+    own besides, which are ignored.
+
+    ``prefix``: the answer goes on from it, where it is the last one. The last fields are known for when they are empty.
+    """
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    prefix: bool | None = None
+    refusal: str | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+    tool_call_id: str | None = None
+    function_call: dict[str, msgspec.Raw] | None = None
+    audio: dict[str, msgspec.Raw] | None = None
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing is obfuscated here, whether it is asked for or not. ``continuous_usage_stats``: where usage is included,
+    each part of an answer has it."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    include_obfuscation: bool = False
+
+
+class _RequestIn(msgspec.Struct, kw_only=True):
+    """What both kinds of request have; from ``top_k`` on in the names of other servers, the last two Kvasir's own.
+
+    The five fields about thinking are names of one thing, which plain completions ignore.
+    """
+
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {}
+    """Further fields that are served with these values only (:mod:`engine.doors.http.openai.fields`)."""
+
+    model: str = ""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repetition_penalty: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    min_tokens: int | None = None
+    prompt_logprobs: int | None = None
+    ignore_eos: bool | None = None
+    think: bool | str | None = None
+    thinking: bool | dict[str, Any] | None = None
+    enable_thinking: bool | None = None
+    reasoning: bool | dict[str, Any] | None = None
+    include_reasoning: bool | None = None
+    ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+    overflow: Overflow | None = None
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the prompts are told before their answers."""
+        return False
+
+    def check(self, vocabulary: int) -> None:
+        """Raises BadField with a sentence for what cannot be served by a model with this vocabulary."""
+        if self.n is not None and self.n < 1:
+            raise BadField("n", f"n is at least 1: {self.n} is not.")
+        if self.stream_options is not None and not self.stream:
+            raise BadField("stream_options", "stream_options needs stream to be true.")
+        if self.prompt_logprobs is not None and self.stream:
+            raise BadField("prompt_logprobs", "prompt_logprobs come with whole answers only. Leave stream out.")
+        if not 0 <= (self.prompt_logprobs or 0) <= MAX_LOGPROBS:
+            raise BadField("prompt_logprobs", f"prompt_logprobs is 0 to {MAX_LOGPROBS}: {self.prompt_logprobs} is not.")
+        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary]
+        if unknown:
+            text = f"The model knows the tokens 0 to {vocabulary - 1:,}: {unknown[0]} is not one of them."
+            raise BadField("logit_bias", text)
+
+    def base_sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
+        """The fields that are called as they are here; what is not given keeps its default."""
+        given = {name: getattr(self, name, None) for name in Sampling.__struct_fields__}
+        given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
+        given |= {"max_tokens": None if max_tokens == UNLIMITED else max_tokens, "logprobs": logprobs}
+        return Sampling(**{name: value for name, value in given.items() if value is not None})
+
+
+class ChatIn(_RequestIn, kw_only=True):
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (False,)}
+
+    messages: list[TurnIn]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+    def check(self, vocabulary: int) -> None:
+        super().check(vocabulary)
+        if not self.messages:
+            raise BadField("messages", "There is no message to answer. Send one at least.")
+        if self.top_logprobs and not self.logprobs:
+            raise BadField("top_logprobs", "top_logprobs needs logprobs to be true.")
+        for name in ("max_tokens", "max_completion_tokens"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1 and limit != UNLIMITED:
+                raise BadField(name, f"{name} is at least 1, or {UNLIMITED} for no limit: {limit} is not.")
+        if given := RESERVED.intersection(self.chat_template_kwargs or ()):
+            name = f"chat_template_kwargs.{min(given)}"
+            raise BadField(name, f"The field {name!r} is not supported. Use the fields of the request.")
+        self.prefills()
+        if not 0 <= (self.top_logprobs or 0) <= MAX_LOGPROBS:
+            raise BadField("top_logprobs", f"top_logprobs is 0 to {MAX_LOGPROBS}: {self.top_logprobs} is not.")
+
+    def sampling(self) -> Sampling:
+        limit = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+        return self.base_sampling(limit, (self.top_logprobs or 0) if self.logprobs else None)
+
+    def prompt(self) -> list[ChatMessage]:
+        """Raises BadField with a sentence about a role or a part that is not supported."""
+        return [_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)]
+
+    def wanted_thinking(self) -> Thinking:
+        """How the model is to think, in whichever of its names it is said.
+
+        An effort of "none" is OpenAI's word for no thinking.
+        """
+        given = self.chat_template_kwargs or {}
+        thinking, reasoning = _object(self.thinking), _object(self.reasoning)
+        said = (
+            given.get("enable_thinking"), given.get("thinking"), self.enable_thinking, self.think, self.thinking,
+            thinking.get("enabled"), _SWITCHES.get(str(thinking.get("type"))), self.reasoning, reasoning.get("enabled"),
+        )  # fmt: skip
+        on = next((each for each in said if isinstance(each, bool)), None)
+        words = (given.get("reasoning_effort"), self.reasoning_effort, self.think, reasoning.get("effort"))
+        effort = next((each for each in words if isinstance(each, str)), "")
+        return Thinking(on=False if on is None else on) if effort == "none" else Thinking(on=on, effort=effort)
+
+    @property
+    def tells_thinking(self) -> bool:
+        """Whether the answer is to hold what the model thought."""
+        return self.include_reasoning is not False and _object(self.reasoning).get("exclude") is not True
+
+    def variables(self) -> dict[str, Any]:
+        """What else the chat template is given."""
+        own = ("enable_thinking", "thinking", "reasoning_effort")
+        given = (self.chat_template_kwargs or {}).items()
+        return {name: value for name, value in given if name not in own or not isinstance(value, bool | str | None)}
+
+    def prefills(self) -> bool:
+        """Whether the answer goes on from the last message. Raises BadField.
+
+        As in llama.cpp it does wherever that is an assistant's, unless the request wants a new turn.
+        """
+        last = self.messages[-1]
+        wanted = self.continue_final_message or last.prefix
+        if wanted and self.add_generation_prompt:
+            text = "An answer goes on from the last message, or a new turn begins. Leave add_generation_prompt out."
+            raise BadField("add_generation_prompt", text)
+        if wanted and last.role != "assistant":
+            text = "Only a message of the assistant can be continued, and the last one is not."
+            raise BadField("continue_final_message" if self.continue_final_message else "messages", text)
+        return last.role == "assistant" and not self.add_generation_prompt and self.continue_final_message is not False
+
+
+class Ids(list[int]):
+    """A prompt that came as token ids."""
+
+
+class CompletionIn(_RequestIn, kw_only=True):
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (True,)}
+
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+    best_of: int | None = None
+    echo: bool | None = None
+
+    @property
+    def echoes(self) -> bool:
+        return bool(self.echo)
+
+    def check(self, vocabulary: int) -> None:
+        super().check(vocabulary)
+        if self.best_of not in (None, 1 if self.n is None else self.n):
+            raise BadField("best_of", "best_of is supported only where it equals n. Leave it out.")
+
+    def sampling(self) -> Sampling:
+        # OpenAI's own default; without it a plain continuation runs to the end of the context.
+        return self.base_sampling(self.max_tokens if self.max_tokens is not None else 16, self.logprobs)
+
+    def prompts(self) -> list[str | Ids]:
+        """Each of them text or token ids. Raises BadField with a sentence where one is empty, or neither."""
+        given = self.prompt
+        if isinstance(given, str):
+            given = [given]
+        elif given and all(isinstance(item, int) for item in given):
+            given = [cast("list[int]", given)]
+        if (answers := len(given) * (self.n or 1)) > MOST_ANSWERS:
+            text = f"The prompts have {answers:,} answers together, and {MOST_ANSWERS} are written at most. Send fewer."
+            raise BadField("prompt", text)
+        prompts: list[str | Ids] = []
+        for prompt in given:
+            if isinstance(prompt, int):
+                text = "The prompt is neither one of token ids nor a list of prompts. Send one of both."
+                raise BadField("prompt", text)
+            prompts.append(prompt if isinstance(prompt, str) else Ids(prompt))
+        if not prompts or not all(prompts):
+            raise BadField("prompt", "The prompt is empty. Write something first.")
+        return prompts
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _message(turn: TurnIn, where: str) -> ChatMessage:
+    if turn.role not in ROLES:
+        text = f"The role {shortened(turn.role)!r} is not supported. Use system, user or assistant."
+        raise BadField(f"{where}.role", text)
+    for name in ("refusal", "tool_calls", "tool_call_id", "function_call", "audio"):  # the model would have to see them
+        if getattr(turn, name):
+            raise BadField(f"{where}.{name}", f"The field {name!r} of a message is not supported. Leave it out.")
+    if turn.content is None and turn.role != "assistant":
+        raise BadField(f"{where}.content", "The message has no content. Send some text.")
+    content = turn.content if isinstance(turn.content, list) else [ContentPart("text", turn.content or "")]
+    pictures: list[bytes] = []
+    for number, part in enumerate(content):
+        field = f"{where}.content[{number}]"
+        if part.type == "image_url":
+            pictures.append(_picture(part, f"{field}.image_url"))
+        elif part.type != "text":
+            text = f"Content of type {shortened(part.type)!r} is not supported. Send text or image_url."
+            raise BadField(f"{field}.type", text)
+        elif part.text is None:
+            raise BadField(f"{field}.text", "The part has no text. Send some.")
+    if pictures and turn.role != "user":
+        raise BadField(f"{where}.content", f"A message of the role {turn.role!r} cannot have pictures. Use user.")
+    text = "".join(part.text or "" for part in content)
+    thinking = turn.reasoning_content or turn.reasoning or ""
+    return ChatMessage(role=ROLES[turn.role], content=text, thinking=thinking, pictures=pictures)
+
+
+def _picture(part: ContentPart, where: str) -> bytes:
+    """The file in a data URL (RFC 2397); those of the web were fetched before, where that is allowed (remote.py)."""
+    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url or ""
+    head, comma, data = url.partition(",")
+    if not head.startswith("data:"):
+        text = (
+            "Pictures are not fetched from addresses. Send the file itself, data:image/jpeg;base64,…, or start the "
+            "server with --fetch-pictures."
+        )
+        raise BadField(where, text)
+    if not comma or not head.endswith(";base64"):
+        raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise BadField(where, "The base64 of the picture is damaged. Send the whole file again.") from error
+
+
+def finish_reason(reason: FinishReason) -> str:
+    """OpenAI knows two that apply: the model or a stop string ended it, or a limit on its length did."""
+    return {"stop": "stop", "length": "length", "context": "length"}[reason]
+
+
+class TopLogprob(msgspec.Struct):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob] = []
+
+
+class ChatLogprobs(msgspec.Struct):
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class TextLogprobs(msgspec.Struct):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    """Nothing is known of the first token of a prompt, which no other comes before."""
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class TurnOut(msgspec.Struct, omit_defaults=True):
+    role: str = ""
+    content: str | None = None
+    reasoning_content: str | None = None
+    """The thinking, under the name that DeepSeek's interface and vLLM's gave it."""
+
+
+class ChatChoice(msgspec.Struct):
+    index: int
+    message: TurnOut
+    finish_reason: str | None
+    logprobs: ChatLogprobs | None = None
+
+
+class ChatChunkChoice(msgspec.Struct):
+    index: int
+    delta: TurnOut
+    finish_reason: str | None = None
+    logprobs: ChatLogprobs | None = None
+
+
+class PromptLogprob(msgspec.Struct):
+    """vLLM's shape; ``rank`` is None beyond the alternatives that were asked for."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[int, PromptLogprob] | None]
+"""For each token of a prompt but the first, what is known of it and of the likeliest ones, by token id."""
+
+
+class TextChoice(msgspec.Struct):
+    index: int
+    text: str
+    finish_reason: str | None = None
+    logprobs: TextLogprobs | None = None
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+
+
+class UsageDetails(msgspec.Struct):
+    cached_tokens: int = 0
+
+
+class CompletionDetails(msgspec.Struct):
+    reasoning_tokens: int = 0
+
+
+class UsageOut(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: UsageDetails
+    completion_tokens_details: CompletionDetails
+
+
+class Completion(msgspec.Struct, omit_defaults=True):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[ChatChoice] | list[ChatChunkChoice] | list[TextChoice]
+    usage: UsageOut | None = None
+    system_fingerprint: str = ""
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+
+
+class ModelOut(msgspec.Struct):
+    """A model, with the fields of OpenAI's interface and those of others that clients read.
+
+    ``state`` is LM Studio's word for whether a request has to wait for it, ``max_model_len`` vLLM's name of the context
+    in tokens and ``context_length`` that of others. ``root`` and ``parent`` are an adapter's model (vLLM).
+    ``capabilities`` are Ollama's words, the figures of ``meta`` llama.cpp's. None of these while it is not loaded.
+    """
+
+    id: str
+    created: int = 0
+    object: str = "model"
+    owned_by: str = "kvasir"
+    state: Literal["loaded", "not-loaded"] = "loaded"
+    root: str | UnsetType = UNSET
+    parent: str | UnsetType | None = UNSET
+    max_model_len: int | UnsetType = UNSET
+    context_length: int | UnsetType = UNSET
+    capabilities: list[str] | UnsetType = UNSET
+    meta: dict[str, int] | UnsetType = UNSET
+
+
+class ModelList(msgspec.Struct):
+    data: list[ModelOut]
+    object: str = "list"

@@ -1,0 +1,271 @@
+"""Answers in the two shapes of OpenAI's interface: chat and plain completion, whole or in chunks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from engine.doors.http.openai.types import (
+    ChatChoice,
+    ChatChunkChoice,
+    ChatLogprobs,
+    Completion,
+    PromptLogprob,
+    PromptLogprobs,
+    TextChoice,
+    TextLogprobs,
+    TokenLogprob,
+    TopLogprob,
+    TurnOut,
+    UsageOut,
+    finish_reason,
+)
+from engine.library import paths as config
+from engine.protocol import Delta, Finished, TokenInfo
+from engine.text.detokenise import detokeniser
+from engine.text.tokenizer import Tokenizer
+
+
+class _Placed(NamedTuple):
+    """A token with what of its text stands in the answer, and where that begins."""
+
+    info: TokenInfo
+    text: str
+    offset: int
+
+
+class Writer:
+    """Turns one request's messages into response bodies. Its two kinds make the choices that these hold."""
+
+    whole_name: str
+    chunk_name: str
+
+    def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
+        self._id, self._created, self._model, self._tokenizer = id, created, model, tokenizer
+        self._fingerprint = f"kvasir-{config.version()}"
+        self._text: defaultdict[int, list[str]] = defaultdict(list)
+        self._thinking: defaultdict[int, list[str]] = defaultdict(list)
+        self._tokens: defaultdict[int, list[_Placed]] = defaultdict(list)
+        self._length: defaultdict[int, int] = defaultdict(int)
+        """Characters of each answer's content so far."""
+        self._end_of: defaultdict[int, int] = defaultdict(int)
+        """Where in it the last token ends."""
+        self._begun: set[int] = set()
+        self._prompts: Sequence[Sequence[TokenInfo]] | None = None
+        self._alternatives = 0
+
+    def tell_prompts(self, told: Sequence[Sequence[TokenInfo]], alternatives: int) -> None:
+        """Whole answers have the log-probabilities of their prompts, which ``told`` holds once these were read."""
+        self._prompts, self._alternatives = told, alternatives
+
+    def add(self, delta: Delta) -> None:
+        """Log-probabilities are told of the content alone, as in OpenAI's interface."""
+        if delta.channel == "thinking":
+            self._thinking[delta.answer].append(delta.text)
+            return
+        self._text[delta.answer].append(delta.text)
+        self._tokens[delta.answer] += self._placed(delta)
+
+    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
+        return self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
+
+    def opening_chunk(self, answer: int, usage: UsageOut | None = None) -> Completion | None:
+        """What a stream tells before it tells anything else of an answer, with its ``usage`` so far where that is
+        wanted; None where there is nothing to tell."""
+        if answer in self._begun:
+            return None
+        self._begun.add(answer)
+        return self._chunk(self._opening(answer), usage)
+
+    def chunk(self, delta: Delta, usage: UsageOut | None = None) -> Completion | None:
+        return self._chunk(self._part(delta), usage)
+
+    def last_chunk(self, finished: Finished, usage: UsageOut | None = None) -> Completion | None:
+        return self._chunk(self._end(finished), usage)
+
+    def usage_chunk(self, usage: UsageOut) -> Completion:
+        return self._completion(self.chunk_name, [], usage)
+
+    def _chunk(self, choice: Any, usage: UsageOut | None) -> Completion | None:
+        return None if choice is None else self._completion(self.chunk_name, [choice], usage)
+
+    def _placed(self, delta: Delta) -> list[_Placed]:
+        """The tokens of a delta of content whose log-probabilities are told."""
+        found: list[_Placed] = []
+        end = self._length[delta.answer]
+        for token in delta.tokens:
+            # A token begins where the last one ended, which lies in an earlier delta where a part of it was told there.
+            begin, end = self._end_of[delta.answer], end + token.chars
+            self._end_of[delta.answer] = end
+            if token.cut and end == begin:
+                while found and found[-1].info.chars == 0 and self._tokenizer.id_to_bytes(found[-1].info.id):
+                    found.pop()  # the first bytes of a character that was cut off
+            elif token.logprob is not None:
+                piece = self._tokenizer.piece(token.id)
+                found.append(_Placed(token, piece[: len(piece) - token.cut], begin))
+        self._length[delta.answer] += len(delta.text)
+        return found
+
+    def _prompt_logprobs(self, number: int) -> PromptLogprobs | UnsetType:
+        if self._prompts is None:
+            return UNSET
+        found: PromptLogprobs = [None]
+        for token in self._prompts[number]:
+            known = {token.id: PromptLogprob(token.logprob or 0.0, None, self._tokenizer.piece(token.id))}
+            for rank, (id, value) in enumerate(token.top[: self._alternatives], 1):
+                known[id] = PromptLogprob(value, rank, self._tokenizer.piece(id))
+            found.append(known)
+        return found
+
+    def _completion(self, kind: str, choices: list[Any], usage: UsageOut | None = None) -> Completion:
+        return Completion(self._id, kind, self._created, self._model, choices, usage, self._fingerprint)
+
+    def _choice(self, end: Finished) -> Any:
+        """A whole answer."""
+        raise NotImplementedError
+
+    def _opening(self, answer: int) -> Any:
+        """What precedes the first part; None: nothing does."""
+        raise NotImplementedError
+
+    def _part(self, delta: Delta) -> Any:
+        """A part, None where it is not told."""
+        raise NotImplementedError
+
+    def _end(self, end: Finished) -> Any:
+        """What follows the last part."""
+        raise NotImplementedError
+
+
+class ChatWriter(Writer):
+    whole_name, chunk_name = "chat.completion", "chat.completion.chunk"
+
+    def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer, tells_thinking: bool = True) -> None:
+        super().__init__(id, created, model, tokenizer)
+        self._tells_thinking = tells_thinking
+
+    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
+        done = super().whole(finished, usage)
+        done.prompt_logprobs = self._prompt_logprobs(0)
+        return done
+
+    def _choice(self, end: Finished) -> ChatChoice:
+        text, thinking = ("".join(parts[end.answer]) for parts in (self._text, self._thinking))
+        logprobs = self._logprobs(self._tokens[end.answer])
+        turn = TurnOut("assistant", text, (thinking or None) if self._tells_thinking else None)
+        return ChatChoice(end.answer, turn, finish_reason(end.reason), logprobs)
+
+    def _opening(self, answer: int) -> ChatChunkChoice:
+        return ChatChunkChoice(answer, TurnOut("assistant"))
+
+    def _part(self, delta: Delta) -> ChatChunkChoice | None:
+        if delta.channel == "thinking":
+            told = ChatChunkChoice(delta.answer, TurnOut(reasoning_content=delta.text))
+            return told if self._tells_thinking else None
+        return ChatChunkChoice(delta.answer, TurnOut(content=delta.text), None, self._logprobs(self._placed(delta)))
+
+    def _end(self, end: Finished) -> ChatChunkChoice:
+        return ChatChunkChoice(end.answer, TurnOut(), finish_reason(end.reason))
+
+    def _logprobs(self, tokens: Sequence[_Placed]) -> ChatLogprobs | None:
+        return ChatLogprobs([self._logprob(*token) for token in tokens]) if tokens else None
+
+    def _logprob(self, token: TokenInfo, text: str, offset: int) -> TokenLogprob:
+        top = [TopLogprob(*self._named(id, value)) for id, value in token.top]
+        _, logprob, data = self._named(token.id, token.logprob or 0.0)
+        return TokenLogprob(text, logprob, list(text.encode()) if token.cut else data, top)
+
+    def _named(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
+        return self._tokenizer.piece(token_id), logprob, list(self._tokenizer.id_to_bytes(token_id))
+
+
+class Echo(NamedTuple):
+    """A prompt that is told before the answers to it: its text, its tokens, and what is known of all but the first;
+    None where log-probabilities were not asked for."""
+
+    text: str
+    ids: Sequence[int]
+    told: Sequence[TokenInfo] | None
+
+
+class TextWriter(Writer):
+    whole_name = chunk_name = "text_completion"
+
+    def __init__(
+        self,
+        id: str,
+        created: int,
+        model: str,
+        tokenizer: Tokenizer,
+        echoes: Sequence[Echo] = (),
+        answers: int = 1,
+        top: int = 0,
+    ) -> None:
+        """``echoes`` are the prompts, where they are to be told, ``answers`` how many there are to each, and ``top`` of
+        how many alternatives to a token is told."""
+        super().__init__(id, created, model, tokenizer)
+        self._echoes, self._answers, self._most = echoes, answers, top
+
+    def _choice(self, end: Finished) -> TextChoice:
+        opening = self._opening(end.answer)
+        text, logprobs = "".join(self._text[end.answer]), self._logprobs(end.answer, self._tokens[end.answer])
+        if opening is not None:
+            text, logprobs = opening.text + text, _joined(opening.logprobs, logprobs)
+        told = self._prompt_logprobs(end.answer // self._answers)
+        return TextChoice(end.answer, text, finish_reason(end.reason), logprobs, told)
+
+    def _opening(self, answer: int) -> TextChoice | None:
+        if not self._echoes:
+            return None
+        echo = self._echoes[answer // self._answers]
+        return TextChoice(answer, echo.text, None, self._echoed(echo.text, echo.ids, echo.told))
+
+    def _echoed(self, text: str, ids: Sequence[int], told: Sequence[TokenInfo] | None) -> TextLogprobs | None:
+        if told is None:
+            return None
+        stream, offsets, end = detokeniser(self._tokenizer, ()), [], 0
+        for token in ids:
+            offsets.append(min(end, len(text)))
+            end += len(stream.push(token))
+        logprobs: list[float | None] = [None, *(token.logprob for token in told)]
+        tops = [None, *(self._top(token) for token in told)]
+        return TextLogprobs([self._tokenizer.piece(token) for token in ids], logprobs, tops, offsets)
+
+    def _part(self, delta: Delta) -> TextChoice:
+        return TextChoice(delta.answer, delta.text, None, self._logprobs(delta.answer, self._placed(delta)))
+
+    def _end(self, end: Finished) -> TextChoice:
+        return TextChoice(end.answer, "", finish_reason(end.reason))
+
+    def _logprobs(self, answer: int, tokens: Sequence[_Placed]) -> TextLogprobs | None:
+        if not tokens:
+            return None
+        begin = len(self._echoes[answer // self._answers].text) if self._echoes else 0
+        return TextLogprobs(
+            [token.text for token in tokens],
+            [token.info.logprob for token in tokens],
+            [self._top(token.info) for token in tokens],
+            [begin + token.offset for token in tokens],
+        )
+
+    def _top(self, token: TokenInfo) -> dict[str, float]:
+        """The likeliest tokens by their text, and the token itself, which may be one more. Of several with the same
+        text the likeliest counts."""
+        found: dict[str, float] = {}
+        for id, value in [*token.top[: self._most], (token.id, token.logprob or 0.0)]:
+            found.setdefault(self._tokenizer.piece(id), value)
+        return found
+
+
+def _joined(first: TextLogprobs | None, then: TextLogprobs | None) -> TextLogprobs | None:
+    if first is None or then is None:
+        return first or then
+    return TextLogprobs(
+        first.tokens + then.tokens,
+        first.token_logprobs + then.token_logprobs,
+        first.top_logprobs + then.top_logprobs,
+        first.text_offset + then.text_offset,
+    )

@@ -1,0 +1,383 @@
+"""One websocket client: its messages in, the engine's answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from engine.decoding.telemetry.why.facts import LastPrompt
+from engine.doors.outbox import Outbox
+from engine.doors.websocket.cache_messages import CacheMessages
+from engine.doors.websocket.frames import decoded, refused_greeting
+from engine.doors.websocket.subscriptions import Subscriptions
+from engine.library import paths as config
+from engine.library.paths import ModelNotFound
+from engine.loading.adapters import cards
+from engine.loading.model import LoadModel
+from engine.loop.commands import AddRequest
+from engine.loop.events import Event, RequestEvent
+from engine.protocol import (
+    PROTOCOL,
+    Adapters,
+    Cancel,
+    CancelLoad,
+    Compare,
+    Counted,
+    CountTokens,
+    Delta,
+    DescribePage,
+    Error,
+    Estimate,
+    Finished,
+    ForgetChat,
+    Generate,
+    Hello,
+    ListAdapters,
+    Load,
+    LoadAdapter,
+    MeasureCost,
+    Message,
+    Prefill,
+    Recommend,
+    Set,
+    Subscribe,
+    Unload,
+    UnloadAdapter,
+    UnloadAfter,
+    Welcome,
+    Why,
+    encode,
+)
+from engine.services.answers.answering import Asked, cancelled_before_start, prepared, request_message, tokenised
+from engine.services.answers.compare import compare
+from engine.services.answers.refused import Refused
+from engine.services.answers.turns import AnswerCollector, Turns
+from engine.services.hub import EngineHub
+from engine.services.residency import Residency, Use
+from engine.services.why import why
+from engine.text.template import PromptError
+
+log = logging.getLogger(__name__)
+
+HELLO_SECONDS = 10.0
+MAX_ACTIVE = 64
+"""Requests that one client may have in progress."""
+
+
+class Session:
+    """Lives as long as its socket. Everything that it started ends with it."""
+
+    def __init__(self, socket: WebSocket, hub: EngineHub, residency: Residency, token: str) -> None:
+        self._socket, self._hub, self._residency, self._token = socket, hub, residency, token
+        self._outbox = Outbox()
+        self._turns = Turns()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._active: dict[str, _Active] = {}
+        self._last_prompt: LastPrompt | None = None
+        self._cache = CacheMessages(hub, self._outbox.put)
+        self._subscriptions = Subscriptions(hub, self._cache, self._outbox.put)
+
+    async def run(self) -> None:
+        await self._socket.accept()
+        try:
+            refusal = await self._greet()
+            if refusal is not None:
+                await self._socket.send_text(encode(refusal))
+                await self._socket.close(1008, refusal.code)
+                return
+            await self._serve()
+        except (WebSocketDisconnect, asyncio.CancelledError):
+            log.debug("a client went away")
+
+    # --- greeting ------------------------------------------------------------------------------------------------
+
+    async def _greet(self) -> Error | None:
+        """Wait for the Hello; why the client is refused, if it is."""
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                frame = await self._frame()
+        except TimeoutError:
+            return Error(code="no_hello", message="No greeting came. Send hello with the token first.")
+        return refused_greeting(frame, self._token)
+
+    async def _welcome(self) -> Welcome:
+        probes = self._hub.probes
+        device, devices, models = await asyncio.gather(
+            asyncio.to_thread(probes.device), asyncio.to_thread(probes.devices), asyncio.to_thread(config.known_models)
+        )
+        loaded = self._hub.loaded
+        return Welcome(
+            protocol=PROTOCOL,
+            version=config.version(),
+            device=msgspec.structs.replace(device, bandwidth=self._hub.bandwidth),
+            catalogue=self._hub.engine.catalogue_state(),
+            devices=devices,
+            models=models,
+            loaded=loaded.card if loaded is not None else None,
+            adapters=cards(loaded),
+            notice=os.environ.get("KVASIR_GPU_PACK_REASON", ""),
+        )
+
+    # --- serving -------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        self._outbox.put(await self._welcome())
+        stop_listening = self._hub.listen(self._on_broadcast)
+        sender = asyncio.create_task(self._send())
+        try:
+            receiver = asyncio.create_task(self._receive())
+            await asyncio.wait([sender, receiver], return_when=asyncio.FIRST_COMPLETED)
+            receiver.cancel()
+            await asyncio.gather(receiver, return_exceptions=True)
+        finally:
+            stop_listening()
+            for active in self._active.values():
+                active.cancel(self._hub)
+            for task in [sender, *self._tasks]:
+                task.cancel()
+            await asyncio.gather(sender, *self._tasks, self._subscriptions.end(), return_exceptions=True)
+
+    async def _send(self) -> None:
+        while True:
+            message = await self._outbox.take()
+            try:
+                await self._socket.send_text(encode(message))
+            except (WebSocketDisconnect, RuntimeError):
+                return
+
+    async def _receive(self) -> None:
+        while True:
+            await self._outbox.room()
+            message = decoded(await self._frame())
+            if isinstance(message, Error):
+                self._outbox.put(message)
+                continue
+            try:
+                self._handle(message)
+            except Refused as refused:
+                self._outbox.put(Error(code=refused.code, message=str(refused), id=getattr(message, "id", "")))
+
+    async def _frame(self) -> str | bytes:
+        """The next frame. Raises WebSocketDisconnect."""
+        event = await self._socket.receive()
+        if event["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(event.get("code", 1000))
+        text = event.get("text")
+        return text if text is not None else event.get("bytes") or b""
+
+    def _handle(self, message: Message) -> None:
+        """Start what the message asks for. Raises :class:`Refused`."""
+        hub = self._hub
+        match message:
+            case Generate():
+                self._begin(message.id, self._generate(message, self._enter(message.id)))
+            case Compare():
+                self._begin(message.id, self._compare(message, self._enter(message.id)))
+            case Cancel(id=id):
+                if (active := self._active.get(id)) is not None:
+                    active.cancel(hub)
+            case Set() | Unload() | LoadAdapter() | UnloadAdapter():
+                hub.submit(message)
+            case UnloadAfter(minutes=minutes):
+                self._residency.set_unload_after(60 * minutes)
+            case ListAdapters():
+                self._outbox.put(Adapters(adapters=cards(hub.loaded)))
+            case Load():
+                self._begin("", self._load(message))
+            case CancelLoad():
+                hub.engine.cancel_load()
+            case CountTokens():
+                self._begin(message.id, self._count(message))
+            case Estimate():
+                self._begin(message.id, self._estimate(message))
+            case Recommend():
+                self._begin("", self._recommend())
+            case Subscribe():
+                self._subscriptions.change(message)
+            case DescribePage():
+                self._begin(message.id, self._cache.describe(message))
+            case MeasureCost():
+                self._begin(message.id, self._measure(message))
+            case Why():
+                self._begin(message.id, self._why(message))
+            case ForgetChat(chat=chat):
+                self._turns.forget(chat)
+                hub.submit(message)
+            case Hello():
+                raise Refused("already_greeted", "The greeting came twice. Send it once, as the first message.")
+
+    def _begin(self, id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run one message's work; its failure is the client's answer and ends nothing else."""
+
+        async def guarded() -> None:
+            try:
+                with self._residency.use():
+                    await work
+            except (Refused, PromptError, ModelNotFound) as error:
+                code = {PromptError: "bad_prompt", ModelNotFound: "model_not_found"}.get(type(error), "")
+                self._outbox.put(Error(code=getattr(error, "code", code), message=str(error), id=id))
+            except Exception as error:
+                log.exception("a message of a client failed")
+                text = f"That failed inside the engine ({error}). Try again; the log has the details."
+                self._outbox.put(Error(code="internal", message=text, id=id))
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- one message each ----------------------------------------------------------------------------------------
+
+    def _enter(self, id: str) -> _Active:
+        if id in self._active:
+            raise Refused("duplicate_id", f"A request called {id!r} is in progress already. Use another name.")
+        if len(self._active) >= MAX_ACTIVE:
+            raise Refused("too_many", f"{MAX_ACTIVE} requests are in progress. Wait until one of them has ended.")
+        active = self._active[id] = _Active()
+        return active
+
+    async def _generate(self, message: Generate, active: _Active) -> None:
+        use = self._residency.use()
+        try:
+            await self._model(use, active)
+            if active.cancelled:
+                self._put_cancelled(message)
+                return
+            asked = Asked(message.prompt, message.thinking, message.overflow, message.sampling.max_tokens)
+            prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
+            if active.cancelled:
+                self._put_cancelled(message)
+                return
+            ended = asyncio.Event()
+            left = message.n
+            first = AnswerCollector(prompt.text, prompt.continued.ids, message.prompt, message.parent, message.chat)
+            if (cut := prompt.context_cut(message.id)) is not None:
+                self._outbox.put(cut)
+
+            def listener(event: RequestEvent) -> None:
+                nonlocal left
+                self._outbox.put(request_message(event, message.id, prompt.continued))
+                match event:
+                    case Delta(answer=0):
+                        first.take(event)
+                    case Prefill(cached=cached, total=total):
+                        told = prompt.continued
+                        before = self._last_prompt.tokens if self._last_prompt is not None else 0
+                        self._last_prompt = LastPrompt(total, cached, told.diverged, told.divergence, before)
+                    case Finished(answer=0):
+                        self._turns.remember(message.id, first.finished(), prompt.tokenizer)
+                left -= isinstance(event, Finished)
+                if left <= 0 or isinstance(event, Error):
+                    self._leave(message.id, active)
+                    ended.set()
+
+            active.name = self._hub.name_for(message.id)
+            request = AddRequest(
+                id=active.name,
+                prompt_ids=prompt.ids,
+                sampling=message.sampling,
+                n=message.n,
+                optimisations=message.optimisations,
+                continues=prompt.text.continues,
+                window=prompt.window,
+                chat=message.chat,
+                adapter=message.adapter,
+                pictures=prompt.pictures,
+            )
+            self._hub.add(request, listener)
+            await ended.wait()
+        finally:
+            use.leave()
+            self._leave(message.id, active)
+
+    async def _model(self, use: Use, active: _Active) -> None:
+        """Wait for the model; returns early where the request was cancelled meanwhile. Raises :class:`Refused`."""
+        waiting = asyncio.ensure_future(use.model())
+        active.stop = waiting.cancel
+        try:
+            await asyncio.wait([waiting])
+        finally:
+            active.stop = None
+            waiting.cancel()
+        error = None if waiting.cancelled() else waiting.exception()
+        if error is not None and not active.cancelled:
+            raise error
+
+    def _put_cancelled(self, message: Generate) -> None:
+        for answer in range(min(message.n, MAX_ACTIVE)):
+            self._outbox.put(cancelled_before_start(message.id, answer))
+
+    async def _measure(self, message: MeasureCost) -> None:
+        with self._residency.use() as use:
+            await use.model()
+            await self._cache.measure(message, self._turns)
+
+    async def _why(self, message: Why) -> None:
+        self._outbox.put(await why(self._hub, message, self._last_prompt))
+
+    def _leave(self, id: str, active: _Active) -> None:
+        if self._active.get(id) is active:
+            del self._active[id]
+
+    async def _compare(self, message: Compare, active: _Active) -> None:
+        use = self._residency.use()
+        try:
+            await self._model(use, active)
+            if not active.cancelled:
+                work = asyncio.ensure_future(compare(self._hub, message, self._outbox.put))
+                active.stop = work.cancel
+                with contextlib.suppress(asyncio.CancelledError):
+                    self._outbox.put(await work)
+                    return
+            if active.cancelled:
+                text = "The comparison was stopped before its end. Start it again to measure."
+                self._outbox.put(Error(code="cancelled", message=text, id=message.id))
+        finally:
+            use.leave()
+            self._leave(message.id, active)
+
+    async def _load(self, message: Load) -> None:
+        path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)
+        self._hub.submit(LoadModel(path, draft, message.options))
+
+    async def _count(self, message: CountTokens) -> None:
+        prompt = await tokenised(self._hub, message.prompt, message.thinking)
+        self._outbox.put(Counted(id=message.id, tokens=len(prompt.ids)))
+
+    async def _estimate(self, message: Estimate) -> None:
+        path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)
+        switches = {spec.key: spec.value for spec in self._hub.engine.catalogue_state()}
+        estimated = await asyncio.to_thread(
+            self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, switches
+        )
+        self._outbox.put(msgspec.structs.replace(estimated, id=message.id))
+
+    async def _recommend(self) -> None:
+        self._outbox.put(await asyncio.to_thread(self._hub.probes.recommended, self._hub.loaded))
+
+    def _on_broadcast(self, event: Event) -> None:
+        if isinstance(event, Message):
+            self._outbox.put(event)
+
+
+class _Active:
+    """A request or a comparison in progress."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.cancelled = False
+        self.stop: Callable[[], object] | None = None
+
+    def cancel(self, hub: EngineHub) -> None:
+        self.cancelled = True
+        if self.name:
+            hub.cancel(self.name)
+        if self.stop is not None:
+            self.stop()

@@ -1,0 +1,97 @@
+"""Turns a command for answers into requests, or refuses it with a sentence."""
+
+from __future__ import annotations
+
+from engine import catalogue
+from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
+from engine.catalogue import OptionError
+from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
+from engine.compute.sampling.params import MAX_LOGPROBS, resolve, with_least_length
+from engine.decoding.options import EngineOptions
+from engine.decoding.request import Request
+from engine.loading.adapters import find_adapter
+from engine.loading.model import LoadedModel
+from engine.loop.commands import AddRequest
+from engine.loop.stepper import Stepper
+from engine.protocol import Error, keys
+
+MAX_ANSWERS = 64
+NO_MODEL = "No model is loaded. Load one first."
+TEXT_ONLY = "{name} reads text only. Take the pictures out, or load a model that sees them."
+TOO_LONG = (
+    "This model's maximum context length is {context} tokens, the answer included, and {what} {tokens} tokens. "
+    "Shorten the messages, or load the model with a longer context."
+)
+"""Begins with OpenAI's words, by which clients know it; its figures are plain, for those that read them."""
+ENDLESS = 1 << 40
+"""The context, in tokens, of a chat with a sliding window."""
+
+
+def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arrivals: int) -> list[Request]:
+    """One for each answer, numbered from ``arrivals`` + 1 on. Raises OptionError, SamplingError and
+    LoadFailed (for an unknown adapter) with a sentence."""
+    model = stepper.model
+    adapter = find_adapter(model, command.adapter)
+    params = resolve(command.sampling, model.sampling)
+    params = with_least_length(params, len(command.prompt_ids), model.card.eos_ids)
+    chosen = options.for_request(command.optimisations, len(command.prompt_ids))
+    context = model.limit
+    if command.window is not None:
+        chosen, context = chosen._replace(policy=_window(model, command.window)), ENDLESS
+    prompt, shown = list(command.prompt_ids), command.pictures
+    marks = shown.marks(prompt) if shown is not None else ()
+    wholes = shown.spans() if shown is not None and model.pictures is not None and model.pictures.whole else ()
+    if command.prompt_logprobs is not None:
+        chosen = chosen._replace(prefix_cache=False)
+    made: list[Request] = []
+    for answer in range(command.n):
+        stream = model.open_stream(params.stop, command.continues, command.prompt_ids, command.prefilled)
+        first = made[0].cache if made else None
+        contents = "" if adapter is None else adapter.fingerprint
+        cache = stepper.cache.new(
+            (command.id, answer), list(prompt), chosen, command.chat, first, contents, marks, wholes
+        )
+        request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
+        request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
+        request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
+        made.append(request)
+    return made
+
+
+def _window(model: LoadedModel, window: int) -> WindowWithSinks:
+    """The policy of a chat with a sliding window. Raises OptionError where the model allows none."""
+    policy = WindowWithSinks(max(window, LEAST_WINDOW))
+    if catalogue.conflict({keys.PAGE_POLICY: policy.name, keys.KV_KIND: model.kind.name}):
+        raise OptionError(NO_WINDOW_OVER_KIND.format(kind=model.kind.title))
+    reason = policy.refuses(model.model.config) if model.model is not None else ""
+    if reason:
+        raise OptionError(NO_WINDOW.format(reason=reason))
+    return policy
+
+
+def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
+    """The reason why the request cannot be served, None if it can; nothing is created for it."""
+    if stepper is None:
+        return Error(code="no_model", message=NO_MODEL, id=command.id)
+    card = stepper.model.card
+    prompt = len(command.prompt_ids)
+    if any(owner[0] == command.id for owner in stepper.requests):
+        text = f"A request called {command.id!r} is being answered already. Use another name."
+        return Error(code="duplicate_id", message=text, id=command.id)
+    if not 1 <= command.n <= MAX_ANSWERS:
+        text = f"Between 1 and {MAX_ANSWERS} answers can be asked for, not {command.n}. Ask for fewer."
+        return Error(code="bad_request", message=text, id=command.id)
+    if not 0 <= (command.prompt_logprobs or 0) <= MAX_LOGPROBS:
+        text = f"prompt_logprobs lies between 0 and {MAX_LOGPROBS}: {command.prompt_logprobs} does not."
+        return Error(code="bad_sampling", message=text, id=command.id)
+    if prompt == 0:
+        return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)
+    if prompt >= card.context and command.window is None:
+        text = TOO_LONG.format(context=card.context, what="the prompt has", tokens=prompt)
+        return Error(code="prompt_too_long", message=text, id=command.id)
+    if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
+        text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
+        return Error(code="bad_request", message=text, id=command.id)
+    if command.pictures is not None and stepper.model.pictures is None:
+        return Error(code="no_pictures", message=TEXT_ONLY.format(name=card.name), id=command.id)
+    return None

@@ -1,0 +1,306 @@
+"""The cache of one loaded model: pages, prefix tree, the tiers below, and their statistics."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import msgspec
+import numpy as np
+from torch import Tensor
+
+from engine import catalogue
+from engine.cache.offload.saved import Kind, SavedChats
+from engine.cache.offload.swap import SwapSpace
+from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.recurrent import RecurrentManager, StateSlots
+from engine.cache.residual import RecentPages, ResidualManager
+from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
+from engine.cache.slots import WindowSlots
+from engine.cache.stores.windowed import WindowedStore
+from engine.cache.tiers import OnDisk, Tiers
+from engine.cache.types import TREE, Key
+from engine.cache.windowed import WindowedManager
+from engine.decoding.options import EngineOptions, RequestOptions
+from engine.decoding.request import Request
+from engine.decoding.scheduling.preemption import Rates, Victim, swap_or_recompute
+from engine.loading.memory.estimate import kv_bytes_per_token
+from engine.loading.model import LoadedModel
+from engine.protocol import CacheStats, PageState
+from engine.protocol.keys import DISK_CACHE, KV_KIND
+
+_log = logging.getLogger(__name__)
+_FORGET = 0.8
+MOST_PAGES_BACK = 64
+"""Pages at the end of what a chat has saved among whose ends its state is looked for."""
+
+
+class ModelCache:
+    """The cache of one loaded model; it lives as long as its stepper."""
+
+    def __init__(
+        self, model: LoadedModel, options: EngineOptions, clock: Callable[[], float], saved: SavedChats | None = None
+    ) -> None:
+        self._model, self._options, self._saved = model, options, saved
+        self.pool = PagePool(model.pages)
+        self.space = SwapSpace(options.host_cache_bytes)
+        self._tiers = Tiers(model.stores, self.space)
+        self.tree = PrefixTree(self.pool, clock, self._tiers)
+        self.manager = self._new_manager(model)
+        self._prefill_rate: float | None = None
+        bits, with_recent = _bits(model), _bits_with_recent(model)
+        states = model.stores[0].states if model.stores else None
+        self.state_bytes = 0 if states is None else states.page_bytes
+        """Of a sequence's state; 0: it has none."""
+        self._stats = CacheStats(
+            kind=model.kind.title,
+            bits_per_element=bits,
+            bits_with_recent=with_recent,
+            state_bytes=self.state_bytes,
+        )
+
+    def _new_manager(self, model: LoadedModel) -> KVCacheManager:
+        parts = self.pool, self.tree, self, self._tiers, self._swaps
+        states = model.stores[0].states if model.stores else None
+        if states is not None:
+            tiers = Tiers([states], self.space, gives_way=False), Tiers([states], self.space)
+            return RecurrentManager(StateSlots(PagePool(states.pages, in_runs=False), *tiers), *parts)
+        own = model.stores[0] if model.stores else None
+        if isinstance(own, WindowedStore):
+            own.slots = WindowSlots(own.pages, own.windowed.pages, own.window)
+            return WindowedManager(own.slots, own.windowed, *parts)
+        store = own.recent if own is not None and model.kind.residual else None
+        if store is None:
+            return KVCacheManager(*parts)
+        tier = Tiers([store], self.space, gives_way=False)
+        return ResidualManager(RecentPages(PagePool(model.recent_pages), model.kind.residual, store, tier), *parts)
+
+    # --- called by the step loop ---------------------------------------------------------------------------------
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """See :class:`engine.cache.sequences.Content`."""
+        for store in self._model.stores:
+            store.copy_page(src, dst)
+
+    def new(
+        self,
+        owner: tuple[str, int],
+        tokens: list[int],
+        options: RequestOptions,
+        chat: str,
+        fork_of: SequenceCache | None,
+        adapter: str = "",
+        marks: Sequence[int] = (),
+        wholes: Sequence[tuple[int, int]] = (),
+    ) -> SequenceCache:
+        """The cache of a new request. It shares pages with texts of its own arithmetic only, and of its own
+        ``adapter``, which is named by its fingerprint."""
+        namespace: Hashable = None
+        if options.prefix_cache and options.policy.shareable(len(tokens)):
+            namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
+            namespace = (*namespace, f"adapter {adapter}") if adapter else namespace
+        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks, wholes))
+
+    def find_saved(self, request: Request) -> None:
+        """Add to the tree the pages that the chat of a new request has saved on disk."""
+        if self.space.budget != self._options.host_cache_bytes:
+            self.space.resize(self._options.host_cache_bytes)
+        kind = self._kind(request)
+        if kind is None or self._saved is None:
+            return
+        count = self._saved.match(request.chat, kind, request.cache.identity(request.known - 1))
+        keys = request.cache.keys(count * PAGE_SIZE)
+        namespace, chat = request.cache.namespace, request.chat
+        if isinstance(self.manager, RecurrentManager):
+            keys = self._find_saved_state(request, keys)
+        if len(keys) > self.tree.matched(namespace, keys):
+            tokens, saved = request.cache.identity(len(keys) * PAGE_SIZE), self._saved
+            self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, tokens, first, stop))
+
+    def _find_saved_state(self, request: Request, keys: list[Key]) -> list[Key]:
+        """The longest beginning of some saved pages after which the chat has saved a state, which is known then."""
+        assert isinstance(self.manager, RecurrentManager)
+        chat, kind = state_chat(request.chat), self._state_kind(request)
+        if kind is None or self._saved is None:
+            return []
+        for pages in range(len(keys), max(0, len(keys) - MOST_PAGES_BACK), -1):
+            mark = mark_of(request.cache.identity(pages * PAGE_SIZE))
+            if self._saved.match(chat, kind, mark):
+                self.manager.snapshots.adopt(
+                    request.cache.namespace, keys[:pages], OnDisk(self._saved, chat, kind, mark, 0, 1)
+                )
+                return keys[:pages]
+        return []
+
+    def count_hits(self, request: Request) -> None:
+        """Count the first admission of a request; ``num_computed`` of its tokens were found in the cache."""
+        last = request.cache.node
+        for node in last.path() if last is not None and request.num_computed else ():
+            node.hits += 1
+        found = self._stats
+        self._stats = msgspec.structs.replace(
+            found, looked_up=found.looked_up + request.prompt_length, hit=found.hit + request.num_computed
+        )
+
+    def keep(self, request: Request) -> None:
+        """Save the pages of an ended answer, which it still holds, as far as its chat has not saved them yet."""
+        kind = self._kind(request)
+        count = min(request.num_computed, request.cache.shareable) // PAGE_SIZE
+        pages = request.pages[:count]
+        if kind is None or self._saved is None or not pages or 0 in pages:
+            return
+
+        def export(first: int, stop: int) -> Tensor:
+            return self._model.stores[0].export_pages(pages[first:stop])
+
+        self._saved.save(request.chat, kind, request.cache.identity(count * PAGE_SIZE), export)
+        self._keep_state(request)
+
+    def _keep_state(self, request: Request) -> None:
+        """Save the last state that was kept of its text, as a chat of one page whose tokens stand for that text."""
+        kept, kind, states = request.cache.last_kept(), self._state_kind(request), self._model.stores[0].states
+        if kept is None or kind is None or states is None or self._saved is None:
+            return
+        tokens, slot = kept
+
+        def export(first: int, stop: int) -> Tensor:
+            return states.export_pages([slot])
+
+        self._saved.save(state_chat(request.chat), kind, mark_of(request.cache.identity(tokens)), export)
+
+    def _state_kind(self, request: Request) -> Kind | None:
+        """The kind that saved states must have to be usable; None where none are saved."""
+        kind, states = self._kind(request), self._model.stores[0].states
+        if kind is None or states is None:
+            return None
+        return kind._replace(layout=f"{kind.layout}; {states.page_layout}", page_bytes=states.page_bytes)
+
+    def forget(self, chat: str) -> None:
+        """Drop what is kept of a deleted chat, in the prefix tree and on disk."""
+        self.tree.forget(chat)
+        if self._saved is not None:
+            self._saved.forget(chat)
+            self._saved.forget(state_chat(chat))
+
+    def read(self, rows: int, seconds: float) -> None:
+        """Update the prefill rate with a step that computed ``rows`` prompt rows in ``seconds``."""
+        if rows and seconds > 0:
+            rate, known = rows / seconds, self._prefill_rate
+            self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
+
+    def _swaps(self, sequence: SequenceCache, pages: int, more: int) -> bool:
+        """Whether a preempted answer's pages are copied to host memory; see :func:`swap_or_recompute`."""
+        size, more_size, own = pages * self.page_bytes, 0, self._model.stores[0]
+        store = (own.states or own.recent) if more else None
+        if store is not None:
+            size, more_size = size + more * store.page_bytes, self.space.cost([store], more)
+        room = self.space.fits(self._model.stores, pages, more_size)
+        tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
+        rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
+        decision = swap_or_recompute(self._options.preemption, Victim(tokens, size, room), rates)
+        _log.info("%s gives way. %s", sequence.owner, decision.reason)
+        return decision.swap
+
+    def _kind(self, request: Request) -> Kind | None:
+        """The kind that saved pages must have to be usable; None where the request's pages are not saved.
+
+        KIVI saves none: a file holds packed pages alone, without recent tokens (`engine.cache.prefix.snapshots`).
+        """
+        if catalogue.idle(DISK_CACHE, {KV_KIND: self._model.kind.name}):
+            return None
+        if not request.chat or request.cache.namespace is None or not self._model.fingerprint:
+            return None
+        if self._saved is None or self._options.disk_cache_bytes <= 0:
+            return None
+        store = self._model.stores[0]
+        return Kind(self._model.fingerprint, repr(request.cache.namespace), store.page_layout, store.page_bytes)
+
+    # --- contents and statistics ---------------------------------------------------------------------------------
+
+    def live_tokens(self, running: Iterable[Request]) -> int:
+        """Distinct tokens in pages: tokens that several answers share count once, a window's dead pages not at all."""
+        tokens = pages = 0
+        for request in running:
+            first, stop = request.cache.dead_pages
+            before = request.cache.shared + max(0, min(stop, len(request.pages)) - first)
+            tokens += max(0, request.num_computed - before * PAGE_SIZE)
+            pages += max(0, len(request.pages) - before)
+        own = self.pool.used_count - self.tree.pages
+        twice = max(0, pages - own)
+        return self.tree.pages * PAGE_SIZE + max(0, min(tokens - twice * PAGE_SIZE, own * PAGE_SIZE))
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page in all arenas."""
+        return sum(store.page_bytes for store in self._model.stores)
+
+    @property
+    def used_share(self) -> float | None:
+        """See :class:`PageCounts`."""
+        own = self._model.stores[0] if self._model.stores else None
+        if not isinstance(own, WindowedStore):
+            return None
+        slots, slot = own.slots.pool, own.windowed.page_bytes
+        page = self.page_bytes - own.page_bytes + (own.everything.page_bytes if own.everything is not None else 0)
+        reserved = self.pool.total * page + slots.total * slot
+        return (self.pool.used_count * page + slots.used_count * slot) / max(1, reserved)
+
+    @property
+    def used_state(self) -> PageState:
+        """The state of a page that a single answer holds."""
+        return "private" if self._model.kind.name == "16bit" else "quantised"
+
+    @property
+    def stats(self) -> CacheStats:
+        counts = self.space.counts
+        return msgspec.structs.replace(
+            self._stats,
+            evicted_pages=self.tree.evicted,
+            recent_pages=self.manager.snapshot_pages,
+            states=self.manager.states.held,
+            states_kept=self.manager.states.kept,
+            host_pages=counts.pages,
+            host_bytes=counts.size,
+            disk_bytes=self._saved.sizes().size if self._saved is not None else 0,
+            swapped_out=self.space.out.total,
+            swapped_in=self.space.into.total,
+        )
+
+    def check(self, idle: bool = False) -> None:
+        """Check that all ledgers agree; when ``idle``, also that no sequence holds a page. Raises AssertionError."""
+        self.pool.check()
+        self.tree.check()
+        self.space.check()
+        self.manager.check(idle)
+        strays = [owner for owner in self.pool.owners() if owner != TREE]
+        if idle and (strays or self.tree.evictable != self.tree.pages):
+            raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
+
+
+def state_chat(chat: str) -> str:
+    """The chat as which the state of another is saved; no client's id has this character."""
+    return f"{chat}\0state"
+
+
+def mark_of(tokens: Sequence[int]) -> list[int]:
+    """A page of 16 "tokens" that stands for a text: its digest."""
+    digest = hashlib.blake2b(np.array(tokens, dtype="<i4").tobytes(), digest_size=4 * PAGE_SIZE).digest()
+    return np.frombuffer(digest, dtype="<i4").tolist()
+
+
+def _bits(model: LoadedModel) -> float:
+    """Bits per element of the target's keys and values, its share of scales included."""
+    if model.model is None:
+        return 16.0
+    config = model.model.config
+    return 8 * kv_bytes_per_token(config, model.model.kv_dtype, model.kind) / config.cached_elements
+
+
+def _bits_with_recent(model: LoadedModel) -> float:
+    """Bits per element if the bytes of all KV arenas, recent tokens included, are divided by the packed tokens."""
+    if model.model is None or not model.kind.residual:
+        return _bits(model)
+    config = model.model.config
+    return 8.0 * model.stores[0].storage_size() / (config.cached_elements * model.pages * PAGE_SIZE)

@@ -1,0 +1,281 @@
+"""The engine driven from a plain thread: commands go in, and calls wait for the event that answers them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from engine.cache.offload.saved import SavedChats
+from engine.catalogue.replay import replayed
+from engine.decoding.telemetry.records import StepRecord
+from engine.loading.model import LoadedModel, LoadModel
+from engine.loop.commands import AddRequest, Inspect, Shutdown
+from engine.loop.engine import Engine
+from engine.loop.events import Event
+from engine.protocol import (
+    FAILED,
+    Cancel,
+    Delta,
+    Error,
+    Finished,
+    Fit,
+    Loaded,
+    LoadOptions,
+    ModelCard,
+    Options,
+    OptionSpec,
+    Sampling,
+    Set,
+    Timings,
+    Usage,
+    Value,
+    keys,
+)
+
+ALIVE_SECONDS = 1.0
+"""How often a wait looks whether the engine is still there."""
+SETTLED_SECONDS = 60.0
+"""How long a step may go on whose answers were cancelled."""
+
+
+class EngineError(RuntimeError):
+    """What the engine refused or could not do, in its own sentence."""
+
+
+class Answer(NamedTuple):
+    """One finished answer. ``steps`` are the records of the steps it took part in, in order."""
+
+    ids: list[int]
+    timings: Timings
+    steps: list[StepRecord]
+    gaps: list[float]
+    """Seconds between the arrivals of its tokens, the first excluded."""
+    usage: Usage
+    submitted: float
+    """When the engine got its prompt, by time.perf_counter()."""
+
+
+class Arrival(NamedTuple):
+    """A prompt that arrives after these seconds."""
+
+    seconds: float
+    prompt_ids: Sequence[int]
+    sampling: Sampling
+
+
+class EngineClient:
+    """An engine in a thread of its own. Not thread-safe: one caller at a time.
+
+    Every prompt is read from its first token, unless its ``optimisations`` say otherwise.
+    """
+
+    def __init__(self, saved: SavedChats | None = None) -> None:
+        """``saved`` keeps chats in files, where that is switched on."""
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.engine = Engine(self._events.put, saved=saved)
+        self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def model(self) -> LoadedModel:
+        """The loaded model; there must be one."""
+        assert self.engine.loaded is not None
+        return self.engine.loaded
+
+    def state(self) -> dict[str, OptionSpec]:
+        """Every switch by its key, as it is set now."""
+        return {spec.key: spec for spec in self.engine.catalogue_state()}
+
+    def load(self, path: str, draft: str = "", options: LoadOptions = LoadOptions()) -> tuple[ModelCard, Fit]:
+        """Load a model and wait for it. Raises :class:`EngineError`."""
+        self.engine.submit(LoadModel(path, draft, options))
+        while not isinstance(event := self._next(), Loaded):
+            pass
+        return event.card, event.fit
+
+    def set(self, key: str, value: Value) -> None:
+        """Set a switch and wait until it holds (a reload included). Raises :class:`EngineError`."""
+        if self.state()[key].value == value:
+            return
+        self.engine.submit(Set(key=key, value=value))
+        while True:
+            event = self._next()
+            if isinstance(event, Options) and any(s.key == key and s.value == value for s in event.catalogue):
+                return
+
+    def empty_cache(self) -> None:
+        """Forget every page, by making the arenas anew; models that know one kind of arenas alone are loaded anew."""
+        state = self.state()
+        kind = state[keys.KV_KIND].value
+        other = "16bit" if kind != "16bit" else "int8"
+        if other not in state[keys.KV_KIND].disabled_choices and self.model.with_kind is not None:
+            self.set(keys.KV_KIND, other)
+            self.set(keys.KV_KIND, kind)
+        else:
+            self.load(self.model.path, self.model.draft_path, self.model.options)
+
+    def answer(
+        self,
+        prompt_ids: Sequence[int],
+        sampling: Sampling,
+        optimisations: Mapping[str, Value] | None = None,
+        chat: str = "",
+    ) -> Answer:
+        """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
+        request = _request("bench", prompt_ids, sampling, optimisations)
+        return self._run([request._replace(chat=chat)])[0]
+
+    def together(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+    ) -> list[Answer]:
+        """Answer all prompts at once, to their ends. Each answer's ``steps`` are those of all of them."""
+        return self.arriving([Arrival(0.0, prompt, sampling) for prompt in prompts], optimisations)
+
+    def arriving(
+        self, arrivals: Sequence[Arrival], optimisations: Mapping[str, Value] | None = None, slots: int = 0
+    ) -> list[Answer]:
+        """Answer prompts that arrive one by one, in this order, to their ends; :meth:`together` otherwise.
+
+        The engine gets no more than ``slots`` of them at a time, 0 for any number.
+        """
+        requests = [
+            _request(f"bench {number}", prompt, sampling, optimisations)
+            for number, (_, prompt, sampling) in enumerate(arrivals)
+        ]
+        return self._run(requests, at=[arrival.seconds for arrival in arrivals], slots=slots)
+
+    def interrupted(
+        self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
+    ) -> Answer:
+        """The answer to ``running`` while a second prompt arrives once ``after_tokens`` tokens of it are there."""
+        first, second = _request("running", running, sampling), _request("arriving", arriving, sampling)
+        return self._run([first], [second], after_tokens)[0]
+
+    def _run(
+        self,
+        requests: Sequence[AddRequest],
+        later: Sequence[AddRequest] = (),
+        after_tokens: int = 0,
+        at: Sequence[float] = (),
+        slots: int = 0,
+    ) -> list[Answer]:
+        """All answers, once all have ended. ``later`` is submitted once the first answer has ``after_tokens``.
+
+        ``at``: how many seconds from now each of ``requests`` is submitted, in order; all now if left out.
+        """
+        try:
+            return self._collect(requests, later, after_tokens, at, slots)
+        except EngineError:
+            self._abandon([request.id for request in (*requests, *later)])
+            raise
+
+    def _abandon(self, names: Sequence[str]) -> None:
+        """Where one answer failed, the others end too; what the engine still tells of them is not of the next call."""
+        seen = threading.Event()
+        for name in names:
+            self.engine.submit(Cancel(id=name))
+        self.engine.submit(Inspect("page", lambda _: seen.set()))  # answered after all that they still bring about
+        until = time.monotonic() + SETTLED_SECONDS
+        while self._thread.is_alive() and not seen.wait(ALIVE_SECONDS) and time.monotonic() < until:
+            pass
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._events.get_nowait()
+
+    def _collect(
+        self,
+        requests: Sequence[AddRequest],
+        later: Sequence[AddRequest],
+        after_tokens: int,
+        at: Sequence[float],
+        slots: int,
+    ) -> list[Answer]:
+        names = [request.id for request in (*requests, *later)]
+        ids: dict[str, list[int]] = {name: [] for name in names}
+        arrivals: dict[str, list[float]] = {name: [] for name in names}
+        finished: dict[str, Finished] = {}
+        steps: list[StepRecord] = []
+        submitted: dict[str, float] = {}
+
+        def submit(request: AddRequest) -> None:
+            submitted[request.id] = time.perf_counter()
+            self.engine.submit(request)
+
+        began = time.perf_counter()
+        due = deque(zip(at or [0.0] * len(requests), requests, strict=True))
+        while len(finished) < len(names):
+            room = not slots or len(submitted) - len(finished) < slots
+            wait = began + due[0][0] - time.perf_counter() if due and room else None
+            if wait is not None and wait <= 0.0:
+                submit(due.popleft()[1])
+                continue
+            event = self._next(wait)
+            if isinstance(event, Delta):
+                ids[event.id].extend(token.id for token in event.tokens)
+                arrivals[event.id].append(time.perf_counter())
+                if later and len(ids[names[0]]) >= after_tokens:
+                    for request in later:
+                        submit(request)
+                    later = ()
+            elif isinstance(event, StepRecord):
+                steps.append(event)
+            elif isinstance(event, Finished):
+                finished[event.id] = event
+                if event.reason in FAILED:
+                    raise EngineError(event.detail or event.reason)
+        while not isinstance(event := self._next(), StepRecord):
+            pass
+        steps.append(event)  # the record of the step in which the last answer ended comes after its end
+        gaps = {name: [after - before for before, after in itertools.pairwise(arrivals[name])] for name in names}
+        return [
+            Answer(ids[name], finished[name].timings, steps, gaps[name], finished[name].usage, submitted[name])
+            for name in names
+        ]
+
+    def weight_bytes(self) -> int:
+        """Bytes that the loaded model's weights take."""
+        return self.model.model.storage_size() if self.model.model is not None else 0
+
+    def close(self) -> None:
+        self.engine.submit(Shutdown())
+        self._thread.join()
+
+    def __enter__(self) -> EngineClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _next(self, seconds: float | None = None) -> Event | None:
+        """The next event; None where none comes in these seconds. Raises :class:`EngineError` if the engine ended."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = ALIVE_SECONDS if until is None else min(ALIVE_SECONDS, until - time.monotonic())
+            try:
+                event = self._events.get(timeout=max(0.0, left))
+                break
+            except queue.Empty:
+                if until is not None and time.monotonic() >= until:
+                    return None
+                if not self._thread.is_alive():
+                    raise EngineError("The engine has ended: its device was lost.") from None
+        if isinstance(event, Error):
+            raise EngineError(event.message)
+        return event
+
+
+def _request(
+    name: str, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+) -> AddRequest:
+    return AddRequest(name, prompt_ids, sampling, 1, {**replayed(), **(optimisations or {})})
+
+
+def whole_steps(steps: Sequence[StepRecord], batch: int) -> list[StepRecord]:
+    """The steps that did nothing but write one token for each of ``batch`` answers."""
+    return [step for step in steps if step.prefill_rows == 0 and step.decode_rows == step.generated == batch]

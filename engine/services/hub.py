@@ -1,0 +1,332 @@
+"""The engine's thread on one side, the event loop on the other.
+
+Commands go straight to the engine, whose queue is thread-safe. Events come back in bunches: the engine thread appends
+to a deque and wakes the loop once per bunch, however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from engine.decoding.telemetry import runs
+from engine.decoding.telemetry.records import StepRecord
+from engine.decoding.telemetry.runs import Recorder
+from engine.decoding.telemetry.window import TelemetryWindow
+from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
+from engine.loop.events import Event, RequestEvent
+from engine.protocol import (
+    Cancel,
+    Delta,
+    Error,
+    Finished,
+    GpuReading,
+    Loaded,
+    MemoryByOwner,
+    Prefill,
+    Telemetry,
+    Unloaded,
+)
+
+if TYPE_CHECKING:
+    from engine.compute.runner.perplexity import Scores
+    from engine.loading.model import LoadedModel
+    from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
+    from engine.loop.engine import Engine
+    from engine.services.probes import MachineProbes
+
+log = logging.getLogger(__name__)
+
+MOST_IDS = 4096
+"""Requests whose clients' names are remembered: pages outlive the requests that filled them."""
+REST_SECONDS = 1.0
+"""The pause between two looks at an engine that does nothing and whose last steps have left the figures."""
+
+MEASURE_EVERY_SECONDS = 0.5
+"""How long a measurement of the machine serves all windows before it is taken again."""
+INSPECT_SECONDS = 10.0
+"""How long a look into the cache may take: a step in progress is finished first."""
+MEASURE_SECONDS = 600.0
+
+_T = TypeVar("_T")
+Emit = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A request in progress: who hears of it, and how many of its answers are still to end."""
+
+    listener: Callable[[RequestEvent], None]
+    left: int
+
+
+class _Measured(NamedTuple):
+    """What is measured of the machine: its memory, and the GPU where one computes."""
+
+    memory: MemoryByOwner
+    gpu: GpuReading | None
+
+
+class EngineHub:
+    """One engine for all sessions. Everything but ``_emit`` is called in the event loop's thread."""
+
+    def __init__(self, make_engine: Callable[[Emit], Engine], probes: MachineProbes, died: Callable[[], None]) -> None:
+        """``died`` is called in the loop when the engine's thread ended without being asked to."""
+        self.probes = probes
+        self.engine = make_engine(self._emit)
+        self.window = TelemetryWindow()
+        self.bandwidth: float | None = None
+        self._recorder: Recorder | None = None
+        """Keeps how fast the loaded model is, for those who ask before they load one."""
+        self.long_prompts = ThreadPoolExecutor(1, thread_name_prefix="long-prompts")
+        """Where long prompts are tokenised, one after the other."""
+        self._died = died
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._events: deque[Event] = deque()
+        self._woken = False
+        self._stopping = False
+        self._running: dict[str, _Running] = {}
+        self._ids: OrderedDict[str, str] = OrderedDict()
+        self._listeners: list[Callable[[Event], None]] = []
+        self._watchers: list[Callable[[StepRecord], None]] = []
+        self._numbers = itertools.count(1)
+        self._machine: tuple[_Measured, float] | None = None
+        """The last measurement, and when it was taken."""
+        self._measure_lock = asyncio.Lock()
+        self._measuring: asyncio.Future[None] | None = None
+        self._keeping: asyncio.Future[None] | None = None
+        self._stirred = asyncio.Event()
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the engine's thread; a step in progress is finished first."""
+        self._stopping = True
+        self.probes.stop()
+        self.long_prompts.shutdown(wait=False, cancel_futures=True)
+        self.engine.cancel_load()
+        self.engine.submit(Shutdown())
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        return self.engine.loaded
+
+    @property
+    def stepping(self) -> bool:
+        """Whether the engine's thread still runs (after :meth:`stop`: a step or a load that does not end)."""
+        return self._thread.is_alive()
+
+    @property
+    def answering(self) -> int:
+        """Requests in progress."""
+        return len(self._running)
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Hear of everything that concerns no single request; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def watch(self, watcher: Callable[[StepRecord], None]) -> Callable[[], None]:
+        """Hear of every step; returns what ends that."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def submit(self, command: Command) -> None:
+        self.engine.submit(command)
+
+    def name_for(self, id: str) -> str:
+        """A name for a new request, by which the engine knows it; ``id`` is its client's, shown with its pages."""
+        name = f"r{next(self._numbers)}"
+        self._ids[name] = id
+        if len(self._ids) > MOST_IDS:
+            self._ids.popitem(last=False)
+        return name
+
+    def add(self, request: AddRequest, listener: Callable[[RequestEvent], None]) -> None:
+        """Start a request, of which ``listener`` hears until it has ended."""
+        self._running[request.id] = _Running(listener, request.n)
+        self._stir()
+        self.engine.submit(request)
+
+    def client_id(self, name: str) -> str:
+        """What a client called a request that the engine knows as ``name``; "" for one of long ago."""
+        return self._ids.get(name, "")
+
+    def cancel(self, name: str) -> None:
+        self.engine.submit(Cancel(id=name))
+
+    async def frame(self, since: float = 0.0) -> Telemetry:
+        """A telemetry frame as of now."""
+        memory, gpu = await self._measured()
+        frame = self.window.frame(
+            time.monotonic(), memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
+        )
+        return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=gpu)
+
+    async def pause(self, interval: float) -> None:
+        """Sleep between two looks: ``interval`` seconds; at rest REST_SECONDS, or until something begins."""
+        stirred = self._stirred
+        await asyncio.sleep(interval)
+        if not self._running and self.window.quiet(time.monotonic()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REST_SECONDS - min(interval, REST_SECONDS)):
+                    await stirred.wait()
+
+    def _stir(self) -> None:
+        """Wake whoever pauses."""
+        stirred, self._stirred = self._stirred, asyncio.Event()
+        stirred.set()
+
+    async def inspect(
+        self, kind: Literal["pages", "tree", "page"], page: int = 0
+    ) -> PagesSnapshot | TreeSnapshot | PageView | None:
+        """Look into the cache between two steps; None where there is nothing to see. Raises TimeoutError."""
+        return await self._asked(partial(Inspect, kind, page=page), INSPECT_SECONDS)
+
+    async def measure(self, token_ids: Sequence[int]) -> Scores | str:
+        """Score a text, or say why not. Raises TimeoutError."""
+        return await self._asked(partial(MeasureText, token_ids), MEASURE_SECONDS)
+
+    async def caught_up(self, seconds: float | None = MEASURE_SECONDS) -> None:
+        """Wait until the engine has obeyed every command so far, a reload included. Raises TimeoutError."""
+        await self._asked(partial(Inspect, "page"), seconds)
+
+    async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float | None) -> _T:
+        """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_T] = loop.create_future()
+
+        def settle(value: _T) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        def reply(value: _T) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, value)
+
+        self.engine.submit(command(reply))
+        async with asyncio.timeout(seconds):
+            return await answer
+
+    async def _measure_bandwidth(self) -> None:
+        """Measure what the model's device can read, once for each, when nobody is waiting for an answer."""
+        if not self._running:
+            loaded = self.loaded
+            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth, loaded)
+            if loaded is not None and self.bandwidth:
+                recorder = await asyncio.to_thread(self.probes.recorder, loaded, self.bandwidth)
+                self._recorder = recorder if loaded is self.loaded else None
+
+    async def _measured(self) -> _Measured:
+        """The last measurement, or a new one, taken in another thread with the pages in use as of now."""
+        async with self._measure_lock:
+            if self._machine is None or time.monotonic() - self._machine[1] > MEASURE_EVERY_SECONDS:
+                pages, loaded = self.engine.cache_pages(), self.loaded
+                used_share = pages.share
+                if used_share is None:
+                    used_share = pages.used / pages.total if pages.total else 0.0
+
+                def measure() -> _Measured:
+                    return _Measured(self.probes.memory(loaded, used_share), self.probes.gpu(loaded))
+
+                measured = await asyncio.to_thread(measure)
+                self._machine = measured, time.monotonic()
+                if measured.gpu is not None and measured.gpu.joules is not None:
+                    self.window.add_energy(time.monotonic(), measured.gpu.joules)
+            return self._machine[0]
+
+    def _keep_runs(self) -> None:
+        """Write down how fast the last answers were, once none runs."""
+        if not self._running and self._recorder is not None and (found := self._recorder.take()):
+            self._keeping = asyncio.ensure_future(asyncio.to_thread(runs.add, found))
+
+    # --- the engine thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self.engine.run()
+        except BaseException:
+            log.exception("the engine's thread ended")
+        if not self._stopping:
+            self._call_in_loop(self._died)
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._woken:
+            self._woken = True
+            self._call_in_loop(self._drain)
+
+    def _call_in_loop(self, function: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            log.debug("the event loop is closed; an event is dropped")
+
+    # --- the event loop ------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        self._woken = False  # before emptying: an event that comes meanwhile wakes the loop again
+        while self._events:
+            event = self._events.popleft()
+            try:
+                self._dispatch(event)
+            except Exception:
+                log.exception("an event was lost: %s", type(event).__name__)
+
+    def _dispatch(self, event: Event) -> None:
+        self._stir()
+        match event:
+            case StepRecord():
+                self.window.add(event)
+                if self._recorder is not None:
+                    self._recorder.add(event)
+                for watcher in self._watchers:
+                    watcher(event)
+            case Delta(id=name) | Prefill(id=name):
+                if (running := self._running.get(name)) is not None:
+                    running.listener(event)
+            case Finished(id=name):
+                self._ended(name, event)
+            case Error(id=name) if name:
+                self._ended(name, event)
+            case _:
+                self._note(event)
+                for listener in list(self._listeners):
+                    listener(event)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, Loaded | Unloaded):
+            self._machine = None
+            self.window.model_changed()
+            self._recorder = None
+        if isinstance(event, Loaded):
+            self._measuring = asyncio.ensure_future(self._measure_bandwidth())
+
+    def _ended(self, name: str, event: Finished | Error) -> None:
+        running = self._running.get(name)
+        if running is None:
+            return
+        running.left -= 1
+        if running.left == 0 or isinstance(event, Error):
+            del self._running[name]
+            self._keep_runs()
+        running.listener(event)

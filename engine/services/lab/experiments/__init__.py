@@ -1,0 +1,31 @@
+"""The ten experiments, from easy to hard."""
+
+from __future__ import annotations
+
+from engine.services.lab.experiment import Experiment
+from engine.services.lab.experiments import (
+    batching,
+    heads,
+    kivi,
+    kv_cache,
+    paging,
+    prefixes,
+    quest,
+    speculation,
+    weights,
+    window,
+)
+
+ALL: tuple[Experiment, ...] = (
+    kv_cache.KVCache(),
+    weights.Weights(),
+    paging.Paging(),
+    kivi.Kivi(),
+    quest.Quest(),
+    window.Window(),
+    prefixes.Prefixes(),
+    batching.Batching(),
+    speculation.Speculation(),
+    heads.Heads(),
+)
+BY_NAME = {each.page.name: each for each in ALL}

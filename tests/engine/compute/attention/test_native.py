@@ -1,0 +1,184 @@
+"""The native attention of few rows against the definition, and rows that do not know their neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.compute.attention.backends.native import FEW_ROWS, NativeAttention
+from engine.compute.attention.backends.sdpa import SdpaAttention
+from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.compute.native import library
+from tests.contracts.attention_backend import AXES, AttentionBackendContract, Shapes
+from tests.engine.compute.attention.attention_cases import Case, place
+from tests.engine.compute.attention.packed_cases import expected_within
+from tests.kit.examples import examples
+
+PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
+runs = pytest.mark.usefixtures("each_set")
+
+
+def cases_of(
+    shapes: list[tuple[int, int]],
+    heads: tuple[int, int] = (4, 2),
+    width: int = 64,
+    seed: int = 0,
+    v_width: int | None = None,
+) -> list[Case]:
+    """Keys and values in bfloat16; queries too where the seed is even, and float32 where it is odd."""
+    generator = torch.Generator().manual_seed(seed)
+    cases = [Case(*shape).fill(*heads, width, torch.bfloat16, generator, v_width) for shape in shapes]
+    for case in cases if seed % 2 else ():
+        case.q = torch.randn(case.q.shape, generator=generator)
+    return cases
+
+
+def close(o: torch.Tensor, want: torch.Tensor) -> bool:
+    """float32 up to the end, and there one rounding where the result is bfloat16."""
+    return bool(((o.double() - want).abs() <= TestNative().allowed(want, o.dtype)).all())
+
+
+def shapes_of(**shapes: list[tuple[int, int]]) -> dict[str, list[tuple[int, int, bool]]]:
+    return {name: [(*each, False) for each in some] for name, some in shapes.items()}
+
+
+@runs
+class TestNative(AttentionBackendContract):
+    """Few rows and no trees, keys and values in bfloat16, in tiles of 128."""
+
+    backend = NativeAttention
+    one_kernel = True
+    cases = AXES | {
+        "shapes": shapes_of(
+            first=[(0, 1)],
+            before_a_tile=[(127, 1)],
+            tile=[(128, 1)],
+            long=[(700, 1)],
+            chain=[(300, 5)],
+            prompt=[(0, 16)],
+            mixed=[(5, 1), (20, 3), (257, 1), (10, 16), (0, 2)],
+        ),
+        "few": shapes_of(mixed=[(600, 1), (12, 4)]),
+        "window": {str(window): window for window in (None, 1, 20, 100, 128, 129)},
+        "heads": {str(heads): heads for heads in ((1, 1), (4, 4), (8, 1), (6, 2), (5, 1), (14, 2))},
+        "width": {str(width): width for width in (32, 64, 96, 128, 256)},
+        "narrow": {str(widths): widths for widths in ((64, 32), (96, 64), (192, 128), (576, 512))},
+    }
+
+    def filled(
+        self,
+        shapes: Shapes,
+        dtype: torch.dtype,
+        heads: tuple[int, int] = (4, 2),
+        widths: tuple[int, int | None] = (64, None),
+    ) -> list[Case]:
+        few = [(start, min(rows, FEW_ROWS), False) for start, rows, _ in shapes]
+        cases = super().filled(few, torch.bfloat16, heads, widths)
+        generator = torch.Generator().manual_seed(1)
+        for case in cases if dtype == torch.float32 else ():
+            case.q = torch.randn(case.q.shape, generator=generator)
+        return cases
+
+    def allowed(self, want: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return want.abs() * (2**-8 if dtype == torch.bfloat16 else 1e-5) + 1e-5
+
+    def allowed_lse(self, want: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return self.allowed(want, torch.float32)
+
+
+@runs
+@examples(20)
+@given(st.data())
+def test_any_range_of_keys(data: st.DataObject) -> None:
+    shapes = data.draw(st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 4)), min_size=1, max_size=4))
+    cases = cases_of(shapes, seed=data.draw(st.integers(0, 1)))
+    rows = sum(case.rows for case in cases)
+    ends = st.none() | st.lists(st.integers(0, 1300), min_size=rows, max_size=rows).map(np.array)
+    keys, spec = KeyRange(data.draw(ends), data.draw(ends)), AttnSpec(0.125, data.draw(st.none() | st.integers(1, 900)))
+    batch, q, kv = place(cases, data.draw(st.integers(0, 9)))
+    want, want_lse = expected_within(cases, spec, keys)
+    o, lse = NativeAttention().attend(q, kv, spec, batch, need_lse=True, keys=keys)
+    assert lse is not None
+    some = want_lse != -torch.inf
+    assert torch.equal(lse == -torch.inf, ~some)
+    assert bool(((lse.double() - want_lse)[some].abs() <= 1e-5 * want_lse[some].abs() + 1e-5).all())
+    assert close(o, want)
+    assert not o[~some].any()
+
+
+@runs
+def test_ranges_of_one_batch_are_not_mixed_up() -> None:
+    backend, cases = NativeAttention(), cases_of([(100, 3)])
+    batch, q, kv = place(cases)
+    for stop in (20, 50, 0, 20):  # new arrays at each turn, which may lie where the last ones did
+        keys = KeyRange(None, np.full(3, stop))
+        o, _ = backend.attend(q, kv, AttnSpec(0.125), batch, keys=keys)
+        assert bool(((o.double() - expected_within(cases, AttnSpec(0.125), keys)[0]).abs() < 0.02).all())
+        del keys
+
+
+@runs
+@pytest.mark.parametrize("sequences", [1, 75])
+def test_threads_do_not_change_a_bit(sequences: int) -> None:
+    """The queries of 75 are many enough for several threads too."""
+    before, results = torch.get_num_threads(), []
+    batch, q, kv = place(cases_of([(3000, 1), *[(700, 4)] * sequences], (8, 1), seed=sequences), 1)
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(NativeAttention().attend(q, kv, AttnSpec(0.125), batch)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+@runs
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_row_keeps_its_bits_in_any_company(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        cases = cases_of([(600, 1), (300, 4), (20, 1)], seed=threads)
+        batch, q, kv = place(cases, 1)
+        together, _ = NativeAttention().attend(q, kv, AttnSpec(0.125), batch)
+        at = 0
+        for case in cases:
+            alone_batch, alone_q, alone_kv = place([case], 3)
+            alone, _ = NativeAttention().attend(alone_q, alone_kv, AttnSpec(0.125), alone_batch)
+            assert torch.equal(alone, together[at : at + case.rows])
+            at += case.rows
+    finally:
+        torch.set_num_threads(before)
+
+
+@runs
+def test_many_rows_go_to_torch() -> None:
+    for need_lse in (False, True):
+        batch, q, kv = place(cases_of([(9, FEW_ROWS + 1), (30, 1)]))
+        o, lse = NativeAttention().attend(q, kv, AttnSpec(0.125), batch, need_lse=need_lse)
+        same, _ = SdpaAttention().attend(q, kv, AttnSpec(0.125), batch, need_lse=need_lse)
+        assert torch.equal(o, same)
+        assert (lse is not None) == need_lse
+
+
+@runs
+def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, wide = NativeAttention(), PLAIN._replace(dtype=torch.float32)
+    assert backend.declines(PLAIN) is None
+    assert backend.declines(wide._replace(kv_dtype=torch.bfloat16)) is None
+    assert backend.declines(wide._replace(kv_dtype=torch.int8, kind="int8")) is None
+    assert "in bfloat16 and these are in float32" in str(backend.declines(wide))
+    assert "not on a CPU" in str(backend.declines(PLAIN._replace(device="cuda")))
+    assert "needs bfloat16 or float32" in str(backend.declines(PLAIN._replace(dtype=torch.float16)))
+    assert "trees" in str(backend.declines(PLAIN._replace(tree=True)))
+    assert "heads of 80" in str(backend.declines(PLAIN._replace(head_dims=(80, 80))))
+    assert "heads of 608" in str(backend.declines(PLAIN._replace(head_dims=(608, 608))))
+    assert "last bits" in str(backend.declines(PLAIN._replace(batch_invariant=True)))
+    monkeypatch.setattr(
+        "engine.compute.attention.backends.native.find", lambda: library.LibraryLookup(None, "it is gone")
+    )
+    assert NativeAttention().declines(PLAIN) == "it is gone"

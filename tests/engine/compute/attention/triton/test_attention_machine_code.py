@@ -1,0 +1,41 @@
+"""The attention kernels compile for every GPU generation without one here, and their loops stay lean."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from tests.gpu.attention_code import CASES, code_of
+from tests.gpu.machine_code import MORE_SPILLED, TARGETS
+
+pytestmark = pytest.mark.content("engine/compute/attention/triton")
+BOUNDS = {"decode dense": 5.8, "decode int8": 10.0, "decode fp8": 10.8, "decode int4": 10.0, "decode int4 96": 17.0,
+          "decode kivi 4": 13.0, "quest pages": 9.0}  # fmt: skip
+"""Instructions a number: a tenth above what they were."""
+SPILLED = {"quest pages": 16, "tree dense": 8, "tree, bounds, cap": 20}
+"""Instructions that spill registers: those over chosen pages in none of their products, trees on sm_80 and 120."""
+SHARED = 99 << 10
+"""Bytes that a program may have on sm_86, 89 and 120."""
+
+
+@pytest.mark.parametrize("case", [pytest.param("decode dense", marks=pytest.mark.always), "decode int4"])
+def test_the_loop_over_keys(case: str) -> None:
+    code = code_of(case, torch.bfloat16, 90)
+    assert 1 < code.per_weight < BOUNDS[case]
+    assert (code.spilled, code.wide > 0) == (0, True)
+    assert any("MMA" in operation for operation in code.operations)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("case", list(CASES))
+def test_every_kernel_on_every_target(case: str, dtype: torch.dtype) -> None:
+    for sm in TARGETS:
+        code = code_of(case, dtype, sm)
+        assert code.shared <= SHARED
+        assert code.spilled <= SPILLED.get(case, 0) + MORE_SPILLED, sm
+        if case in BOUNDS:
+            assert code.per_weight < 1.2 * BOUNDS[case]

@@ -1,0 +1,24 @@
+"""What `kvasir doctor` says of the kernels that lie between products, on a GPU that is pretended."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("triton")
+
+from engine.compute.layers.triton import fused
+from engine.compute.models.registry import family
+from engine.doors.cli.doctor import fused_kernels
+from tests.gpu.pretended import LLAMA_8B, Weights, pretended, shortened
+
+
+def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
+    with pretended():
+        model = family("LlamaForCausalLM").Model(shortened(LLAMA_8B, 2), Weights())
+        served = list(fused_kernels(model))
+        with mock.patch.object(fused, "gate_disagrees", return_value="it computes wrongly"):
+            declined = list(fused_kernels(model))[-1]
+    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 3
+    assert declined == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))
