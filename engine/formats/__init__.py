@@ -1,0 +1,1 @@
+"""Safetensors and GGUF, what is packed in them, checked before anything large is read."""

@@ -1,0 +1,1 @@
+"""The engine loop: commands, admission, step, answers, events."""

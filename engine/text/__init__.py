@@ -1,0 +1,1 @@
+"""Tokenizer, chat template, stop strings, the channels of an answer."""

@@ -21,7 +21,7 @@ from engine.services.quantise.make import make
 from engine.services.quantise.plan import MakePlan
 from engine.services.quantise.quality import unmeasured
 from tests.conformance.engine_support import Ours, relative
-from tests.engine.services.training.measure_making import TEXT, dense
+from tests.engine.services.quantise.measure_making import TEXT, dense
 
 WAYS: dict[str, tuple[str, dict[str, object]]] = {
     "GPTQ, 4 bits": ("gptq", {}),

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("script", "page"), [("generate.py", "optimisations.md"), ("together.py", "together.md"),
-                                              ("families.py", "families.md")])  # fmt: skip
+                                              ("families.py", "families.md"), ("rooms.py", "inside.md")])  # fmt: skip
 def test_pages_that_are_made_are_current(script: str, page: str) -> None:
     made = runpy.run_path(str(ROOT / "docs" / script))["page"]()
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made, f"run: python docs/{script}"

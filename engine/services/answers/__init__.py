@@ -1,0 +1,1 @@
+"""Prompts and answers between the words of clients and the engine's."""

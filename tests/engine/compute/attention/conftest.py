@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.compute.native.instructions import VARIABLE
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 
 
 @pytest.fixture(scope="module", params=at_hand())

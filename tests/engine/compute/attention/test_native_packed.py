@@ -14,7 +14,7 @@ from engine.compute.attention.interface import AttnSpec, KeyRange
 from engine.compute.native.library import find
 from tests.engine.compute.attention.attention_cases import Case
 from tests.engine.compute.attention.packed_cases import KINDS, expected_within, place_packed
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 from tests.kit.examples import examples
 from tests.kit.pairs import pairs
 

@@ -8,12 +8,12 @@ import torch
 from engine.compute.layers.linear import choose, int4_cuda
 from engine.compute.layers.linear.triton import ggml, int4, int8, table
 from engine.compute.native.instructions import VARIABLE
-from tests.engine.instruction_sets import activations
+from tests.engine.compute.native.instruction_sets import activations
 
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
-    """See `tests.engine.instruction_sets.each_kernel`."""
+    """See `tests.engine.compute.native.instruction_sets.each_kernel`."""
     monkeypatch.setenv(VARIABLE, request.param)
     return activations(request.param)
 

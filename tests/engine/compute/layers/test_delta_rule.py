@@ -27,7 +27,7 @@ from engine.compute.native.delta import DeltaWeights
 from engine.compute.native.library import Library, find_with
 from engine.compute.runner.inputs import runs_of, state_runs
 from engine.config.states import RecurrentShape
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 
 each_set = pytest.mark.parametrize("library", [find_with(name).library for name in at_hand()], ids=at_hand())
 SHAPES = (

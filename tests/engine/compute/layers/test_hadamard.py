@@ -10,7 +10,7 @@ from engine.cache.stores.codecs import pack_along_channels, unpack_along_channel
 from engine.compute.layers.hadamard import Hadamard
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native.library import find_with
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 
 WIDTHS = pytest.mark.parametrize("width", [16, 64, 80, 96, 128, 256])
 

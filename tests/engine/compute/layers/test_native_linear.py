@@ -32,7 +32,7 @@ from tests.engine.compute.layers.packed_parts import (
     table,
     table_part,
 )
-from tests.engine.instruction_sets import at_hand, each_kernel
+from tests.engine.compute.native.instruction_sets import at_hand, each_kernel
 from tests.kit.pairs import pairs
 
 CPU = torch.device("cpu")

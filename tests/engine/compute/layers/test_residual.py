@@ -11,7 +11,7 @@ from engine.compute.layers.layer_norm import LayerNorm
 from engine.compute.layers.norm import RMSNorm
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.residual import ResidualStream, add_scaled
-from tests.engine.instruction_sets import each_kernel
+from tests.engine.compute.native.instruction_sets import each_kernel
 
 SIZE = 16
 NORMS = (

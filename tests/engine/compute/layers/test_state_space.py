@@ -23,7 +23,7 @@ from engine.compute.layers.recurrent.state_space import RULE, MambaWeights, by_c
 from engine.compute.native.library import Library, find_with
 from engine.compute.runner.inputs import runs_of, state_runs
 from engine.config.states import MambaShape
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 
 each_code = pytest.mark.parametrize(
     "library", [None, *(find_with(name).library for name in at_hand())], ids=["torch", *at_hand()]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from engine.compute.attention.rotation import RotaryStep, rotate
 from engine.compute.native.library import GATINGS, Library, find_with
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 LIMIT, ALPHA = 7.0, 1.702

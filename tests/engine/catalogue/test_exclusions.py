@@ -15,7 +15,7 @@ from engine.catalogue.exclusions import EXCLUSIONS, IDLE, SHAPES, Setting
 from engine.decoding.options import EngineOptions
 from engine.protocol import keys
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OTHER_WORDS = {
     "app/lab/pictures/examples.py": {"kv_cache", "weights", "speculation"},  # experiments
     "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model

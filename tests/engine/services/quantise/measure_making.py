@@ -1,4 +1,4 @@
-"""What each format loses: ``python tests/engine/services/training/measure_making.py [--threads 1]`` prints one table.
+"""What each format loses: ``python tests/engine/services/quantise/measure_making.py [--threads 1]`` prints one table.
 
 The bundled model (its packed weights written out in 16 bits first) and its hybrid sibling are made smaller in every
 way, calibrated with the text that both learned from, and measured on the evaluation's, which neither saw.

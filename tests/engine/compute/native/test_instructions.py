@@ -10,7 +10,7 @@ from engine.compute.native.instructions import AVX512_BF16, OFF, PORTABLE, SETS,
 from engine.doors.cli.doctor import compiler_facts
 from engine.loading.loader import CheckpointLoader
 from engine.loading.memory.probe import choose_dtype, cpu_has_bfloat16
-from tests.engine.instruction_sets import at_hand
+from tests.engine.compute.native.instruction_sets import at_hand
 
 CPU = torch.device("cpu")
 BF16, FP32 = torch.bfloat16, torch.float32

@@ -22,7 +22,7 @@ def test_in_a_python_environment_modules_run_by_the_interpreter():
         "-m",
         "engine.services.bench.peers.worker",
     ]
-    assert (installation.sources() / "engine" / "installation.py").is_file()
+    assert (installation.sources() / "engine" / "base" / "installation.py").is_file()
     with pytest.raises(RuntimeError):
         installation.program("kvasir")
 

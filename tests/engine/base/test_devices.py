@@ -31,7 +31,7 @@ from engine.services.bench.client import EngineClient
 
 GB = 10**9
 CPU, MPS = torch.device("cpu"), torch.device("mps")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
