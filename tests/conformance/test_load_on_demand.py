@@ -19,7 +19,7 @@ from engine.doors.serve import Server, open_socket
 from engine.library import paths
 from engine.loop.engine import Engine
 from engine.services.residency import Policy
-from tests.engine.doors.fake import FakeProbes
+from tests.engine.doors.network.fake import FakeProbes
 from tests.kit.servers import TOKEN
 
 GUIDE, HYBRID = paths.BUNDLED, "kvasir-hybrid"

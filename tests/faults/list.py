@@ -774,7 +774,7 @@ _SERVER = (
         "        self._seal(message)\n",
         "",
         "Text of a new answer is joined with that of an ended one of the same name, before its end.",
-        "tests/engine/doors/test_outbox.py",
+        "tests/engine/doors/network/test_outbox.py",
     ),
     Fault(
         "empty-token-accepted",
@@ -783,7 +783,7 @@ _SERVER = (
         "return bool(token) and hmac.compare_digest(given.encode(), token.encode())",
         "return hmac.compare_digest(given.encode(), token.encode())",
         "A server whose token is empty lets in whoever sends none.",
-        "tests/engine/doors/test_security.py",
+        "tests/engine/doors/network/test_security.py",
     ),
     Fault(
         "any-name-as-host",
@@ -792,7 +792,7 @@ _SERVER = (
         "return name in LOOPBACK_NAMES or (self.open_host and _is_address(name))",
         "return name in LOOPBACK_NAMES or self.open_host",
         "A web page whose name was pointed at the machine reaches an open server.",
-        "tests/engine/doors/test_security.py",
+        "tests/engine/doors/network/test_security.py",
     ),
     Fault(
         "unpacked-size-not-bounded",
@@ -819,7 +819,7 @@ _SERVER = (
         "        if tokenizer is not self._tokenizer():\n            return []\n",
         "",
         "A prompt begins with token ids of a model that was loaded before.",
-        "tests/engine/doors/test_turns.py",
+        "tests/engine/doors/network/test_turns.py",
     ),
     Fault(
         "left-client-still-served",
@@ -828,7 +828,7 @@ _SERVER = (
         "            for active in self._active.values():\n                active.cancel(self._hub)\n",
         "",
         "Answers go on when the client that asked for them is gone.",
-        "tests/engine/doors/test_clients.py",
+        "tests/engine/doors/network/test_clients.py",
     ),
     Fault(
         "frame-limit-in-characters",

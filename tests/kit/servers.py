@@ -16,7 +16,7 @@ from engine.doors.serve import Server, open_socket
 from engine.loop.commands import Inspect
 from engine.loop.engine import Engine
 from engine.services.probes import MachineProbes
-from tests.engine.doors.fake import FakeProbes
+from tests.engine.doors.network.fake import FakeProbes
 
 TOKEN = "a token of this test"
 

@@ -34,7 +34,7 @@ def program(folder: Path) -> Path:
         _copy(path, folder / "_internal" / path.relative_to(path.parents[2 if "torch" in path.parts else 1]))
     (folder / "python" / "bin" / "python3").symlink_to("python3.11")
     source = folder / "_internal" / "engine" / "base" / "installation.py"
-    source.parent.mkdir()
+    source.parent.mkdir(parents=True)
     source.write_text("# a source\n", encoding="utf-8")
     (folder / "tools" / "LICENSE-MIT").write_text("uv's licence\n", encoding="utf-8")
     share.write(folder)

@@ -97,9 +97,9 @@ def test_code_and_data_are_each_in_their_own_place(app):
 
 def test_the_engine_finds_its_native_code_and_assets_from_its_own_file(app):
     """As engine/compute/native/build.py and engine/base/installation.py do: a module's file, resolved."""
-    module = (app / "Contents" / "Frameworks" / "engine" / "installation.py").resolve()
-    assert (module.parent / "native" / "kvasir_native_portable.dylib").read_bytes() == MACHO
-    assert (module.parent.parent / "assets" / "icons" / "kvasir.svg").read_bytes() == b"text"
+    module = (app / "Contents" / "Frameworks" / "engine" / "base" / "installation.py").resolve()
+    assert (module.parents[1] / "compute" / "native" / "kvasir_native_portable.dylib").read_bytes() == MACHO
+    assert (module.parents[2] / "assets" / "icons" / "kvasir.svg").read_bytes() == b"text"
 
 
 def test_no_folder_among_the_code_has_a_dot_in_its_name(app):

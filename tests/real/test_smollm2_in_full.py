@@ -26,7 +26,7 @@ from engine.services.lab.run import run
 from engine.services.quantise.make import make
 from engine.services.quantise.plan import MakePlan
 from engine.services.residency import Policy
-from tests.engine.doors.fake import FakeProbes
+from tests.engine.doors.network.fake import FakeProbes
 from tests.kit.servers import TOKEN
 from tests.real.smollm2 import QUESTION, unpacked
 

@@ -319,7 +319,7 @@ def test_a_real_engine_names_what_was_done_to_it(asked: Client) -> None:
 
 
 def test_without_a_model_the_answer_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.engine.doors.conftest import Running
+    from tests.engine.doors.network.conftest import Running
 
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
     running = Running(loaded=False)

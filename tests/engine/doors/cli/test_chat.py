@@ -25,7 +25,7 @@ from engine.loop.events import Event
 from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
 from engine.services.residency import Policy
 from engine.text.template import ChatTemplate
-from tests.engine.doors.fake import FakeEngine, card
+from tests.engine.doors.network.fake import FakeEngine, card
 
 PATIENCE_S = 120
 

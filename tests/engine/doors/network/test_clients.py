@@ -22,7 +22,7 @@ from engine.loop.commands import AddRequest
 from engine.protocol import Delta as Part
 from engine.protocol import Finished, Prefill, Sampling, Timings, TokenInfo, Usage
 from engine.text.template import ChatTemplate
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 
 MESSAGES = [{"role": "user", "content": "abc"}]
 CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {

@@ -16,7 +16,7 @@ from engine.loading.model import LoadModel
 from engine.loop.commands import AddRequest
 from engine.protocol import Cancel, Set
 from engine.text.template import ChatTemplate
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN, Client
 
 CHAT = [p.ChatMessage(role="user", content="abc")]

@@ -12,7 +12,7 @@ import pytest
 
 from engine.doors.http.openai import routes as openai
 from engine.doors.http.openai.stream import Stream
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN
 
 FLOOD = 20_000

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 from engine import protocol as p
 from engine.doors.http.openai.types import ChatIn
 from engine.doors.security import Allowed, Gate, bearer, token_matches
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN, Client
 
 

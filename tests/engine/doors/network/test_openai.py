@@ -21,8 +21,8 @@ from engine.loop.commands import AddRequest
 from engine.protocol import CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
 from engine.services import hub
 from engine.text.template import ChatTemplate
-from tests.engine.doors.conftest import Running
-from tests.engine.doors.fake import FakeProbes
+from tests.engine.doors.network.conftest import Running
+from tests.engine.doors.network.fake import FakeProbes
 from tests.kit.servers import TOKEN
 
 SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"

@@ -15,7 +15,7 @@ from engine import protocol as p
 from engine.doors.security import Allowed
 from engine.doors.serve import Server, open_socket
 from engine.services.residency import CallLater, Policy
-from tests.engine.doors.fake import FakeEngine, FakeProbes
+from tests.engine.doors.network.fake import FakeEngine, FakeProbes
 from tests.kit.servers import TOKEN, Client
 
 

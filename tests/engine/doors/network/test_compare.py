@@ -12,7 +12,7 @@ from engine.loop.commands import AddRequest
 from engine.protocol import Cancel, Set
 from engine.services.answers import compare as comparing
 from engine.services.answers.compare import CHANCE, NOT_FOUND, MeasuredRun, first_difference, summary
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import Client
 
 

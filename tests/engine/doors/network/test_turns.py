@@ -14,8 +14,8 @@ from engine.text.prompt import PromptText, rendered
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import HARMONY, QWEN3
-from tests.engine.doors.answers import answered, spelled
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.answers import answered, spelled
+from tests.engine.doors.network.conftest import Running
 from tests.engine.text.samples import CHATML, MISTRAL, byte_level, trained
 from tests.kit.servers import Client
 

@@ -10,8 +10,8 @@ import pytest
 from engine import protocol as p
 from engine.doors import threads
 from engine.doors.serve import Server, open_socket
-from tests.engine.doors.conftest import Running
-from tests.engine.doors.fake import FakeEngine, FakeProbes
+from tests.engine.doors.network.conftest import Running
+from tests.engine.doors.network.fake import FakeEngine, FakeProbes
 from tests.kit.servers import TOKEN, Client
 
 

@@ -5,7 +5,7 @@ import random
 
 from engine import protocol as p
 from engine.doors.outbox import MAX_WAITING, Outbox
-from tests.engine.doors.fake import FIT, FakeProbes, card
+from tests.engine.doors.network.fake import FIT, FakeProbes, card
 
 USAGE = p.Usage(prompt_tokens=1, cached_tokens=0, generated_tokens=1, seed=0)
 TIMINGS = p.Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)

@@ -1,4 +1,4 @@
-"""What a client that does not read costs the others: python tests/engine/doors/measure_slow_reader.py [rounds]
+"""What a client that does not read costs the others: python tests/engine/doors/network/measure_slow_reader.py [rounds]
 
 The bundled model answers five streams at once, and four are timed. The fifth is read like the others, which is the
 control, or not until they have ended; both in turns. The system keeps only 16 KB for each connection, so that the
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT))
 TOKENS, READERS, KEPT, TOKEN = 400, 4, 1 << 14, "a token of this script"
 

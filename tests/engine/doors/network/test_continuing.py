@@ -26,7 +26,7 @@ from engine.text.prompt import PromptText, rendered
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import STYLES
-from tests.engine.doors.answers import answered, spelled
+from tests.engine.doors.network.answers import answered, spelled
 from tests.engine.text.samples import LLAMA3_SPECIAL, byte_level, sentencepiece, trained
 
 

@@ -12,7 +12,7 @@ from engine import protocol as p
 from engine.loop.commands import MeasureText
 from engine.protocol import PAGE_STATES, ForgetChat
 from engine.services import hub
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import Client
 
 PROMPT = "The cache keeps keys and values, so that every new token costs one row of work."

@@ -30,7 +30,7 @@ from engine.services.answers.overflow import (
 from engine.services.answers.refused import Refused
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.engine.text.samples import CHATML, trained
 from tests.kit.servers import Client
 

@@ -20,7 +20,7 @@ from engine import protocol as p
 from engine.library import roots
 from engine.loading.model import LoadModel
 from engine.services.residency import NextStep, Policy, next_step
-from tests.engine.doors.conftest import Running
+from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN, Client
 
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
