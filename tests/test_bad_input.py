@@ -15,7 +15,7 @@ from engine.doors.cli.main import app
 from engine.loading.memory import estimate
 from engine.loop.commands import AddRequest
 from engine.protocol import Delta, Finished, LoadOptions, Sampling
-from engine.services.bench.client import EngineClient, EngineError
+from engine.services.client import EngineClient, EngineError
 from tests.broken_models import (
     BREAKAGES,
     DRAFT,

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from engine.protocol import LoadOptions, Sampling
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from tests.kit.checkpoints import EOS, write_tokenizer
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"

@@ -8,7 +8,7 @@ import pytest
 
 from engine.library.paths import bundled_folder
 from engine.protocol import LoadOptions
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab import finding
 from engine.services.lab.experiment import Lab
 from engine.services.lab.needle import CODE

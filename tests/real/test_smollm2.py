@@ -17,7 +17,7 @@ from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadModel
 from engine.loading.parts import new_runner, quantises_activations, readers_of
 from engine.protocol import LoadOptions, Sampling, keys
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from tests.real.smollm2 import ANSWER, QUESTION, unpacked
 
 

@@ -16,7 +16,7 @@ from engine.loading import activations
 from engine.loop.engine import Engine
 from engine.protocol import ChatMessage, LoadOptions, Sampling, keys
 from engine.protocol.lab import Column
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab.compare.columns import ComparisonRequest, Prompt
 from engine.services.lab.compare.comparison import compare
 from engine.services.lab.experiment import Lab

@@ -17,7 +17,6 @@ from engine.base.errors import plain
 from engine.base.terminal import console as plain_console
 from engine.catalogue import OptionError
 from engine.doors.cli.errors import CommandFailed
-from engine.doors.cli.local import LocalEngine
 from engine.formats.heads.files import kind_of
 from engine.library import paths as config
 from engine.protocol import (
@@ -31,6 +30,8 @@ from engine.protocol import (
     Value,
     keys,
 )
+from engine.services.client import CLOSE_SECONDS, EngineClient, EngineError
+from engine.text.prompt import prompt_ids
 
 HELP = """/help    this list
 /think   on, off or an effort (low, medium, high), where the model has them
@@ -75,13 +76,13 @@ def run_chat(settings: ChatArguments, prompt: str | None) -> int:
     path, draft = config.resolve(settings.model, settings.draft)
     for_engine, for_request = split_switches(settings.switches)
     console = plain_console(stderr=True)
-    engine = LocalEngine(settings.device)
+    engine = EngineClient(device=settings.device)
     try:
         for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
             engine.set(key, for_engine.pop(key))  # before the load, so that there is only one
         with console.status("loading") as status:
-            card = engine.load(
-                path, draft, lambda stage, done: status.update(f"{stage} {100 * done:.0f} %"), settings.load_options
+            card, _ = engine.load(
+                path, draft, settings.load_options, lambda stage, done: status.update(f"{stage} {100 * done:.0f} %")
             )
         for key, value in for_engine.items():
             engine.set(key, value)
@@ -93,7 +94,7 @@ def run_chat(settings: ChatArguments, prompt: str | None) -> int:
         chat = TerminalChat(engine, settings, for_request, console, list(filter(None, notices)))
         return chat.once(prompt) if prompt is not None else chat.converse()
     finally:
-        engine.close()
+        engine.close(CLOSE_SECONDS)
 
 
 def _named(draft: str, card: ModelCard) -> str:
@@ -136,7 +137,7 @@ class TerminalChat:
 
     def __init__(
         self,
-        engine: LocalEngine,
+        engine: EngineClient,
         settings: ChatArguments,
         optimisations: Mapping[str, Value],
         console: Console,
@@ -163,7 +164,7 @@ class TerminalChat:
 
     def converse(self) -> int:
         """Read lines until the end of input."""
-        card = self._engine.loaded.card
+        card = self._engine.model.card
         name = f"{card.name} with {card.draft}" if card.draft else card.name
         self._console.print(name, style="bold", end="")
         self._console.print(f"  {card.quantisation}, context {card.context:,}. /help lists the commands.")
@@ -202,7 +203,7 @@ class TerminalChat:
 
     def _think(self, words: list[str]) -> None:
         """Switch what the model's chat template lets one switch, and say how it stands."""
-        modes = self._engine.loaded.card.thinking
+        modes = self._engine.model.card.thinking
         choices = [*(["on", "off"] if modes.kind == "switchable" else []), *modes.efforts]
         if len(words) != 1 or words[0] not in choices:
             known = f"/think takes {', '.join(choices)}." if choices else "This model's thinking cannot be switched."
@@ -219,7 +220,7 @@ class TerminalChat:
         asked = [*self._messages, ChatMessage(role="user", content=line)]
         try:
             answer = self.ask(asked)
-        except (CommandFailed, ValueError) as error:
+        except (CommandFailed, EngineError, ValueError) as error:
             self._console.print(str(error), style="red")
             return
         self._messages = [*asked, ChatMessage(role="assistant", content=answer.text, thinking=answer.thinking)]
@@ -231,7 +232,12 @@ class TerminalChat:
         thoughts: list[str] = []
         finished: Finished | None = None
         adapter = ADAPTER if self._settings.adapter else ""
-        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations, self._thinking, adapter)
+        loaded = self._engine.model
+        assert loaded.tokenizer is not None
+        assert loaded.chat_template is not None
+        ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt, self._thinking)
+        continues = isinstance(prompt, str)
+        events = self._engine.stream(ids, self._settings.sampling, self._optimisations, continues, adapter)
         try:
             for event in events:
                 if not isinstance(event, Finished) or event.reason not in FAILED:
@@ -281,13 +287,13 @@ class TerminalChat:
 
     def _stats_line(self, end: Finished) -> str:
         """The line of --stats."""
-        card = self._engine.loaded.card
+        card = self._engine.model.card
         stats = {
             "model": card.name,
             "reason": end.reason,
             "usage": end.usage,
             "timings": end.timings,
-            "options": {spec.key: spec.value for spec in self._engine.options()} | self._optimisations,
+            "options": {key: spec.value for key, spec in self._engine.state().items()} | self._optimisations,
             "draft": card.draft,
         }
         return msgspec.json.encode(stats).decode()

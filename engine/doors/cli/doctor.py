@@ -31,7 +31,6 @@ from engine.compute.native.instructions import VARIABLE, wanted
 from engine.compute.native.library import find as native_library
 from engine.compute.runner.graphs import NOT_HERE
 from engine.config.states import RecurrentShape
-from engine.doors.cli.local import LocalEngine
 from engine.library import paths as config
 from engine.loading.capabilities import draws_there, forms, problem
 from engine.loading.memory.bandwidth import measure_bandwidth
@@ -47,6 +46,7 @@ from engine.loading.memory.probe import (
 )
 from engine.loading.model import LoadedModel
 from engine.protocol import DeviceName, LoadOptions
+from engine.services.client import CLOSE_SECONDS, EngineClient
 from engine.services.packs.start import REASON
 
 LIBRARIES = (
@@ -75,14 +75,14 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
     logging.basicConfig(level=logging.ERROR)
     console = plain_console()
     path, draft = config.resolve(model, None)
-    engine = LocalEngine(device)
+    engine = EngineClient(device=device)
     try:
         console.print(_facts("Machine", machine_facts(device)))
         console.print(_facts("Versions", version_facts()))
         console.print(_facts("Compilers", compiler_facts(choose_device(device))))
         console.print(_facts("Folders", folder_facts()))
-        card = engine.load(path, draft, lambda stage, fraction: None, options)
-        loaded = engine.loaded
+        card, _ = engine.load(path, draft, options)
+        loaded = engine.model
         facts = [
             ("weights", f"{card.quantisation}, {size(loaded.fit.weights)}"),
             ("load", load_times(card.load_seconds)),
@@ -97,7 +97,7 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
         for notice in filter(None, [card.computing, *card.notices]):
             console.print(notice, style="yellow")
     finally:
-        engine.close()
+        engine.close(CLOSE_SECONDS)
 
 
 NOT_AHEAD = "no: they are for a GPU on which Kvasir's kernels draw the tokens"

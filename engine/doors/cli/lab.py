@@ -77,7 +77,7 @@ def lab(
             return
         with importing():
             from engine.library.paths import ModelNotFound, find_model
-            from engine.services.bench.client import EngineClient, EngineError
+            from engine.services.client import EngineClient, EngineError
             from engine.services.lab import run as laboratory
             from engine.services.lab.experiment import Lab, LabError
             from engine.services.lab.experiments import BY_NAME

@@ -30,8 +30,8 @@ from engine.formats.source import HEAD
 from engine.loading.model import LoadedModel
 from engine.loading.parts import quantises_activations, readers_of
 from engine.protocol import ChatMessage
-from engine.services.bench.client import EngineClient, EngineError
 from engine.services.bench.tables import say, show_absent, show_table
+from engine.services.client import EngineClient, EngineError
 from engine.services.training.errors import RecipeError
 from engine.services.training.text import held_out_text
 

@@ -17,7 +17,6 @@ from engine.protocol import LoadOptions, Quantise
 from engine.services.bench.cache.figures import CacheFigures
 from engine.services.bench.cache.hits import measure_hit_of_shape, measure_saved
 from engine.services.bench.cache.suite import measure_cache
-from engine.services.bench.client import EngineClient, EngineError
 from engine.services.bench.cost import CostFigures, measure_cost
 from engine.services.bench.measure import native_code
 from engine.services.bench.null import NullFigures, measure_null
@@ -37,6 +36,7 @@ from engine.services.bench.speculation.texts import texts
 from engine.services.bench.switches import BundledFigures, measure_bundled
 from engine.services.bench.tables import say, show_absent, show_line
 from engine.services.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
+from engine.services.client import EngineClient, EngineError
 
 QUESTIONS = ("What is a page?", "Why is decoding bound by memory?", "What does speculation do?")
 

@@ -18,9 +18,9 @@ from engine.catalogue import CATALOGUE
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadModel
 from engine.protocol import ChatMessage, OptionSpec, Sampling, Value, keys
-from engine.services.bench.client import Answer, EngineClient
 from engine.services.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.services.bench.tables import MB, say, show_absent, show_table
+from engine.services.client import Answer, EngineClient
 
 DRAFTERS: Mapping[str, tuple[str, ...]] = {
     keys.DRAFT_LENGTH: ("draft", "assistant", "ngram"),

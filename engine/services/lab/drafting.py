@@ -12,9 +12,9 @@ from engine.decoding.telemetry.pairs import LEAST
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Drafts, DraftToken
-from engine.services.bench.client import Answer
 from engine.services.bench.speculation.steps import Drafted, decoding
 from engine.services.bench.speculation.texts import Prompt, Text, texts
+from engine.services.client import Answer
 from engine.services.lab.experiment import GREEDY, Lab, LabError, Measured, Refusal, Side
 from engine.services.lab.workload import too_short
 

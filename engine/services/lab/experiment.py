@@ -25,7 +25,7 @@ from engine.protocol import Effect, KnownModel, LoadOptions, Metric, OptionSpec,
 from engine.protocol.compared import FAULT, Gain, amount, gain_of, is_busy, times, wide
 from engine.protocol.lab import LabFigure, LabPage, LabPicture, LabProgress, LabText, Picture, Plot
 from engine.services.answers.continuing import common
-from engine.services.bench.client import Answer, EngineClient
+from engine.services.client import Answer, EngineClient
 
 RunEvent = LabProgress | LabPicture
 Side = Mapping[str, float]

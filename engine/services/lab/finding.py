@@ -12,7 +12,7 @@ from engine.decoding.telemetry.records import StepRecord
 from engine.library.paths import BUNDLED, bundled_folder
 from engine.loading.model import LoadedModel
 from engine.protocol import Value, keys
-from engine.services.bench.client import Answer, whole_steps
+from engine.services.client import Answer, whole_steps
 from engine.services.lab import needle
 from engine.services.lab.experiment import GREEDY, Lab, Refusal
 

@@ -13,8 +13,8 @@ from engine.library.paths import find_model, version
 from engine.loading.memory.probe import probe
 from engine.protocol import OptionSpec
 from engine.protocol.lab import Axis, LabFigure, LabIndex, LabLine, LabPage, LabResult, Plot, Series
-from engine.services.bench.client import EngineClient, EngineError
 from engine.services.bench.measure import native_code
+from engine.services.client import EngineClient, EngineError
 from engine.services.lab import papers
 from engine.services.lab.experiment import Experiment, Found, Lab, LabError, Reloaded
 from engine.services.lab.experiments import ALL, BY_NAME

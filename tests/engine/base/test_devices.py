@@ -27,7 +27,7 @@ from engine.loading.memory import bandwidth, nvml, probe
 from engine.loading.memory.owners import memory_by_owner
 from engine.loading.memory.probe import NoSuchDevice, all_devices, choose_device, choose_dtype, free_bytes
 from engine.protocol import LoadOptions
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 
 GB = 10**9
 CPU, MPS = torch.device("cpu"), torch.device("mps")

@@ -33,8 +33,8 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.perplexity import Reader, Scores, reader, score
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
-from engine.services.bench.client import EngineClient
 from engine.services.bench.cost import EVALUATION, held_out_texts
+from engine.services.client import EngineClient
 
 MODEL = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 LENGTH = 2048

@@ -13,9 +13,9 @@ import torch
 
 from engine.protocol import LoadOptions
 from engine.services.bench import folders
-from engine.services.bench.client import EngineClient
 from engine.services.bench.gguf_files import gguf_file
 from engine.services.bench.shapes import Shape
+from engine.services.client import EngineClient
 
 MAKERS: dict[str, Callable[[Shape, Path], Path]] = {
     "bf16": lambda shape, root: folders.plain_folder(shape, root),

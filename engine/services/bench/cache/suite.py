@@ -24,9 +24,9 @@ from engine.services.bench.cache.figures import CacheFigures, CacheRow, CacheSid
 from engine.services.bench.cache.hits import MOST_SEQUENCES, measure_hit, measure_host
 from engine.services.bench.cache.parts import CacheFeature, FeatureVariant, parts
 from engine.services.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words, words_of
-from engine.services.bench.client import Answer, EngineClient, EngineError
 from engine.services.bench.measure import median_ratio, timed
 from engine.services.bench.tables import say
+from engine.services.client import Answer, EngineClient, EngineError
 
 TIGHT_CONTEXT = 2048
 """Tokens of context where the cache is made small."""

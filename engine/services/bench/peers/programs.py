@@ -65,7 +65,7 @@ class Kvasir:
         bound_spinning()
         import torch
 
-        from engine.services.bench.client import EngineClient
+        from engine.services.client import EngineClient
 
         torch.set_num_threads(threads)
         if self.quantise != "none":

@@ -36,9 +36,9 @@ from engine.protocol import (
     keys,
 )
 from engine.services.bench.cache.traces import TIGHT_ROOM
-from engine.services.bench.client import EngineError
 from engine.services.bench.soak.figures import SoakFigures, SoakSample
 from engine.services.bench.tables import MB, say
+from engine.services.client import EngineError
 
 MOST_RUNNING = 6
 MOST_CHATS = 12

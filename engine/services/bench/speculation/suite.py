@@ -13,13 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from engine.protocol import OptionSpec, Value, keys
-from engine.services.bench.client import Answer, EngineClient, EngineError
 from engine.services.bench.measure import spread
 from engine.services.bench.speculation.figures import OverheadRow, SpeculationFigures, TextFigures, WayRow
 from engine.services.bench.speculation.steps import Drafted, costs, decoding, held, own_steps, predicted
 from engine.services.bench.speculation.texts import SHORTEST, Prompt, Text, texts
 from engine.services.bench.speculation.verify import measure_verify
 from engine.services.bench.tables import say
+from engine.services.client import Answer, EngineClient, EngineError
 
 TOKENS = 64
 AHEAD = 4

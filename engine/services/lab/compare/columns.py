@@ -19,7 +19,7 @@ from engine.loading.memory.nvml import Meter
 from engine.loading.model import LoadedModel, release_memory
 from engine.protocol import ChatMessage, LoadOptions, Sampling, Value
 from engine.protocol.lab import Column
-from engine.services.bench.client import Answer, EngineClient, EngineError
+from engine.services.client import Answer, EngineClient, EngineError
 from engine.services.lab.experiment import LabError, Side
 from engine.services.lab.workload import bytes_of
 from engine.text.template import PromptError

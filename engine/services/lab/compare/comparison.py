@@ -19,8 +19,8 @@ from engine.library.paths import ModelNotFound, version
 from engine.protocol import Metric, keys
 from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabLine, LabText
 from engine.services.answers.continuing import common
-from engine.services.bench.client import EngineError
 from engine.services.bench.speculation.texts import plain
+from engine.services.client import EngineError
 from engine.services.lab.compare.columns import ColumnEngine, ComparisonRequest, Prompt
 from engine.services.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, apart, gap_of
 from engine.services.lab.run import device_of, machine

@@ -17,7 +17,7 @@ from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, Sampling, Value, keys
 from engine.protocol.compared import decided
 from engine.protocol.lab import Doing, LabPage, LabProgress, Lane, Lanes, Picture, Span
-from engine.services.bench.client import Answer, Arrival
+from engine.services.client import Answer, Arrival
 from engine.services.lab.experiment import (
     GREEDY,
     Found,

@@ -22,7 +22,7 @@ from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner, readers_of
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Axis, Heat, LabFigure, LabPage, Plot, Series
-from engine.services.bench.client import Answer
+from engine.services.client import Answer
 from engine.services.lab import finding
 from engine.services.lab.experiment import (
     AS_THEY_MAY,

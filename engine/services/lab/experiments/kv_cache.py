@@ -11,7 +11,7 @@ from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, Value, keys
 from engine.protocol.compared import decided
 from engine.protocol.lab import Axis, Cells, LabPage, LabProgress, Plot, Series
-from engine.services.bench.client import Answer
+from engine.services.client import Answer
 from engine.services.lab.experiment import (
     GREEDY,
     Found,

@@ -17,7 +17,7 @@ from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.loop.commands import Inspect
 from engine.protocol import LoadOptions, Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabPicture, LabProgress, Pages
-from engine.services.bench.client import Answer
+from engine.services.client import Answer
 from engine.services.lab.experiment import (
     GREEDY,
     Found,

@@ -13,7 +13,7 @@ from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import LabPage, LabSetting, Tree, TreeNode
 from engine.services.answers.continuing import common
-from engine.services.bench.client import Answer
+from engine.services.client import Answer
 from engine.services.lab.experiment import (
     GREEDY,
     Found,

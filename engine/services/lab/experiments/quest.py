@@ -19,7 +19,7 @@ from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, LabSetting, Plot, Series, Strip
-from engine.services.bench.client import Answer
+from engine.services.client import Answer
 from engine.services.lab import finding, needle
 from engine.services.lab.experiment import Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, same_text, timed
 from engine.services.lab.workload import affordable

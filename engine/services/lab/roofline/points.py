@@ -15,7 +15,7 @@ from engine.loading.model import LoadedModel
 from engine.protocol import OptionSpec, Sampling, Value, keys
 from engine.protocol.lab import PointGroup, RoofPoint
 from engine.services.bench.cache.traces import words_of
-from engine.services.bench.client import EngineClient, whole_steps
+from engine.services.client import EngineClient, whole_steps
 from engine.services.lab.experiment import GREEDY
 from engine.services.lab.roofline.ceilings import Roof
 from engine.services.lab.roofline.work import Settings, Work, experts_of

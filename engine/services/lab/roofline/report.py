@@ -16,7 +16,7 @@ from engine.decoding.telemetry.processor import OtherPrograms
 from engine.library.paths import version
 from engine.protocol.compared import busy, is_busy
 from engine.protocol.lab import Ceiling, LabRoofline
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab.roofline.ceilings import Rates, Roof, measure_rates, percent
 from engine.services.lab.roofline.points import MANY, Measured, MeasuredPasses, compute, context_of, length_of, measure
 from engine.services.lab.roofline.work import settings_of

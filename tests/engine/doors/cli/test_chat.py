@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 from engine.catalogue import OptionError
 from engine.doors.cli.chat import ChatArguments, TerminalChat, _about_thinking, _named, harmless, split_switches
 from engine.doors.cli.errors import CommandFailed
-from engine.doors.cli.local import LocalEngine
 from engine.doors.cli.main import app
 from engine.doors.security import Allowed
 from engine.loop.commands import AddRequest, Command
 from engine.loop.events import Event
 from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
+from engine.services.client import EngineClient, EngineError
 from engine.services.residency import Policy
 from engine.text.template import ChatTemplate
 from tests.engine.doors.network.fake import FakeEngine, card
@@ -31,29 +31,29 @@ PATIENCE_S = 120
 
 
 @pytest.fixture
-def engine() -> Iterator[LocalEngine]:
-    made = LocalEngine(make_engine=lambda emit, device: FakeEngine(emit))  # type: ignore[arg-type,return-value]
+def engine() -> Iterator[EngineClient]:
+    made = EngineClient(make_engine=lambda emit, device, saved: FakeEngine(emit))  # type: ignore[arg-type,return-value]
     yield made
     fake(made).gate.set()
     made.close()
 
 
-def fake(engine: LocalEngine) -> FakeEngine:
-    return engine._engine  # type: ignore[return-value]
+def fake(engine: EngineClient) -> FakeEngine:
+    return engine.engine  # type: ignore[return-value]
 
 
-def chat(engine: LocalEngine, **settings: Any) -> tuple[TerminalChat, io.StringIO]:
+def chat(engine: EngineClient, **settings: Any) -> tuple[TerminalChat, io.StringIO]:
     errors = io.StringIO()
     made = ChatArguments(**settings)
     return TerminalChat(engine, made, {}, Console(file=errors, width=200)), errors
 
 
-def backwards(engine: LocalEngine, text: str) -> str:
+def backwards(engine: EngineClient, text: str) -> str:
     tokenizer = fake(engine).loaded.tokenizer
     return tokenizer.decode(tokenizer.encode(text)[::-1])
 
 
-def test_one_answer_goes_to_standard_output(engine: LocalEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_answer_goes_to_standard_output(engine: EngineClient, capsys: pytest.CaptureFixture[str]) -> None:
     talk, errors = chat(engine, raw=True, stats=True, sampling=Sampling(seed=4, max_tokens=100))
     assert talk.once("abc def") == 0
     captured = capsys.readouterr()
@@ -71,7 +71,7 @@ def test_one_answer_goes_to_standard_output(engine: LocalEngine, capsys: pytest.
 
 
 def test_a_conversation(
-    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: EngineClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\n\n/help\n/what\nx\n/reset\ny\n/quit\nnever read\n"))
     talk, errors = chat(engine, system="S")
@@ -87,18 +87,18 @@ def test_a_conversation(
 
 
 def test_an_error_does_not_end_the_conversation(
-    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: EngineClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("z" * 300 + "\nhi\n"))
     talk, errors = chat(engine)
     assert talk.converse() == 0
     assert "The prompt is too long. Shorten it." in errors.getvalue()
     assert len(capsys.readouterr().out) > 2
-    with pytest.raises(CommandFailed, match="too long"):
+    with pytest.raises(EngineError, match="too long"):
         talk.once("z" * 300)
 
 
-def test_ctrl_c_stops_the_answer_and_not_the_program(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stops_the_answer_and_not_the_program(engine: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(io.StringIO):
         def write(self, text: str) -> int:
             if self.getvalue() == "" and text:
@@ -110,7 +110,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(engine: LocalEngine, monkey
     out = Interrupted()
     monkeypatch.setattr("sys.stdout", out)
     talk, _ = chat(engine, raw=True)
-    monkeypatch.setattr(engine, "_cancel", lambda name, cancel=engine._cancel: (fake(engine).gate.set(), cancel(name)))
+    monkeypatch.setattr(engine, "_abandon", lambda names, old=engine._abandon: (fake(engine).gate.set(), old(names)))
     # The cancellation is queued before the gate opens in the real order too: the fake looks at it after each token.
     answer = talk.ask("abcdef ghijkl mnopqr stuvwx")
     assert answer.finished is None
@@ -133,30 +133,30 @@ def test_switches() -> None:
             split_switches(bad)
 
 
-def test_set_waits_until_it_holds(engine: LocalEngine) -> None:
+def test_set_waits_until_it_holds(engine: EngineClient) -> None:
     engine.set("token_budget", 64)
     assert fake(engine).values["token_budget"] == 64
-    with pytest.raises(CommandFailed, match="lies between"):
+    with pytest.raises(EngineError, match="lies between"):
         engine.set("token_budget", 1)
 
 
-def test_load(engine: LocalEngine) -> None:
+def test_load(engine: EngineClient) -> None:
     stages: list[str] = []
-    assert engine.load("/x/good", "", lambda stage, fraction: stages.append(stage)).name == "good"
+    assert engine.load("/x/good", progress=lambda stage, fraction: stages.append(stage))[0].name == "good"
     assert stages == ["reading weights"]
-    with pytest.raises(CommandFailed, match="damaged"):
-        engine.load("/x/broken", "", lambda stage, fraction: None)
+    with pytest.raises(EngineError, match="damaged"):
+        engine.load("/x/broken")
 
 
-def test_a_dead_engine_is_said(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_engine_is_said(engine: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(engine).fail_step = True
     monkeypatch.setattr("threading.excepthook", lambda args: None)
-    with pytest.raises(CommandFailed, match="The engine stopped"):
-        list(engine.answer("abc", Sampling()))
+    with pytest.raises(EngineError, match="The engine stopped"):
+        list(engine.stream([1, 2, 3], Sampling(), {}))
 
 
 def test_ctrl_c_is_heard_while_the_engine_is_silent(
-    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: EngineClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As during a long prompt: no event comes, and the main thread waits."""
     waits, wait, queue = threading.Event(), engine._next, fake(engine).submit
@@ -193,7 +193,7 @@ def test_ctrl_c_is_heard_while_the_engine_is_silent(
 
 
 def test_thinking_is_dimmed_on_standard_error_for_a_person_only(
-    engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+    engine: EngineClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake(engine).thinks = 3
     talk, errors = chat(engine, raw=True)
@@ -212,21 +212,21 @@ def test_thinking_is_dimmed_on_standard_error_for_a_person_only(
     )
 
 
-def test_thinking_without_a_word_leaves_no_trace() -> None:
-    class Empty:
-        def answer(self, *_: object) -> Iterator[Delta]:
-            yield Delta(id="a", answer=0, text="", tokens=[TokenInfo(id=1)], channel="thinking")
-            yield Delta(id="a", answer=0, text="Yes.", tokens=[TokenInfo(id=2)])
+def test_thinking_without_a_word_leaves_no_trace(engine: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(*_: object) -> Iterator[Delta]:
+        yield Delta(id="a", answer=0, text="", tokens=[TokenInfo(id=1)], channel="thinking")
+        yield Delta(id="a", answer=0, text="Yes.", tokens=[TokenInfo(id=2)])
 
     screen = io.StringIO()
-    person = TerminalChat(Empty(), ChatArguments(raw=True), {}, Console(file=screen, force_terminal=True))  # type: ignore[arg-type]
+    monkeypatch.setattr(engine, "stream", stream)
+    person = TerminalChat(engine, ChatArguments(raw=True), {}, Console(file=screen, force_terminal=True))
     answer = person.ask("abc")
     assert (answer.text, answer.thinking) == ("Yes.", "")
     assert screen.getvalue() == ""
 
 
 def test_thinking_is_switched_in_the_conversation(
-    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    engine: EngineClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = fake(engine).loaded
     loaded.chat_template = ChatTemplate(
@@ -264,11 +264,11 @@ def test_what_the_command_line_asks_of_thinking_is_checked() -> None:
 
 
 def test_notices_are_said_before_an_answer_and_not_beside_an_error(
-    engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+    engine: EngineClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     errors = io.StringIO()
     talk = TerminalChat(engine, ChatArguments(raw=True), {}, Console(file=errors, width=200), ["Computing in float32."])
-    with pytest.raises(CommandFailed, match="too long"):
+    with pytest.raises(EngineError, match="too long"):
         talk.once("z" * 300)
     assert errors.getvalue() == ""
     for _ in range(2):
@@ -296,7 +296,7 @@ def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.Monkey
         asked.extend(value for value in given if isinstance(value, LoadOptions))
         raise CommandFailed("seen")
 
-    monkeypatch.setattr("engine.doors.cli.local.LocalEngine.load", load)
+    monkeypatch.setattr("engine.services.client.EngineClient.load", load)
     monkeypatch.setattr("engine.doors.cli.serve.run_server", load)
     for command in (["chat", "--prompt", "hi"], ["doctor"], ["serve"]):
         result = CliRunner().invoke(app, [*command, "--context", "640", "--quantise", "nf4"])

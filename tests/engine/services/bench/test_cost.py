@@ -11,8 +11,8 @@ import torch
 from engine.library.paths import bundled_model
 from engine.protocol import LoadOptions
 from engine.services.bench import cost
-from engine.services.bench.client import EngineClient, EngineError
 from engine.services.bench.cost import measure_cost
+from engine.services.client import EngineClient, EngineError
 
 LENGTH = 768
 """Tokens of a text: more than the tokens that KIVI does not pack."""

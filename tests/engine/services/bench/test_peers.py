@@ -20,7 +20,6 @@ from engine.doors.cli.arguments import formats_of, shapes_of
 from engine.doors.cli.main import app
 from engine.protocol import LoadOptions
 from engine.services.bench import run as bench
-from engine.services.bench.client import EngineClient
 from engine.services.bench.gguf_files import gguf_file, gguf_header, step_bytes
 from engine.services.bench.measure import PeakMemory
 from engine.services.bench.peers import suite
@@ -30,6 +29,7 @@ from engine.services.bench.peers.suite import interleaved, native_set
 from engine.services.bench.run import BenchOptions, Report, run
 from engine.services.bench.sequences import Sequences
 from engine.services.bench.shapes import PEER_SHAPES, Shape
+from engine.services.client import EngineClient
 
 TINY = Shape("tiny", layers=2, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=512, tied=True)
 SMALL = Plan(prompts=(40,), contexts=(20, 48), streams=(1, 3), verify=(2,), verify_context=20, steps=3)

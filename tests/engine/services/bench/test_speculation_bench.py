@@ -20,7 +20,6 @@ from engine.library.paths import bundled_model
 from engine.loading.parts import new_runner
 from engine.protocol import OptionSpec, Sampling, Value
 from engine.services.bench import switches
-from engine.services.bench.client import Answer, EngineClient
 from engine.services.bench.folders import gptq_folder
 from engine.services.bench.run import BenchOptions, Report, run
 from engine.services.bench.shapes import Shape
@@ -32,6 +31,7 @@ from engine.services.bench.speculation.suite import AHEAD, measure_speculation, 
 from engine.services.bench.speculation.texts import Prompt, Text, texts
 from engine.services.bench.speculation.verify import measure_verify
 from engine.services.bench.switches import DRAFTERS, _drafter
+from engine.services.client import Answer, EngineClient
 from tests.engine.loop.toy_engine import toy_model
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=512)

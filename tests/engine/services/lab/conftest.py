@@ -9,7 +9,7 @@ import pytest
 
 from engine.library.paths import find_model
 from engine.protocol import LoadOptions
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 
 
 def loaded(name: str, draft: str | None = None, **options: Any) -> Iterator[EngineClient]:

@@ -12,7 +12,7 @@ from engine.decoding.telemetry.pairs import estimate
 from engine.protocol import Effect, Metric, keys
 from engine.protocol.compared import headline_of
 from engine.protocol.lab import LabProgress, LabResult, LabText
-from engine.services.bench.client import Answer, EngineClient
+from engine.services.client import Answer, EngineClient
 from engine.services.lab import drafting, experiment
 from engine.services.lab import run as laboratory
 from engine.services.lab.experiment import (

@@ -9,8 +9,8 @@ import pytest
 from engine.decoding.speculation.control.stats import expected_tokens
 from engine.protocol import keys
 from engine.protocol.lab import Drafts, DraftToken, LabLine, LabPicture, LabProgress, LabResult
-from engine.services.bench.client import Answer, EngineClient
 from engine.services.bench.speculation.steps import Costs, Drafted
+from engine.services.client import Answer, EngineClient
 from engine.services.lab import drafting, experiment, finding
 from engine.services.lab import run as laboratory
 from engine.services.lab.drafting import AHEAD, NODES, TEXTS, Method, Writing, steps_of

@@ -10,7 +10,7 @@ from engine.decoding.telemetry.pairs import estimate
 from engine.library.paths import bundled_model
 from engine.protocol import LoadOptions
 from engine.protocol.lab import Heat, LabFigure, LabLine, LabPicture
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab import finding
 from engine.services.lab import run as laboratory
 from engine.services.lab.experiment import Lab, LabError, Side

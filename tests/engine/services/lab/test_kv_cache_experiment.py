@@ -13,7 +13,7 @@ from engine.cache.policies import KEEP_ALL
 from engine.library.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import Cells, LabLine, LabPicture
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab.experiment import GREEDY, Lab, same_text
 from engine.services.lab.experiments import kv_cache
 from engine.services.lab.run import run

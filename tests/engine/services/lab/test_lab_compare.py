@@ -20,7 +20,7 @@ from engine.loading.parts import readers_of
 from engine.protocol import ChatMessage, compared, keys
 from engine.protocol.compared import FAULT, text_verdict
 from engine.protocol.lab import Column, LabCompared, LabLine
-from engine.services.bench.client import EngineClient, EngineError
+from engine.services.client import EngineClient, EngineError
 from engine.services.lab.compare import comparison, report
 from engine.services.lab.compare.columns import ComparisonRequest, Prompt, held, parse_column, prompts_of
 from engine.services.lab.compare.comparison import compare

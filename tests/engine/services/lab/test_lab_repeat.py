@@ -19,7 +19,7 @@ from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, keys
 from engine.protocol.lab import LabPage
 from engine.services.bench.cache.traces import words_of
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, Side, headline, timed
 
 SECONDS = Measured("seconds", Metric(title="an answer", unit="s", lower_is_better=True))

@@ -15,7 +15,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.library.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabLine, LabPicture, Pages
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab.experiment import Lab, LabError, Reloaded
 from engine.services.lab.experiments import paging
 from engine.services.lab.run import run

@@ -16,7 +16,7 @@ from engine.doors.cli.main import app
 from engine.protocol import LoadOptions, keys
 from engine.protocol.compared import busy_or_quiet
 from engine.protocol.lab import LabIndex, LabLine, LabPicture, LabProgress, LabResult, Tree
-from engine.services.bench.client import EngineClient, EngineError
+from engine.services.client import EngineClient, EngineError
 from engine.services.lab import run as laboratory
 from engine.services.lab import workload
 from engine.services.lab.experiment import Experiment, Lab, LabError

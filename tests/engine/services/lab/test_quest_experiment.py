@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from engine.protocol.lab import LabLine, LabPicture, LabProgress, Strip
-from engine.services.bench.client import EngineClient
+from engine.services.client import EngineClient
 from engine.services.lab import finding
 from engine.services.lab import run as laboratory
 from engine.services.lab.experiment import Lab

@@ -20,7 +20,7 @@ from engine.library.paths import bundled_model, find_model
 from engine.loading.model import LoadedModel
 from engine.protocol import LoadOptions, Sampling, keys
 from engine.protocol.lab import LabLine, LabRoofline
-from engine.services.bench.client import EngineClient, whole_steps
+from engine.services.client import EngineClient, whole_steps
 from engine.services.lab.experiment import LabError
 from engine.services.lab.roofline import ceilings, points
 from engine.services.lab.roofline.ceilings import Rates, Roof

@@ -9,7 +9,7 @@ import pytest
 
 from engine.protocol import Sampling
 from engine.protocol.lab import LabLine, LabPicture, LabResult, Lanes
-from engine.services.bench.client import Arrival, EngineClient
+from engine.services.client import Arrival, EngineClient
 from engine.services.lab import run as laboratory
 from engine.services.lab.experiment import Lab
 from engine.services.lab.experiments import BY_NAME, batching

@@ -14,8 +14,8 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.library.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabLine, LabPicture, Strip
-from engine.services.bench.client import EngineClient
 from engine.services.bench.speculation.assisted import dequantised
+from engine.services.client import EngineClient
 from engine.services.lab.experiment import Lab
 from engine.services.lab.experiments import window
 from engine.services.lab.run import run

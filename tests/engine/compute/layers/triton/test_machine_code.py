@@ -159,7 +159,9 @@ def test_experts_cost_no_more_than_layers(name: str, sm: int) -> None:
     bound = 1.6 if name == "dense" else 6.0 if name == "MXFP4" else BOUNDS[name]
     for cut in (tile(1), FIXED, *(DENSE_TILES if name == "dense" else ())):
         code = look(sorted_launches(name, torch.bfloat16, cut), sm)
-        assert 0.5 < code.per_weight < 1.3 * bound * max(1, cut.rows / 24), cut
+        # ptxas makes 2.8 instructions a weight of int4's FIXED for 12.0, and 2.5 for cards before it.
+        more = 1.45 if sm == 120 else 1.3
+        assert 0.5 < code.per_weight < more * bound * max(1, cut.rows / 24), cut
         assert code.spilled <= SPILLED.get(cut, 0) + MORE_SPILLED, cut
         assert code.shared <= SHARED
         assert code.wide > 0

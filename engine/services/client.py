@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from engine.cache.offload.saved import SavedChats
@@ -20,12 +20,16 @@ from engine.loop.engine import Engine
 from engine.loop.events import Event
 from engine.protocol import (
     FAILED,
+    AdapterCard,
+    Adapters,
     Cancel,
     Delta,
     Error,
     Finished,
     Fit,
+    LoadAdapter,
     Loaded,
+    Loading,
     LoadOptions,
     ModelCard,
     Options,
@@ -38,8 +42,10 @@ from engine.protocol import (
     keys,
 )
 
-ALIVE_SECONDS = 1.0
-"""How often a wait looks whether the engine is still there."""
+ALIVE_SECONDS = 0.2
+"""How often a wait looks whether the engine is still there; short turns let Ctrl-C through on every platform."""
+CLOSE_SECONDS = 5.0
+"""How long a person who leaves waits for the engine's end."""
 SETTLED_SECONDS = 60.0
 """How long a step may go on whose answers were cancelled."""
 
@@ -72,32 +78,50 @@ class Arrival(NamedTuple):
 class EngineClient:
     """An engine in a thread of its own. Not thread-safe: one caller at a time.
 
-    Every prompt is read from its first token, unless its ``optimisations`` say otherwise.
+    But in :meth:`stream` every prompt is read from its first token, unless its ``optimisations`` say otherwise.
     """
 
-    def __init__(self, saved: SavedChats | None = None) -> None:
+    def __init__(
+        self, saved: SavedChats | None = None, device: str = "auto", make_engine: Callable[..., Engine] = Engine
+    ) -> None:
         """``saved`` keeps chats in files, where that is switched on."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.engine = Engine(self._events.put, saved=saved)
+        self.engine = make_engine(self._events.put, device, saved=saved)
+        self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
         self._thread.start()
 
     @property
     def model(self) -> LoadedModel:
-        """The loaded model; there must be one."""
-        assert self.engine.loaded is not None
+        """The loaded model. Raises :class:`EngineError` where there is none."""
+        if self.engine.loaded is None:
+            raise EngineError("No model is loaded. Load one first.")
         return self.engine.loaded
 
     def state(self) -> dict[str, OptionSpec]:
         """Every switch by its key, as it is set now."""
         return {spec.key: spec for spec in self.engine.catalogue_state()}
 
-    def load(self, path: str, draft: str = "", options: LoadOptions = LoadOptions()) -> tuple[ModelCard, Fit]:
+    def load(
+        self,
+        path: str,
+        draft: str = "",
+        options: LoadOptions = LoadOptions(),
+        progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    ) -> tuple[ModelCard, Fit]:
         """Load a model and wait for it. Raises :class:`EngineError`."""
         self.engine.submit(LoadModel(path, draft, options))
         while not isinstance(event := self._next(), Loaded):
-            pass
+            if isinstance(event, Loading):
+                progress(event.stage, event.fraction)
         return event.card, event.fit
+
+    def load_adapter(self, name: str, folder: str) -> AdapterCard:
+        """Load a LoRA adapter and wait for it. Raises :class:`EngineError`."""
+        self.engine.submit(LoadAdapter(name=name, path=folder))
+        while not (isinstance(event := self._next(), Adapters) and event.adapters):
+            pass
+        return event.adapters[-1]
 
     def set(self, key: str, value: Value) -> None:
         """Set a switch and wait until it holds (a reload included). Raises :class:`EngineError`."""
@@ -130,6 +154,33 @@ class EngineClient:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
         request = _request("bench", prompt_ids, sampling, optimisations)
         return self._run([request._replace(chat=chat)])[0]
+
+    def stream(
+        self,
+        prompt_ids: Sequence[int],
+        sampling: Sampling,
+        optimisations: Mapping[str, Value],
+        continues: bool = False,
+        adapter: str = "",
+    ) -> Iterator[Delta | Finished]:
+        """The events of one answer up to its end, with what the cache holds; closed earlier, the iterator cancels it.
+        Raises :class:`EngineError` when the engine refuses it."""
+        name = f"stream {next(self._numbers)}"
+        request = AddRequest(name, prompt_ids, sampling, 1, optimisations, continues, adapter=adapter)
+        self.engine.submit(request)
+        ended = False
+        try:
+            while not ended:
+                event = self._next()
+                if isinstance(event, Delta | Finished) and event.id == name:
+                    ended = isinstance(event, Finished)
+                    yield event
+        except EngineError:
+            ended = True
+            raise
+        finally:
+            if not ended:
+                self._abandon([name])
 
     def together(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
@@ -242,9 +293,11 @@ class EngineClient:
         """Bytes that the loaded model's weights take."""
         return self.model.model.storage_size() if self.model.model is not None else 0
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
+        """End the engine and wait for it, no longer than ``seconds``."""
+        self.engine.cancel_load()
         self.engine.submit(Shutdown())
-        self._thread.join()
+        self._thread.join(seconds)
 
     def __enter__(self) -> EngineClient:
         return self
@@ -264,7 +317,7 @@ class EngineClient:
                 if until is not None and time.monotonic() >= until:
                     return None
                 if not self._thread.is_alive():
-                    raise EngineError("The engine has ended: its device was lost.") from None
+                    raise EngineError("The engine stopped. Start kvasir again.") from None
         if isinstance(event, Error):
             raise EngineError(event.message)
         return event

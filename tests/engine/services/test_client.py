@@ -8,7 +8,7 @@ import pytest
 
 from engine.library.paths import bundled_model
 from engine.protocol import Sampling, keys
-from engine.services.bench.client import EngineClient, EngineError
+from engine.services.client import EngineClient, EngineError
 
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, max_tokens=40, seed=1)
 PLAIN = {keys.SPECULATION: "off"}
