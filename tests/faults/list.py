@@ -761,7 +761,7 @@ _SERVER = (
     Fault(
         "waiting-text-replaced",
         "server",
-        "engine/doors/outbox.py",
+        "engine/services/answers/outbox.py",
         "            self.messages.append(message)\n        elif",
         "            self.messages[-1] = message\n        elif",
         "A client that reads slowly loses text.",
@@ -770,7 +770,7 @@ _SERVER = (
     Fault(
         "joined-past-an-end",
         "server",
-        "engine/doors/outbox.py",
+        "engine/services/answers/outbox.py",
         "        self._seal(message)\n",
         "",
         "Text of a new answer is joined with that of an ended one of the same name, before its end.",

@@ -14,7 +14,6 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.decoding.telemetry.why.facts import LastPrompt
-from engine.doors.outbox import Outbox
 from engine.doors.websocket.cache_messages import CacheMessages
 from engine.doors.websocket.frames import decoded, refused_greeting
 from engine.doors.websocket.subscriptions import Subscriptions
@@ -58,6 +57,7 @@ from engine.protocol import (
 )
 from engine.services.answers.answering import Asked, cancelled_before_start, prepared, request_message, tokenised
 from engine.services.answers.compare import compare
+from engine.services.answers.outbox import Outbox
 from engine.services.answers.refused import Refused
 from engine.services.answers.turns import AnswerCollector, Turns
 from engine.services.hub import EngineHub

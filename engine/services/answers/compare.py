@@ -22,9 +22,8 @@ from engine.decoding.telemetry.processor import OtherPrograms
 from engine.decoding.telemetry.records import StepRecord
 from engine.loop.admission import NO_MODEL
 from engine.loop.commands import AddRequest
-from engine.loop.events import Event, RequestEvent
+from engine.loop.events import Event
 from engine.protocol import (
-    WHOLE,
     Compare,
     Compared,
     CompareProgress,
@@ -46,6 +45,7 @@ from engine.protocol import (
 from engine.services.answers.answering import tokenised
 from engine.services.answers.pictures import PromptTokens
 from engine.services.answers.refused import Refused
+from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
 
 MOST_TOKENS = 256
@@ -269,26 +269,11 @@ class _Runner:
         if self._option.scope == "request":
             optimisations[self._option.key] = value
         self.disturbed = self.disturbed or self._hub.answering > 0
-        ids: list[int] = []
-        texts: list[str] = []
+        deltas: list[Delta] = []
         steps: list[StepRecord] = []
-        ended: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
-
-        def listener(event: RequestEvent) -> None:
-            if isinstance(event, Delta):
-                ids.extend(token.id for token in event.tokens)
-                texts.append(event.text)
-            elif ended.done():
-                return
-            elif isinstance(event, Error):
-                ended.set_exception(Refused(event.code, event.message))
-            elif isinstance(event, Finished):
-                ended.set_result(event)
-
         unwatch = self._hub.watch(steps.append)
-        name = self._hub.name_for("")
-        request = AddRequest(
-            name,
+        command = AddRequest(
+            "",
             self._prompt.ids,
             sampling,
             optimisations=optimisations,
@@ -296,21 +281,21 @@ class _Runner:
             adapter=self._adapter,
             pictures=self._prompt.pictures,
         )
-        self._hub.add(request, listener)
+        stream = Stream(self._hub, [PromptRequest(command)])
         try:
-            finished = await ended
+            async for message in stream.messages():
+                if isinstance(message, Delta):
+                    deltas.append(message)
+                elif isinstance(message, Finished):
+                    finished = message
             await self._hub.caught_up()  # the last step's record comes after its end
-        except asyncio.CancelledError:
-            self._hub.cancel(name)
-            raise
         finally:
+            stream.leave()
             unwatch()
         self.disturbed = self.disturbed or self._hub.answering > 0
-        if finished.reason not in WHOLE:
-            reason = finished.detail or "A run was stopped. Start the comparison again."
-            raise Refused("compare_failed", reason)
+        ids = [token.id for delta in deltas for token in delta.tokens]
         run = self._figures(value, finished, steps, len(ids))
-        return MeasuredRun(run, ids, "".join(texts), finished.reason == "length")
+        return MeasuredRun(run, ids, "".join(delta.text for delta in deltas), finished.reason == "length")
 
     def _figures(self, value: Value, finished: Finished, steps: Sequence[StepRecord], tokens: int) -> Run:
         timings, loaded = finished.timings, self._hub.loaded

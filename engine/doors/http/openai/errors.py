@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from engine.doors.http.openai.fields import BadField
 from engine.doors.security import Refusal, error_response
-from engine.protocol import WHOLE, Finished
 from engine.services.answers.refused import Refused, shortened
 from engine.text.template import PromptError
 
@@ -44,13 +43,6 @@ def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ())
         param = _PARAMS.get(code) or (first if first in fields else None)
     figures = error.figures if isinstance(error, Refused) else {}
     return Refusal(_STATUS.get(code, 400), _CODES.get(code, code), text, param, figures)
-
-
-def cut_off(end: Finished) -> Refused | None:
-    """Why an answer is not whole; None where the model, a stop string or a limit on its length ended it."""
-    if end.reason in WHOLE:
-        return None
-    return Refused(end.reason, end.detail or "The answer was stopped before its end. Ask again.")
 
 
 async def not_served(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from engine.doors.http.openai.body import read_body
 from engine.doors.http.openai.errors import FAILURES, refusal_of
 from engine.doors.http.openai.fields import decoded
 from engine.doors.http.openai.remote import fetch_pictures
-from engine.doors.http.openai.stream import KEEP_ALIVE_SECONDS, EventResponse, PromptRequest, Stream, while_there, whole
+from engine.doors.http.openai.stream import KEEP_ALIVE_SECONDS, EventResponse, while_there, whole
 from engine.doors.http.openai.turns import Conversations
 from engine.doors.http.openai.types import ChatIn, CompletionIn, Ids, ModelList, ModelOut, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, Echo, TextWriter, Writer
@@ -30,6 +30,7 @@ from engine.protocol import ChatMessage, ContextCut, Thinking
 from engine.services.answers.answering import Asked
 from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
+from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
 from engine.services.residency import Residency, Use
 from engine.text.detokenise import detokeniser

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from engine import protocol as p
-from engine.doors.outbox import MAX_WAITING, Outbox
+from engine.services.answers.outbox import MAX_WAITING, Outbox
 from tests.engine.doors.network.fake import FIT, FakeProbes, card
 
 USAGE = p.Usage(prompt_tokens=1, cached_tokens=0, generated_tokens=1, seed=0)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from engine.doors.http.openai import routes as openai
-from engine.doors.http.openai.stream import Stream
+from engine.services.answers.stream import Stream
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN
 

@@ -1,0 +1,103 @@
+"""Requests to the engine as an iterator of messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from engine.loop.commands import AddRequest
+from engine.loop.events import RequestEvent
+from engine.protocol import WHOLE, Delta, Error, Finished, Message, Prefill, TokenInfo
+from engine.services.answers.answering import request_message
+from engine.services.answers.outbox import Outbox
+from engine.services.answers.refused import Refused
+from engine.services.hub import EngineHub
+
+
+def cut_off(end: Finished) -> Refused | None:
+    """Why an answer is not whole; None where the model, a stop string or a limit on its length ended it."""
+    if end.reason in WHOLE:
+        return None
+    return Refused(end.reason, end.detail or "The answer was stopped before its end. Ask again.")
+
+
+class PromptRequest(NamedTuple):
+    """One prompt of a request: what the engine is asked, and who besides hears of its answers. Its name is given to it
+    when it begins."""
+
+    command: AddRequest
+    heard: Callable[[RequestEvent], None] | None = None
+
+
+class Stream:
+    """A request to the engine as an iterator of its messages; whoever leaves it cancels what is still to come.
+
+    The answers to several prompts are numbered one after the other: those to prompt number i begin with i * n. ``told``
+    are the tokens of each prompt with their log-probabilities, where these were asked for.
+
+    Raises :class:`Refused` where the engine refuses the request, or an answer ends without being whole.
+    """
+
+    def __init__(self, hub: EngineHub, prompts: Sequence[PromptRequest]) -> None:
+        self._hub = hub
+        self.answers = prompts[0].command.n
+        """To each prompt."""
+        self.prompt_tokens = sum(len(prompt.command.prompt_ids) for prompt in prompts)
+        self.told: list[list[TokenInfo]] = [[] for _ in prompts]
+        self._left = self.answers * len(prompts)
+        self._outbox = Outbox()
+        self._first: Message | None = None
+        self._names: list[str] = []
+        for number, (command, heard) in enumerate(prompts):
+            self._names.append(hub.name_for(""))
+            hub.add(command._replace(id=self._names[-1]), partial(self._on_event, number, heard))
+
+    async def begin(self, seconds: float | None = None) -> None:
+        """Wait for the first message, which is the engine's refusal if it refuses; no longer than ``seconds``."""
+        self._first = await self._next(seconds)
+
+    def leave(self) -> None:
+        if self._left > 0:
+            self._left = 0
+            for name in self._names:
+                self._hub.cancel(name)
+
+    def fail(self, code: str, message: str) -> None:
+        """End it for a reason of the server."""
+        if self._left > 0:
+            self._outbox.put(Error(code=code, message=message))
+
+    def _on_event(self, number: int, heard: Callable[[RequestEvent], None] | None, event: RequestEvent) -> None:
+        if heard is not None:
+            heard(event)
+        if isinstance(event, Prefill):
+            self.told[number] += event.tokens
+        message = request_message(event, "")
+        if isinstance(message, Delta | Finished):
+            message = msgspec.structs.replace(message, answer=number * self.answers + message.answer)
+        self._outbox.put(message)
+        self._left -= isinstance(event, Finished)
+        if isinstance(event, Error):
+            self._left -= self.answers
+
+    async def messages(self, silence: float | None = None) -> AsyncIterator[Message | None]:
+        """The messages; None whenever none came for ``silence`` seconds."""
+        while self._first is not None or self._left > 0 or len(self._outbox):
+            message, self._first = self._first or await self._next(silence), None
+            yield message
+
+    async def _next(self, seconds: float | None) -> Message | None:
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._outbox.take()
+        except TimeoutError:
+            return None
+        if isinstance(message, Error):
+            raise Refused(message.code, message.message)
+        if isinstance(message, Finished) and (refused := cut_off(message)) is not None:
+            raise refused
+        return message
