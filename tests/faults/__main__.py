@@ -12,6 +12,8 @@ code has gone on without a fault, whose old text then does not occur exactly onc
 from __future__ import annotations
 
 import argparse
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -46,7 +48,7 @@ def find(
     faults: Sequence[Fault], tree: Tree, suite: Suite, near: int, out: Path, known: dict[str, Row]
 ) -> dict[str, Row]:
     """Inject each fault and write the table ``out`` after each, in which the ``known`` rows of others stay. The rows
-    of these faults. Where ``known`` has the test that found a fault before, its file comes first."""
+    of these faults. First come the file whose test found a fault before (``known``) and those that its origin names."""
     imports, mine = Imports(tree.folder), dict[str, Row]()
     before = {name: row.found.partition("::")[0] for name, row in known.items()}
     asked = list(faults)
@@ -66,11 +68,25 @@ def find(
 
 
 def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int, before: str) -> Verdict:
-    """``before``: the test file that comes first."""
-    nearest = imports.tests_of(fault.module or fault.file)
-    files = sorted((file for file in nearest if file not in suite.untrusted), key=lambda file: file != before)
+    """``before``: the test file that comes first; then those of the fault's origin, of which a commit has several, and
+    the ``near`` nearest."""
+    there = {file: None for file in imports.tests_of(fault.module or fault.file) if file not in suite.untrusted}
+    named = _named_by(fault.origin)
+    first = sorted(
+        (file for file in there if file == before or Path(file).name in named), key=lambda file: file != before
+    )
+    nearest = [file for file in there if file not in first]
     with tree.injected(fault):
-        return suite.first_failure(files[: near or None])
+        return suite.first_failure([*first, *nearest[: near or None]])
+
+
+def _named_by(origin: str) -> set[str]:
+    """Names of the test files that a fault's origin names: itself, or those that its commit changed."""
+    if not re.fullmatch(r"[0-9a-f]{7,40}", origin):
+        return {Path(origin.partition("::")[0]).name}
+    command = ["git", "show", "--name-only", "--format=", origin]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return {name for line in said.splitlines() if (name := Path(line).name).startswith("test_")}
 
 
 def _row(fault: Fault, verdict: Verdict) -> Row:

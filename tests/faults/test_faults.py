@@ -109,9 +109,11 @@ def test_a_process_that_a_test_names_is_an_import(checkout: Path) -> None:
 @pytest.mark.slow
 def test_what_a_test_finds_and_what_none_finds(checkout: Path, tmp_path: Path) -> None:
     before, out = content(checkout), tmp_path / "table.md"
-    assert main(["--out", str(out)], (FOUND, UNFOUND), checkout) == 1
+    named = FOUND._replace(name="named", origin="tests/test_far.py::test_held")
+    assert main(["--out", str(out)], (FOUND, UNFOUND, named), checkout) == 1
     rows = table.read(out)
     assert rows["found"].found == "tests/engine/test_pages.py::test_begun"
+    assert rows["named"].found == "tests/test_far.py::test_held", "its origin is asked first"
     assert (rows["unfound"].found, rows["unfound"].note) == ("", "2 files")
     assert content(checkout) == before
 
