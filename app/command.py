@@ -22,7 +22,7 @@ _OWN_SENTENCE = "kvasir: "
 
 
 class End(NamedTuple):
-    """How a command ended; why it failed, as a sentence."""
+    """Result of a command; ``sentence`` is the reason it failed."""
 
     ok: bool
     sentence: str = ""
@@ -69,7 +69,7 @@ class LineCommand(QObject):
 
     @property
     def warning(self) -> str:
-        """What its last words say that it could not do, though it may have ended well; "" for nothing."""
+        """Warning in its last words about something it could not do, though it may have ended well; "" for none."""
         words = self._last_words[-1] if self._last_words else ""
         return words.removeprefix(_OWN_SENTENCE) if words.startswith(_OWN_SENTENCE) else ""
 

@@ -117,13 +117,13 @@ class TreeView(QListView):
             self._refresh()
 
     def show_chat(self, chat: str) -> None:
-        """Which chat's path is highlighted."""
+        """Highlight the path of this chat."""
         if chat != self._chat:
             self._chat = chat
             self._refresh()
 
     def place(self, row: TreeRow) -> QRect:
-        """Where the row is, in this widget's coordinates."""
+        """Rectangle of the row, in this widget's coordinates; empty for a row that is not in the tree."""
         at = next((i for i, one in enumerate(self.rows.rows) if one.node.id == row.node.id), -1)
         return self.visualRect(self.rows.index(at)) if at >= 0 else QRect()
 

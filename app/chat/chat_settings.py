@@ -218,7 +218,7 @@ class ChatSettings(QFrame):
         self.stop.setPlainText("\n".join(text.replace("\n", "\\n") for text in sampling.stop))
 
     def values(self) -> tuple[str, Sampling]:
-        """What stands in the fields; a field that is no valid number keeps what it was."""
+        """Return the system prompt and sampling of the fields; a field without a valid number keeps its value."""
         given = {field.name: self._value(field) for field in FIELDS}
         stop = [piece.replace("\\n", "\n") for piece in self.stop.toPlainText().split("\n") if piece]
         sampling = msgspec.structs.replace(self._shown[1], **given, stop=stop)
@@ -320,7 +320,7 @@ class ChatSettings(QFrame):
         return found
 
     def _stays(self, field: _Field) -> str:
-        """What holds in place of what was typed."""
+        """Say that the text typed is not in force, and which value stays."""
         value = getattr(self._shown[1], field.name)
         typed = self.inputs[field.name].text().strip()
         stays = (

@@ -1,4 +1,4 @@
-"""Where the person writes: grows to eight lines; Enter sends, Shift-Enter breaks the line, Send becomes Stop."""
+"""Composer of messages: grows to eight lines; Enter sends, Shift-Enter breaks the line, Send becomes Stop."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class MessageEdit(ExactTextEdit):
         return math.ceil(shown * max(height, self.fontMetrics().lineSpacing()) + margins) + 1
 
     def _lines(self) -> int:
-        """How many lines the text takes, counted up to one more than LINES.
+        """Number of lines the text takes, counted up to one more than LINES.
 
         The document itself counts a paragraph that is not laid out yet as one line.
         """
@@ -201,7 +201,7 @@ class Composer(QFrame):
 
     @property
     def reason(self) -> str:
-        """Why nothing can be sent now; "" when something can."""
+        """Reason nothing can be sent now; "" when something can."""
         return self._reason
 
     @property

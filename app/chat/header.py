@@ -181,7 +181,7 @@ class Header(QFrame):
         self.model.setText(button_text(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room))) + "  ▾")
 
     def _helper(self, room: int) -> str:
-        """What drafts tokens for the model, by name where there is room for that."""
+        """Describe the proposers of the loaded model, by name if that fits into ``room`` pixels; "" without one."""
         card = self._link.card
         if card is None or self._loading is not None:
             return ""
@@ -347,15 +347,16 @@ class Header(QFrame):
 
 
 def _heads(card: protocol.ModelCard) -> str:
-    """For example "Medusa and EAGLE heads"; empty where there are none."""
+    """Name the heads, such as "Medusa and EAGLE heads"; "" if there are none."""
     names = [proposer(kind).name for kind in card.heads if kind != "assistant"]
     assistant = [proposer("assistant").name] if "assistant" in card.heads else []
     return ", ".join([*([f"{' and '.join(names)} heads"] if names else []), *assistant])
 
 
 def _drafters(card: protocol.ModelCard) -> tuple[str, ...]:
-    """What drafts tokens for the model, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
-    EAGLE", "+ 3 drafters". A folder that is called just draft is no name."""
+    """Describe the model's proposers, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
+    EAGLE", "+ 3 drafters". A folder that is called just draft is no name.
+    """
     named = card.draft.lower().strip("._- ") not in ("draft", "draft-model", "draft_model", "drafter", "assistant")
     draft = f"draft {card.draft}" if card.draft and named else "draft model" if card.draft else ""
     parts = [part for part in (draft, _heads(card)) if part]

@@ -61,7 +61,7 @@ class News(QObject):
         self.say(sentence, bad=True)
 
     def forget(self, sentence: str) -> None:
-        """What was said in exactly these words is no longer so."""
+        """Dismiss the message if it stands there in exactly these words, which no longer hold."""
         if sentence and self._standing == sentence:
             self.dismiss()
 
@@ -96,7 +96,7 @@ class News(QObject):
             self._about = (_SWITCH if error.code == _SWITCH_CODE else _MODEL, error.message)
 
     def _on_lost(self, sentence: str) -> None:
-        """Why the history could not be saved; "" when it is."""
+        """Note the reason the history could not be saved; "" when it is."""
         said = self._said if self._standing else ("", "notice", "", None)
         self._lost = sentence
         self._say(*said)

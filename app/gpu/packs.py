@@ -1,4 +1,4 @@
-"""What the window knows of GPU packs, and the one command at a time that looks after them. No widgets."""
+"""State of GPU packs as the window knows it, and the one command at a time that looks after them. No widgets."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Packs(QObject):
             self._act("remove_old", self.status.others)
 
     def again(self) -> None:
-        """What was paused or failed, once more."""
+        """Repeat the action that was paused or failed."""
         action = self.paused or self.failed
         if action:
             self._act(action, ("--from", self._file) if action == "install" and self._file else ())

@@ -1,4 +1,4 @@
-"""What the history keeps: chats, and messages that form a tree by parent."""
+"""Records of the history: chats, and messages that form a tree by parent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 class OmittedContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of the conversation the model did not see when it gave an answer.
+    """Part of the conversation that the model did not see when it gave an answer.
 
     "drop_middle": the messages [first, last) of the branch, counted from 0 without the system prompt, ``tokens`` in
     all. "window": it saw the first ``sinks`` tokens and the last ``window`` ones.
@@ -44,7 +44,7 @@ class OmittedContext(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of running an answer again exactly: ``of`` is its id, ``verdict`` a few words."""
+    """Outcome of running an answer again exactly: ``of`` is its id, ``verdict`` a few words."""
 
     of: str
     same: bool
@@ -52,7 +52,7 @@ class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an answer was asked for and how it went. Timings are absent while it streams or if it was interrupted."""
+    """Request and course of an answer. Timings are absent while it streams or if it was interrupted."""
 
     sampling: Sampling = Sampling()
     """As asked, the seed included, so that it can be run again exactly."""
@@ -113,7 +113,7 @@ class Message(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """What was typed and not sent."""
+    """Text that was typed and not sent."""
 
     text: str = ""
     edited: str = ""
@@ -134,7 +134,7 @@ class SearchHit(NamedTuple):
 
 
 def thought_for(seconds: float) -> str:
-    """For example "Thought for 12 s"; below half a second nobody counts."""
+    """Format the time of thinking, such as "Thought for 12 s"; below half a second no number is given."""
     if seconds < 0.5:
         return "Thought for a moment"
     whole = round(seconds)

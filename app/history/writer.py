@@ -223,17 +223,17 @@ class Writer:
 
 
 def words_of(error: Exception) -> str:
-    """What the error says, or its name where it says nothing."""
+    """Message of the error, or its type's name if it has none."""
     return str(error) or type(error).__name__
 
 
 def is_held(error: Exception) -> bool:
-    """Whether another program has the file locked."""
+    """True if another program has the file locked."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_full(error: Exception) -> bool:
-    """Whether the disk has no room."""
+    """True if the disk is full."""
     return _code(error) == sqlite3.SQLITE_FULL
 
 

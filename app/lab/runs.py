@@ -1,4 +1,4 @@
-"""What the window knows of the Lab: its experiments, the results that are kept, and what runs now. No widgets."""
+"""State of the Lab as the window knows it: experiments, results that are kept, and the run under way. No widgets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Subject(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """Of `kvasir lab`, but for the device."""
+        """Arguments of `kvasir lab`, but for the device."""
         told = ["--model", self.path] if self.path else []
         if self.draft is not None:
             told += ["--draft", self.draft or "none"]
@@ -123,7 +123,7 @@ class LabRuns(QObject):
 
     @property
     def preparing(self) -> bool:
-        """Whether what runs still waits for memory."""
+        """True while the run still waits for memory."""
         return bool(self.running) and self._run is None
 
     def refresh(self) -> None:
@@ -164,7 +164,7 @@ class LabRuns(QObject):
         self._asking = self._run = None
 
     def _on_results(self, end: End) -> None:
-        """What is kept is shown at once; the experiments take a model."""
+        """Ask for the experiments, which takes a model, after the kept results, which are shown at once."""
         if not end.ok:
             self._on_index(end)
             return
@@ -177,7 +177,7 @@ class LabRuns(QObject):
             self.index_changed.emit()
 
     def _keep_index(self, index: LabIndex) -> None:
-        """For the next start; one that cannot be kept is asked for again."""
+        """Keep the index for the next start; one that cannot be kept is asked for again."""
         if self._kept is None:
             return
         try:

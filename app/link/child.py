@@ -83,7 +83,7 @@ class EngineProcess:
         return ready
 
     def obituary(self) -> str:
-        """How it ended, as a sentence: signal or exit code, with its last line on standard error if that says why."""
+        """Sentence on how it ended: signal or exit code, with its last line on standard error if that says why."""
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

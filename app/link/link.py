@@ -125,7 +125,7 @@ class EngineLink(QObject):
 
     @property
     def idle(self) -> bool:
-        """Whether the engine unloaded the model because nothing was asked of it: the next request loads it again."""
+        """True if the engine unloaded the model because nothing was asked of it: the next request loads it again."""
         return self._idle
 
     @property
@@ -157,7 +157,7 @@ class EngineLink(QObject):
 
     @property
     def knows_model(self) -> bool:
-        """Whether there is a model to load again after a restart; not after it went down while doing that."""
+        """True if there is a model to load again after a restart; not after the engine went down while doing that."""
         return (self._asked or self._last_load) is not None
 
     @property
@@ -266,7 +266,7 @@ class EngineLink(QObject):
             self._settle_later()
 
     def _settle_later(self) -> None:
-        """What the model that was loaded allows is known: set it, once no comparison runs."""
+        """Set the switches once the loaded model's limits are known and no comparison runs."""
         if self._reapply and not self._comparing:
             self._reapply = False
             self._settle_values()

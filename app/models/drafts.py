@@ -1,4 +1,4 @@
-"""What can draft for a model of this machine, below its row."""
+"""Drafts for a model of this machine, below its row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DraftList(QWidget):
             self._add(offer)
 
     def show_downloads(self, downloads: Iterable[Download]) -> None:
-        """Which of them are on their way."""
+        """Show which of the offers are being downloaded."""
         downloads = list(downloads)
         for offer, buttons in self._fetched:
             at = getting.place(offer.repository, offer.variant, (), downloads)

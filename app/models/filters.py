@@ -1,4 +1,4 @@
-"""What a search on the hub is narrowed by."""
+"""Filters that narrow a search on the hub."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Filters(QWidget):
         self.fits.toggled.connect(lambda _: self.changed.emit())
 
     def words(self) -> list[str]:
-        """As options of `kvasir models search`; [] where nothing is chosen."""
+        """Options of `kvasir models search`; [] if nothing is chosen."""
         chosen = (
             ("--size", self.sizes.value),
             ("--licence", self.licence.value),

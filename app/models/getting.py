@@ -1,4 +1,4 @@
-"""Whether what can be downloaded is on this machine or on its way, and the button that says so. Pure functions."""
+"""Places of models to download: on this machine or on its way, and the button that says so. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the model's context the conversation takes: "context 1,284 / 8,192" and a bar."""
+"""Share of the model's context that the conversation takes: "context 1,284 / 8,192" and a bar."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Answers(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether any answer, of any chat, is being written."""
+        """True if any answer, of any chat, is being written."""
         return bool(self._running)
 
     @property

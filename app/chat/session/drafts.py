@@ -1,4 +1,4 @@
-"""What was typed and not sent, kept for each chat in the history."""
+"""Drafts: text that was typed and not sent, kept for each chat in the history."""
 
 from __future__ import annotations
 

@@ -69,5 +69,5 @@ class StripPainter(Painter):
         return [*found, Legend("warn", words.MARKED, "□")] if self._marked else found
 
     def _shade(self, share: float) -> str:
-        """Of the colour of keys and values in use."""
+        """Mix the colour of keys and values in use at this share."""
         return mix(self.theme.tokens.teal, self.theme.tint("mute", 0.22, "panel"), share)

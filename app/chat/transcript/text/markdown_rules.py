@@ -1,5 +1,6 @@
-"""What people write beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
-images, which are never loaded. Nothing is hidden: definitions of links are shown too."""
+"""Markdown beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
+images, which are never loaded. Nothing is hidden: definitions of links are shown too.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def _boxed(words: Sequence[Token]) -> bool:
 
 
 def _whole_rows(state: StateCore) -> None:
-    """What a row of a table has beyond the columns of its head stays in its last cell."""
+    """Keep the cells of a table's row beyond the columns of its head in its last cell."""
     tokens, source, row = state.tokens, None, 0
     for index, token in enumerate(tokens):
         if token.type == "tr_open":
@@ -107,7 +108,7 @@ def _definition(state: StateCore) -> None:
 
 
 def _end_of_maths(text: str, start: int, stop: int) -> int:
-    """Where the maths that begins at ``start`` ends, at most at ``stop``; -1 where none begins, or it has no end."""
+    """End of the maths that begins at ``start``, at most ``stop``; -1 if none begins, or it has no end."""
     closing = _MATHS.get(text[start : start + 2], "")
     if not closing and (environment := _ENVIRONMENT.match(text, start, stop)):
         closing = f"\\end{{{environment[1]}}}"
