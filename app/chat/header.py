@@ -355,8 +355,7 @@ def _heads(card: protocol.ModelCard) -> str:
 
 def _drafters(card: protocol.ModelCard) -> tuple[str, ...]:
     """Describe the model's proposers, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
-    EAGLE", "+ 3 drafters". A folder that is called just draft is no name.
-    """
+    EAGLE", "+ 3 drafters". A folder that is called just draft is no name."""
     named = card.draft.lower().strip("._- ") not in ("draft", "draft-model", "draft_model", "drafter", "assistant")
     draft = f"draft {card.draft}" if card.draft and named else "draft model" if card.draft else ""
     parts = [part for part in (draft, _heads(card)) if part]

@@ -225,7 +225,8 @@ class WelcomeView(QWidget):
         self.setVisible(self._empty and any(self._fits(*row) for row in rows))
 
     def _fits(self, cards: bool, sentences: bool, questions: bool, links: bool) -> bool:
-        """Show these parts and return True if they fit; without cards a link stands for the one that leads to models."""
+        """Show these parts and return True if they fit. Without cards a link stands for the one that leads to
+        models."""
         self._cards.setVisible(cards and not self._first)
         self.get.setVisible(cards and self._first)
         for card in self._all:

@@ -79,8 +79,7 @@ class Card(QFrame):
 
     def show_state(self, found: str, below: str, clear: bool, running: bool, note: str) -> None:
         """Show the last finding, "" for none, the text ``below`` it, and whether it was a verdict; whether it runs now,
-        and how its last run ended.
-        """
+        and how its last run ended."""
         page = self.page
         self._tick.setVisible(bool(found))
         self._tick.setToolTip("" if clear else words.NO_VERDICT)

@@ -23,7 +23,7 @@ _MARGIN = 24
 
 
 class SaveButton(MenuButton):
-    """Button that saves the result of ``view``. ``said``: the outcome, as a sentence and the role that it has on the page."""
+    """Button that saves the result of ``view``. ``said``: the outcome, as a sentence and its role on the page."""
 
     said = Signal(str, str)
 

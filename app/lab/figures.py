@@ -105,8 +105,7 @@ class Dots(QWidget):
 
 def _ends(values: Sequence[float], unit: str) -> tuple[float, float]:
     """Ends of an axis for these: from zero, so that lengths are to one another as the values, unless all are nearly as
-    large; then so wide that what is nearly the same stands close together. Shares are of a hundred.
-    """
+    large; then so wide that what is nearly the same stands close together. Shares are of a hundred."""
     low, high = min(values), max(values)
     if unit == "%":
         return 0.0, max(100.0, high)

@@ -274,9 +274,8 @@ class LabView(FocusFirst):
         self._put(view)
 
     def _put(self, page: QWidget) -> None:
-        """Replace the page, whose widget lives on for one turn of the event loop: a press inside it may have asked for the
-        new one.
-        """
+        """Replace the page, whose widget lives on for one turn of the event loop: a press inside it may have asked
+        for the new one."""
         before = self._scroll.takeWidget()
         if before is not None:
             QTimer.singleShot(0, before.deleteLater)

@@ -110,7 +110,7 @@ def place(ratio: float, bounds: list[float]) -> int:
 
 
 def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
-    """Outcome of the prediction; ``choice`` is -1 if nothing was predicted. Only clear measurements are held against it."""
+    """Outcome of the prediction; ``choice`` is -1 if there was none. Only clear measurements are held against it."""
     effect = result.answer
     if choice < 0 or effect is None or effect.ratio is None or result.chosen:
         return Line("", "caption")

@@ -59,7 +59,7 @@ class DiskView(QWidget):
             self.show_all()
 
     def show_all(self) -> None:
-        """Show the library's state. The progress of downloads changes words alone, so that no button is lost meanwhile."""
+        """Show the library's state. Progress of downloads changes words alone, so that no button is lost meanwhile."""
         library = self._library
         coming = [each for each in library.downloads.values() if each.state != "done"]
         now = library.folders, library.stored, library.leftovers, self._loaded, [each.id for each in coming]

@@ -1,4 +1,4 @@
-"""What the window knows of models, on this machine and on the hub, and of those on their way. No widgets.
+"""State of models as the window knows it: on this machine, on the hub and on their way. No widgets.
 
 Nearly everything is asked of `kvasir models … --json`, a process for each question and each download: one that is
 killed, with the window or by it, leaves its download where the next one goes on. Which models suit this machine is
@@ -185,17 +185,17 @@ class Library(QObject):
         self._run(["downloads", "--json"], waiting.append, told)
 
     def show_judged(self, judged: Recommended) -> None:
-        """What the engine says of the recommended models and of those here."""
+        """Take in the engine's verdicts on the recommended models and on those here."""
         self.recommended, self.stored_fits = judged.models, judged.stored
         self.recommended_changed.emit()
 
     @property
     def bundled_alone(self) -> bool:
-        """Whether no model is here but those that came with Kvasir, as far as is known."""
+        """True if no model is here but those that came with Kvasir, as far as is known."""
         return all(model.bundled or model.missing for model in self.stored)
 
     def offer_drafts(self, path: str) -> None:
-        """What can draft for the model at ``path``, into :attr:`drafts`."""
+        """Look up the drafts for the model at ``path``, into :attr:`drafts`."""
         if not self._command or path in self._offering:
             return
         found: list[DraftOffer] = []
@@ -239,7 +239,7 @@ class Library(QObject):
         self.found_changed.emit()
 
     def ask(self, repository: str) -> None:
-        """What a repository holds, into :attr:`repositories`."""
+        """Look up the content of a repository, into :attr:`repositories`."""
         if not self._command or repository in self._asking:
             return
         self._asking.add(repository)
@@ -266,7 +266,7 @@ class Library(QObject):
         self._fit(repository)
 
     def _fit(self, repository: str) -> None:
-        """Whether its variants fit, into :attr:`fits`; where that cannot be told nothing is said of it. One at a time:
+        """Check if its variants fit, into :attr:`fits`; nothing is said of it if that cannot be told. One at a time:
         the last that was asked for."""
         answer = self.repositories.get(repository)
         variants = answer.variants if isinstance(answer, HubRepository) else []
@@ -317,7 +317,7 @@ class Library(QObject):
             self._run(["import", "--json", "--", path], self._on_imported, self._on_worked)
 
     def describe(self, path: str) -> None:
-        """What a model's headers say, into :attr:`details`."""
+        """Read a model's headers, into :attr:`details`."""
         if not self._command:
             return
         answers: list[ModelDetails] = []
@@ -333,7 +333,7 @@ class Library(QObject):
         return self._run(["tokens", "--follow", "--json", "--", path], take, done, talking=True)
 
     def look_at_disk(self) -> None:
-        """What takes room besides models and downloads, into :attr:`leftovers`."""
+        """Look up what takes disk space besides models and downloads, into :attr:`leftovers`."""
         self._look(["disk", "--json"])
 
     def delete_leftover(self, path: str) -> None:

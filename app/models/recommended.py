@@ -51,7 +51,7 @@ class RecommendedRow(Row):
         self.badge.setToolTip(tip(advice.verdict(each)))
 
     def show_state(self, stored: Sequence[StoredModel], downloads: Sequence[Download], loaded: str) -> None:
-        """Whether it is here, on its way, or loaded from the path ``loaded``."""
+        """Show whether the model is here, on its way, or loaded from the path ``loaded``."""
         model, draft = self.each.model, self.each.model.draft
         at = getting.place(model.repository, model.variant, stored, downloads)
         self.at = at.here

@@ -52,7 +52,7 @@ class Row(QFrame):
         self.show_about(about)
 
     def show_about(self, about: str) -> None:
-        """What is known of it now."""
+        """Show the present description."""
         self.about.setText(about)
         self.setAccessibleName(f"{self.title.text()}. {about}")
 
@@ -225,7 +225,7 @@ class JobRow(Row):
         self.column.addWidget(self.bar)
 
     def show_job(self, job: Download | MakeProgress, said: words.Said) -> None:
-        """How far it is now."""
+        """Show the present progress of the job."""
         self.title.setText(said.title)
         self.show_about(said.about)
         set_role(self.about, "bad" if job.state == "failed" else "caption")

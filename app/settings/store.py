@@ -27,14 +27,14 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """How chats may be answered, under a name."""
+    """Settings for the answers of chats, under a name."""
 
     system: Annotated[str, Meta(max_length=1_000_000)] = ""
     sampling: Sampling = Sampling()
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one model is loaded. None: as all models are."""
+    """Settings to load one model with. None: the same as for all models."""
 
     context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
     device: DeviceName | None = None
@@ -48,7 +48,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user chose. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
+    """Settings of the user. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
 
     theme: Literal["system", "light", "dark"] = "system"
     text_scale: Annotated[float, Meta(ge=0.8, le=1.6)] = 1.0
@@ -86,7 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """QWidget.saveGeometry(), base64."""
 
     def load_options(self, path: str = "") -> LoadOptions:
-        """For the model at ``path``; "": for one without settings of its own."""
+        """Return the options that load the model at ``path``; "": a model without settings of its own."""
         own = self.of(path)
         return LoadOptions(
             memory=self.memory,
@@ -145,7 +145,7 @@ class SettingsStore(QObject):
         self.changed.emit(frozenset(names))
 
     def move_models(self, old: str, new: str) -> None:
-        """What lay in the folder ``old`` lies in ``new`` now: what is kept of these models stays theirs."""
+        """Follow models that moved from the folder ``old`` to ``new``: what is kept of them stays theirs."""
 
         def moved(path: str) -> str:
             inside = Path(path).is_relative_to(old)
@@ -179,7 +179,7 @@ class SettingsStore(QObject):
         return self._fit(raw)
 
     def _decoded(self) -> dict[str, Any] | None:
-        """What is in the file; None where there is nothing to read."""
+        """Decode the file; None if there is nothing to read."""
         try:
             # The standard library's decoder takes NaN and Infinity, so that such a value costs only itself.
             return msgspec.convert(json.loads(read_small(self._path, MOST_BYTES)), dict[str, Any])
@@ -288,7 +288,7 @@ def _encoded(body: dict[str, Any]) -> bytes:
 
 
 def _writable(value: Any) -> bool:
-    """Whether JSON can hold the value; one with half of a surrogate pair cannot be written, for example."""
+    """True if JSON can hold the value; one with half of a surrogate pair cannot be written, for example."""
     try:
         msgspec.json.encode(value)
     except (ValueError, TypeError, OverflowError, RecursionError):

@@ -1,4 +1,4 @@
-"""Where two texts part, in words. Pure functions, no widgets."""
+"""Difference of two texts, in words. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Parting(NamedTuple):
 
 
 def parting(one: str, other: str) -> Parting | None:
-    """Where the texts part; None for equal ones."""
+    """Find the place where the texts part; None for equal ones."""
     if one == other:
         return None
     same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

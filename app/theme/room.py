@@ -1,4 +1,4 @@
-"""What a screen has room for: parts that are scrolled where it is too small for them, and sizes that stay on it."""
+"""Sizes that fit the screen: parts that are scrolled if it is too small for them, and sizes that stay on it."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class GettingWiring(QObject):
         self._notice.say(f"{name} is here.", topic=ARRIVED, action="Chat with it", act=lambda: self._load(path))
 
     def _on_failed(self, sentence: str) -> None:
-        """What the first screen asked for and cannot be had is said where it was asked; pages say theirs themselves."""
+        """Report a failure of what the first screen asked for where it was asked; pages report theirs themselves."""
         if self._asked and self._chat.isVisible():
             self._notice.say(sentence, "bad", topic=FAILED)
 

@@ -83,7 +83,7 @@ class GpuWiring(QObject):
 
     @property
     def _cpu(self) -> bool:
-        """Whether the engine computes on a CPU; False before it has said so."""
+        """True if the engine computes on a CPU; False before it has said so."""
         return self._link.welcome is not None and self._link.welcome.device.kind == "cpu"
 
     def situation(self) -> Situation:
@@ -139,7 +139,7 @@ class GpuWiring(QObject):
             self._link.restart(WITHOUT_PACK)
 
     def _settle(self, *_: object) -> None:
-        """What a start would break may have ended: an engine that waits for that is started again now."""
+        """Restart an engine that waits for work that a start would break, if that has ended."""
         if self._waiting == "answer" and not (self._answers.busy or self._measuring.measuring):
             self._restart()
 

@@ -96,7 +96,7 @@ class LabWiring(QObject):
         self._view.compare.set_catalogue(self._link.catalogue)
 
     def _tell_prompts(self, *_: object) -> None:
-        """What the person sent in the chat on screen."""
+        """Tell the comparison the prompts that the person sent in the chat on screen."""
         prompt = self._chat.last_prompt()
         sent = [message.content for message in prompt[0] if message.role == "user"] if prompt is not None else []
         self._view.compare.set_prompts(sent[-PROMPTS:])
@@ -176,7 +176,7 @@ class LabWiring(QObject):
 
     @property
     def _busy(self) -> bool:
-        """Whether anything of the Lab's runs."""
+        """True if anything of the Lab runs."""
         return bool(self._runs.running) or self._view.compare.busy
 
     def _show_taken(self) -> None:

@@ -1,4 +1,4 @@
-"""Which model is loaded: first of all, from outside and again; and what is kept of that. No widget is made here."""
+"""Choice of the model to load: first of all, from outside and again; and what is kept of it. No widget is made here."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ class Sides(QWidget):
 
     @property
     def over(self) -> bool:
-        """Whether the sides lie over the chat."""
+        """True if the sides lie over the chat."""
         return self._over
 
     def begin_with(self, left: bool, right: bool) -> None:
-        """What a wide window shows to begin with."""
+        """Set the sides that a wide window shows to begin with."""
         self._wide = (left, right)
         self.left.setVisible(left)
         self.right.setVisible(right)

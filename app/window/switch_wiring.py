@@ -118,7 +118,7 @@ class SwitchWiring(QObject):
             self._helper_chosen = False
 
     def _on_withheld(self, wishes: list[Withheld]) -> None:
-        """What was chosen before, and cannot be in force with this model."""
+        """Report the values that were chosen before and cannot be in force with this model."""
         if not wishes:
             self._notice.clear(_WITHHELD)
             return
@@ -129,7 +129,7 @@ class SwitchWiring(QObject):
         self._notice.say(words, topic=_WITHHELD)
 
     def _on_telemetry(self, frame: protocol.Telemetry) -> None:
-        """What automatic values amount to at the moment."""
+        """Show the present amounts of automatic values."""
         drafting = [one for one in frame.acceptance if not one.off_reason]
         lengths = [one.draft_length for one in drafting]
         self._panel.show_live(keys.DRAFT_LENGTH, str(max(lengths)) if lengths else "")

@@ -110,7 +110,7 @@ class Sending(QObject):
             self._send_queued()
 
     def _typed(self, text: str) -> str:
-        """Text in the composer by now, which began with ``text``; if it is empty, ``text`` itself, which was offered."""
+        """Text in the composer by now, which began with ``text``; if it is empty, ``text``, which was only offered."""
         return self._composer.text.strip("\n") or text
 
     def _hold(self, text: str) -> None:

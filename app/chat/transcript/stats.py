@@ -19,11 +19,11 @@ REASONS = {
 
 
 class Share(NamedTuple):
-    """Number of facts a line holds.
+    """Choice of the facts a line holds.
 
-    ``prompt`` "cached" or "short" adds how much of the prompt was in the cache already, "whole" also from where it was
-    read again. ``speculation`` is how many of the figures of speculation there are, ``first`` whether the time to the
-    first token is there.
+    ``prompt`` "cached" or "short" adds the number of prompt tokens that were in the prefix cache already, "whole" also
+    the token from which it was read again. ``speculation`` is the number of speculation figures, ``first`` True if the
+    time to the first token is there.
     """
 
     prompt: Literal["whole", "cached", "short", ""]
@@ -132,7 +132,7 @@ def _short(usage: Usage) -> str:
 
 
 def diverged(token: int, why: str) -> str:
-    """Say at which token the prompt left the earlier conversation, so that the cache could not serve all of it."""
+    """Say at which token the prompt left the earlier conversation, beyond which the cache served nothing, and why."""
     reason = f": {why.strip().rstrip('.')}" if why.strip() else ""
     return f"The prompt leaves the earlier conversation at token {token:,}{reason}."
 

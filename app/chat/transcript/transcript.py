@@ -204,7 +204,8 @@ class Transcript(QScrollArea):
             self._sync()
 
     def _on_range(self) -> None:
-        """Follow the scroll bar's range: text that grew on a page that was hidden enters it when the page is shown again."""
+        """Scroll to the end if the transcript sticks to it. Text that grew while another page was on screen comes into
+        the scroll bar's range only when this one is shown again."""
         if self._stick:
             self._sync()
 

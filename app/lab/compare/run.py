@@ -23,8 +23,7 @@ CHAT = "this chat"
 
 class Work(NamedTuple):
     """Work of the columns. ``prompts``: texts, or the path of a file of them; none: the built-in ones. ``text``:
-    the path of a text to score, "" for none. ``rounds`` 0: as many as a verdict takes.
-    """
+    the path of a text to score, "" for none. ``rounds`` 0: as many as a verdict takes."""
 
     columns: Sequence[Column]
     prompts: Sequence[str] | str = ()

@@ -87,7 +87,7 @@ class Name(NamedTuple):
 
 
 class RoofAxes(LabAxes):
-    """Axes of the roofline. Measured points are labelled below their roof; no two labels or names of ceilings overlap."""
+    """Axes of the roofline. Measured points are labelled below their roof; no labels or names of ceilings overlap."""
 
     _found: LabRoofline | None = None
 
@@ -162,7 +162,7 @@ class RoofAxes(LabAxes):
         return QLineF(self._place(room, left, left * read.value), self._place(room, top / read.value, top))
 
     def names_of(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
-        """Names of the ceilings and their places: below the start of a slope in its direction, above the end of a flat."""
+        """Place the ceilings' names: below the start of a slope in its direction, above the end of a flat."""
         return [*self._slope_names(room), *self._flat_names(room, labels)]
 
     def _slope_names(self, room: QRectF) -> list[Name]:
@@ -181,7 +181,7 @@ class RoofAxes(LabAxes):
         return found
 
     def _flat_names(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
-        """Place names as far right as no measured point's line and no label crosses them, at the right end if all do."""
+        """Place names as far right as no measured point's line and no label crosses them, else at the right end."""
         metrics, ridge = self.fontMetrics(), self._slope(room, self._reads[-1]).x2()
         lines = [self.place_x(room, point.intensity) for point in self._measured]
         up = [-self.place_y(room, product.value) for product in self._products]
@@ -229,9 +229,8 @@ class RoofAxes(LabAxes):
         self._dots.append((at, point))
 
     def labels_of(self, room: QRectF) -> list[Label]:
-        """Place the labels of the measured points in the order of their dots' heights, each in a row of its own; the other
-        points are described under the mouse.
-        """
+        """Place the labels of measured points in the order of their dots' heights, each in a row of its own; the other
+        points are described under the mouse."""
         line = self.fontMetrics().height()
         dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in self._measured), key=_height)
         heights = spread([dot.y() for dot, _ in dots], line, room.top() + line / 2, room.bottom() - line / 2)
@@ -275,7 +274,8 @@ class RoofAxes(LabAxes):
 
 
 def point_words(point: RoofPoint) -> str:
-    """Describe the point, such as "batch 1: 2.0 operations a byte, 7.9 G operations a second, 413 tokens a second (…)"."""
+    """Describe the point, such as "batch 1: 2.0 operations a byte, 7.9 G operations a second, 413 tokens a second
+    (measured, …)"."""
     at = f"{point.intensity:,.3g} operations a byte, {words.with_unit(Y, point.operations)}"
     return f"{point.name}: {at}, {words.count(float(f'{point.tokens:.4g}'))} tokens a second ({point.setting})"
 
@@ -303,8 +303,7 @@ def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> li
 
 def stacked(lines: Sequence[float], apart: float) -> list[float]:
     """Starts of the words of each of the rising ``lines``: at its line; those of lines that are too near for words
-    ``apart`` high between them, one after another at the last of these.
-    """
+    ``apart`` high between them, one after another at the last of these."""
     groups: list[list[float]] = []
     for line in lines:
         if groups and line - groups[-1][-1] < len(groups[-1]) * apart:

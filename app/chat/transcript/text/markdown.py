@@ -105,8 +105,7 @@ class Alignment(NamedTuple):
 
     def prefix(self, shown: str, source: str) -> list[int]:
         """Return the part that still holds for a longer text: all but the last few characters, whose rendering may
-        have changed. Empty unless the longer text continues the earlier one.
-        """
+        have changed. Empty unless the longer text continues the earlier one."""
         keep = max(0, len(self.shown) - _RESYNC)
         same = source.startswith(self.source) and shown.startswith(self.shown[:keep])
         return self.where[:keep] if same else []

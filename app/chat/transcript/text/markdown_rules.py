@@ -1,6 +1,5 @@
 """Markdown beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
-images, which are never loaded. Nothing is hidden: definitions of links are shown too.
-"""
+images, which are never loaded. Nothing is hidden: definitions of links are shown too."""
 
 from __future__ import annotations
 
