@@ -14,11 +14,11 @@ from PySide6.QtCore import QObject, QProcess, QTimer, Signal
 log = logging.getLogger(__name__)
 
 KILL_MS = 15_000
-"""How long a run that was told to stop may take to leave what it has in order."""
+"""Milliseconds that a run that was told to stop may take to leave what it has in order."""
 CLOSE_MS = 3_000
 LAST_WORDS = 8
 _OWN_SENTENCE = "kvasir: "
-"""How the command line begins the line that says why it failed."""
+"""Beginning of the line in which the command line says why it failed."""
 
 
 class End(NamedTuple):
@@ -36,7 +36,7 @@ class LineCommand(QObject):
     """
 
     reported = Signal(object)
-    """What a line says."""
+    """Decoded line."""
     ended = Signal(object)
     """The :class:`End`."""
 

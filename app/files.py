@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 UNREADABLE = (OSError, ValueError, RecursionError, msgspec.MsgspecError)
-"""What a file may be refused for. Only newer versions of msgspec make their errors ValueErrors."""
+"""Errors that a file may be refused for. Only newer versions of msgspec make their errors ValueErrors."""
 
 
 def read_small(file: Path, most: int) -> bytes:

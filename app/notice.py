@@ -19,7 +19,7 @@ class NoticeBar(Banner):
     changed = Signal()
     """It has another sentence, or none any more."""
     _waits = False
-    """Whether its sentence gives way to another bar's."""
+    """True if its sentence gives way to another bar's."""
 
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(theme, name, parent)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LOCK, ADDRESS = "window.lock", "window.address"
 """Files in the data folder (engine/doors/cli/installation/running.py knows them too)."""
 ANSWER_S = 10.0
-"""For so long the first instance may be busy, or about to end, or about to listen."""
+"""Seconds that the first instance may be busy, or about to end, or about to listen."""
 _PAUSE_MS = 100
 _ANSWER = b"here\n"
 _MOST_PATH = 100

@@ -11,11 +11,11 @@ from app.cache.hues import NO_OWNER, ChatHues
 from engine.protocol import PAGE_STATES, PageCounts, PageMap, PageOwner, PageState
 
 SWAPPED = len(PAGE_STATES)
-"""What a cell may show in addition to PAGE_STATES: a page in host memory."""
+"""State of a cell beyond PAGE_STATES: a page in host memory."""
 RESERVED = SWAPPED + 1
 """And: an owner's page that is empty; after it those that are filled to a quarter, a half and three quarters."""
 FILLS = 4
-"""How many of these there are."""
+"""Number of these."""
 _FREE, _PRIVATE = PAGE_STATES.index("free"), PAGE_STATES.index("private")
 _CACHED = PAGE_STATES.index("cached")
 _EMPTY = (_FREE, PAGE_STATES.index("evicted"))

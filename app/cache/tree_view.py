@@ -19,7 +19,7 @@ INDENT_PX = 12
 BAR_PX = 90
 TOKENS_PX = 52
 AGE_S = 2.0
-"""How long the idle times of runs may be behind."""
+"""Seconds that the idle times of runs may be behind."""
 DEEPEST = 12
 """Deeper levels are not indented further: their text would have no room."""
 

@@ -20,7 +20,7 @@ STATE_WORDS: dict[PageState, str] = {
     "quantised": "quantised, it holds its tokens in fewer bits",
     "evicted": "evicted, what it held made room",
 }
-"""What each state of a page means, after "Page 12: "."""
+"""Meaning of each state of a page, after "Page 12: "."""
 STATE_TITLES: dict[PageState, str] = {
     "free": "free",
     "private": "private",

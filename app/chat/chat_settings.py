@@ -100,9 +100,9 @@ class ChatSettings(QFrame):
 
     changed = Signal(str, object)
     refused = Signal(str)
-    """Why something that was typed is not in force, once the popover closes; it stands there when that opens again."""
+    """Reason a value that was typed is not in force, once the popover closes; it stands there when that opens again."""
     overflow_changed = Signal(str)
-    """What is to happen when the context is full, at once when it is chosen."""
+    """Overflow policy for a full context, at once when it is chosen."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)

@@ -31,7 +31,7 @@ class MessageEdit(ExactTextEdit):
 
     submitted = Signal()
     refused = Signal(str)
-    """What was to be inserted is too long, as a sentence."""
+    """Reason, as a sentence: the text to insert is too long."""
     grown = Signal()
     pictured = Signal(list)
     """Pictures were pasted or dropped: images and paths of files."""
@@ -144,7 +144,7 @@ class Composer(QFrame):
     sent = Signal(str)
     stopped = Signal()
     refused = Signal(str)
-    """As of :class:`MessageEdit`."""
+    """Same as that of :class:`MessageEdit`."""
     text_changed = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -152,11 +152,11 @@ class Composer(QFrame):
         self._theme = theme
         self._reason = ""
         self._queues = False
-        """Whether what is sent now waits until the reason is gone."""
+        """True if what is sent now waits until the reason is gone."""
         self._streaming = False
         self._card: ModelCard | None = None
         self._edited = self._before = ""
-        """As in :class:`Draft`."""
+        """Same as in :class:`Draft`."""
         self.setProperty("card", "composer")
         self.setObjectName("composer")
         self._banner = QLabel(

@@ -37,7 +37,7 @@ class ChatPage(FocusFirst):
     """One conversation at a time; answers of others go on in the background."""
 
     status = Signal(str)
-    """What the page is busy with, for a status line; "" for nothing."""
+    """Work that the page is busy with, for a status line; "" for nothing."""
     prompt_changed = Signal()
     """:meth:`last_prompt` may give something else now."""
     chat_changed = Signal(str)

@@ -44,16 +44,16 @@ class Packs(QObject):
         self._file = ""
         self.status: PackStatus | None = None
         self.trouble = ""
-        """Why the status could not be read."""
+        """Reason the status could not be read."""
         self.action: Action = ""
         """The action that runs."""
         self.progress: PackProgress | None = None
         self.pace = Pace()
         self.paused: Action = ""
-        """What was stopped by the person and can go on."""
+        """Action that was stopped by the person and can go on."""
         self.failed: Action = ""
         self.failure = ""
-        """Why it failed, as a sentence."""
+        """Reason it failed, as a sentence."""
 
     def check(self) -> None:
         """Ask for the status; while something runs that comes at its end anyway."""

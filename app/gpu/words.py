@@ -10,7 +10,7 @@ from app.words import size
 from engine.protocol import PackProgress, PackStage, PackStatus
 
 Waiting = Literal["", "answer", "engine"]
-"""What an installed pack waits for before it is used: an answer that is being written, the engine's start."""
+"""Event that an installed pack waits for before it is used: the end of an answer, the engine's start."""
 _STAGES: dict[PackStage, str] = {
     "checking": "checking",
     "downloading": "downloading",
@@ -45,7 +45,7 @@ class Button(NamedTuple):
     title: str
     primary: bool = False
     why_not: str = ""
-    """Why it cannot be pressed; "" when it can."""
+    """Reason it cannot be pressed; "" when it can."""
 
 
 class CardContent(NamedTuple):
@@ -77,14 +77,14 @@ class Situation:
     failed: Action = ""
     failure: str = ""
     cpu: bool = True
-    """Whether the engine computes on a CPU."""
+    """True if the engine computes on a CPU."""
     device: str = ""
     """The name of the engine's device."""
     notice: str = ""
     """The engine's own notice, of its Welcome."""
     waiting: Waiting = ""
     done: str = ""
-    """What a command that went well said last."""
+    """Last words of a command that went well."""
 
 
 def duration(seconds: float) -> str:

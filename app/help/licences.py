@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 INDEX = "index.json"
 _TEXTS = ("licen", "copying", "notice", "authors", "copyright")
-"""How the names of files with licence texts begin, in lower case."""
+"""Beginnings of the names of files with licence texts, in lower case."""
 _LONGEST_NAME = 60
 """The field "License" holds a name, or the whole text, which is no name."""
 _HOMES = ("homepage", "home-page", "home", "repository", "source", "source code", "documentation")

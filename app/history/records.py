@@ -55,20 +55,20 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """Request and course of an answer. Timings are absent while it streams or if it was interrupted."""
 
     sampling: Sampling = Sampling()
-    """As asked, the seed included, so that it can be run again exactly."""
+    """Sampling that was asked for, the seed included, so that it can be run again exactly."""
     thinking: Thinking = Thinking()
-    """As asked."""
+    """Thinking setting that was asked for."""
     overflow: Overflow = "stop"
-    """As asked."""
+    """Overflow policy that was asked for."""
     adapter: str = ""
-    """As asked: the name of the LoRA adapter that answered, "" for the model alone."""
+    """Name of the LoRA adapter that was asked for and answered, "" for the model alone."""
     cut: OmittedContext | None = None
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
     divergence: str = ""
-    """Why it did."""
+    """Reason it did."""
     thought_s: float = 0.0
-    """How long it thought before its first content, seconds."""
+    """Seconds of thinking before its first content."""
     model: str = ""
     reason: FinishReason | None = None
     detail: str = ""
@@ -90,7 +90,7 @@ class Chat(NamedTuple):
     leaf: str = ""
     thinking: Thinking = Thinking()
     overflow: Overflow = "stop"
-    """What happens when the conversation outgrows the context."""
+    """Policy for a conversation that outgrows the context."""
     adapter: str = ""
     """The name of the LoRA adapter that answers, "" for the model alone."""
 
@@ -107,7 +107,7 @@ class Message(NamedTuple):
     spans: tuple[Span, ...] = ()
     created: float = 0.0
     thinking: str = ""
-    """What an answer thought before its content."""
+    """Thinking of an answer before its content."""
     pictures: tuple[bytes, ...] = ()
     """Files of pictures that a message of the person shows, before its text."""
 
@@ -119,9 +119,9 @@ class Draft(NamedTuple):
     edited: str = ""
     """The id of the message that it would take the place of, "" for none."""
     before: str = ""
-    """What was typed before that edit began, and comes back after it."""
+    """Text that was typed before that edit began, and comes back after it."""
     pictures: tuple[bytes, ...] = ()
-    """Those of the message; the history does not keep them."""
+    """Pictures of the message; the history does not keep them."""
 
 
 class SearchHit(NamedTuple):

@@ -22,7 +22,7 @@ _ACCENTS = "[\u0300-\u036f]*"
 _ROUND = ".,;:!?\"'()[]{}<>«»“”‘’„…"
 """Signs that stand round a word without being meant."""
 _LIKES, _ESCAPED = re.compile(r"([%_\\])"), r"\\\1"
-"""What LIKE takes for more than itself."""
+"""Characters that LIKE takes for more than themselves."""
 _TRIGRAM = 3
 """Letters that the index of letters needs; fewer are looked for in every message."""
 _EXCERPT = 32
@@ -41,7 +41,7 @@ class Term:
     def __init__(self, text: str) -> None:
         self.text = unicodedata.normalize("NFC", text)
         self.plain = bool(_PLAIN.fullmatch(self.text))
-        """Whether the index of words holds it."""
+        """True if the index of words holds it."""
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:

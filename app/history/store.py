@@ -38,7 +38,7 @@ _KNOWN_AS = {
     "created": "a date",
     "updated": "the date of the last use",
 }
-"""What a person knows a column as."""
+"""Names of the columns as a person knows them."""
 
 
 class HistoryStore(QObject):
@@ -77,7 +77,7 @@ class HistoryStore(QObject):
         self._together: list[Job] | None = None
         self._closed = False
         self._file = self._read_file = _identity(path)
-        """Which file holds the history, and which one the reader has open."""
+        """Identities of the file that holds the history, and of the one the reader has open."""
         self._writer = Writer(
             lambda: self._connect(0.0), self._restored, self.changed.emit, self._on_failed, self.recovered.emit
         )

@@ -18,7 +18,7 @@ from engine.protocol.lab import LabPage, LabResult
 
 _CARD_PX = 330
 _SIDES = {"window": 1}
-"""Whose picture shows the technique, by experiment, where that is not the side that the headline tells of."""
+"""Side whose picture shows the technique, by experiment, if it is not the side that the headline tells of."""
 
 
 class Card(QFrame):

@@ -58,13 +58,13 @@ class ExperimentView(Part):
         self.note.hide()
         self.add(self.note)
         self.pictures: list[PictureView] = []
-        """Of each side, in the order of ``sides``."""
+        """Pictures of each side, in the order of ``sides``."""
         self.boxes: list[Part] = []
         """Around them."""
         self.sides: list[str] = []
         self._running = False
         self._live = False
-        """Whether the pictures are those of a run, not of the result."""
+        """True if the pictures are those of a run, not of the result."""
         self.columns = Columns([], theme, _SIDE_PX, 2)
         self.player = Player(theme)
         self.player.moved.connect(self._show_moment)

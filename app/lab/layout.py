@@ -12,7 +12,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import caption
 
 SETTLE_MS = 1000
-"""How long a page with a new result may grow."""
+"""Milliseconds that a page with a new result may grow."""
 
 
 class Columns(QWidget):

@@ -24,7 +24,7 @@ class ModelChoice(QWidget):
         self._own: Subject | None = None
         self._bundled = ""
         self.own_taken = False
-        """Whether the person took the own one."""
+        """True if the person took the own one."""
         self._buttons = Segments("Model of the experiments", (), (), "lab.model")
         self._buttons.chosen.connect(self._on_chosen)
         self._memory = label("", "caption", "lab.memory")

@@ -50,11 +50,11 @@ class _Left:
 
     choice: int = -1
     begun_with: int = -1
-    """What was predicted when its last run was begun."""
+    """Prediction when its last run was begun."""
     answered: int = -1
-    """What was predicted before the result on show was known."""
+    """Prediction before the result on show was known."""
     settings: dict[str, int] = field(default_factory=dict)
-    """Where the sliders are; empty: where the result has them."""
+    """Positions of the sliders; empty: those of the result."""
 
 
 class LabView(FocusFirst):
@@ -180,7 +180,7 @@ class LabView(FocusFirst):
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
         self.lesson = IntoView(self._scroll)
-        """What a new result teaches."""
+        """Keeps in view the lesson of a new result."""
         column.addWidget(self._scroll, 1)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(LabLine).decode
 MOST_BYTES = 4 << 20
-"""Of a list of experiments."""
+"""Largest size of a list of experiments."""
 
 
 class Subject(NamedTuple):
@@ -36,7 +36,7 @@ class Subject(NamedTuple):
     draft: str | None = None
     own: bool = False
     options: LoadOptions = LoadOptions()
-    """How it is loaded."""
+    """Options it is loaded with."""
     chosen: Mapping[str, int] = {}
     """Settings of the experiment."""
 
@@ -69,7 +69,7 @@ class LabRuns(QObject):
     told = Signal(object)
     """A LabProgress or a LabPicture of what runs."""
     changed = Signal()
-    """What runs or waits is another."""
+    """Another run is under way or waits."""
     done = Signal()
     """Nothing runs or waits any more."""
 
@@ -84,24 +84,24 @@ class LabRuns(QObject):
         self._command, self.options, self._kept = list(command), list(options), kept
         self.index = decode_file(kept, LabIndex, MOST_BYTES) if kept is not None else None
         self._answered = False
-        """Whether the index is this version's and this machine's own."""
+        """True if the index is this version's and this machine's own."""
         self.trouble = "" if command else words.NO_LAB
-        """Why there is no index, as a sentence."""
+        """Reason there is no index, as a sentence."""
         self.results: dict[str, LabResult] = {}
         """The last one of each experiment as it usually is."""
         self.tried: dict[str, LabResult] = {}
-        """Those of this session with other settings that were not shown yet."""
+        """Results of this session with other settings that were not shown yet."""
         self.roofline: LabRoofline | None = None
         """The last one of this session."""
         self.notes: dict[str, str] = {}
-        """How the last run of an experiment ended, where there is something to say."""
+        """Notes on how the last run of an experiment ended, if there is something to say."""
         self.running = ""
         self.stopping = False
-        """Whether what runs was told to stop."""
+        """True if what runs was told to stop."""
         self._found = False
-        """Whether what runs has told its result, which is kept."""
+        """True if what runs has told its result, which is kept."""
         self.subject = Subject()
-        """Of what runs."""
+        """Subject of the run."""
         self.progress: LabProgress | None = None
         self.sides: list[str] = []
         self.pictures: dict[int, Picture] = {}

@@ -19,7 +19,7 @@ _PADDING_PX = 20
 """Left and right of a row's words together, as in the style sheet."""
 COMPARE = "compare"
 TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
-"""What is no experiment, by the name that it has in the list."""
+"""Tools that are no experiments, by the name that they have in the list."""
 
 
 class _Rows(QStyledItemDelegate):

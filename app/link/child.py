@@ -22,7 +22,7 @@ log = logging.getLogger("engine")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0
 _NOISE = ("Traceback", " ", "\t", "^", "DEBUG", "INFO", "WARNING")
-"""How lines start that do not say why a process ended: the inside of a traceback, and log lines of ordinary work."""
+"""Starts of lines that do not say why a process ended: the inside of a traceback, and log lines of ordinary work."""
 
 
 class EngineDiedError(Exception):

@@ -27,7 +27,7 @@ class Switches:
         self._undone: dict[str, Value | None] = {}
         """Choices that :meth:`refuse` took back, None for the default."""
         self._tried: set[str] = set()
-        """What this model was given already: a value that it refused is not set again and again."""
+        """Keys that this model was given already: a value that it refused is not set again and again."""
         self._held: dict[str, str] = {}
         """Choices that are not set unless they are chosen again, and why."""
 

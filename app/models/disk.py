@@ -29,7 +29,7 @@ class DiskView(QWidget):
         self._loaded = ""
         self.rows: list[Row] = []
         self._shown: object = None
-        """What the rows are of."""
+        """State that the rows show."""
         self.total = caption(name="models.disk.total")
         self.add = QPushButton("Add a folder…")
         self.add.setObjectName("models.disk.add")

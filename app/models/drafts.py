@@ -31,7 +31,7 @@ class DraftList(QWidget):
         super().__init__()
         self.offers = offers
         self._fetched: list[tuple[DraftOffer, Buttons]] = []
-        """Those to be fetched, with their buttons."""
+        """Drafts to download, with their buttons."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)

@@ -24,7 +24,7 @@ LICENCES = (
     ("any licence", ""),
     *((name, name) for name in ("apache-2.0", "mit", "gemma", "llama3.1", "llama3.2", "llama3.3", "other")),
 )
-"""Those that models in use have most, as the hub writes them."""
+"""Licences that models in use have most, as the hub writes them."""
 
 
 class Choice(QPushButton):

@@ -67,9 +67,9 @@ class Library(QObject):
     store_moved = Signal(str, str)
     """Kvasir's models lay in the first folder and lie in the second one now."""
     working = Signal(str)
-    """What is being done that takes a while, as a sentence; "" once it is over."""
+    """Work under way that takes a while, as a sentence; "" once it is over."""
     failed = Signal(str)
-    """Why something that was asked for was not done, as a sentence."""
+    """Reason something that was asked for was not done, as a sentence."""
 
     def __init__(self, command: Sequence[str], quantise: Sequence[str] = (), parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -78,7 +78,7 @@ class Library(QObject):
         self.maker.making.done.connect(self._on_made)
         self.stored: list[StoredModel] = []
         self.listed = False
-        """Whether it is known yet what is on this machine."""
+        """True if the models on this machine are known."""
         self.stored_fits: dict[str, SizeFit] = {}
         """By path, whether these run here, where that was told."""
         self._arriving: set[str] = set()
@@ -87,26 +87,26 @@ class Library(QObject):
         """Repository and variant of downloads that are to draft for another model."""
         self.folders: list[ModelFolder] = []
         self.watched: list[str] = []
-        """Where models come and go."""
+        """Folders in which models come and go."""
         self.leftovers: list[Leftover] = []
-        """What may be deleted besides models and downloads; see :meth:`look_at_disk`."""
+        """Leftovers that may be deleted besides models and downloads; see :meth:`look_at_disk`."""
         self.details: dict[str, ModelDetails | str] = {}
         """By path: the last that was asked for, or why there is nothing to be said."""
         self.found: list[HubModel] = []
         self.trouble = ""
-        """Why the last search found nothing it could."""
+        """Reason the last search found nothing it could."""
         self._searching: LineCommand | None = None
         self._fitting: LineCommand | None = None
         self._listing: LineCommand | None = None
         self._left_out = ""
-        """What the last list said that it could not offer, which is told once."""
+        """Parts that the last list said it could not offer, which is told once."""
         self._again = False
-        """Whether to look again after the listing that runs."""
+        """True if another listing follows the one that runs."""
         self._asking: set[str] = set()
         self.repositories: dict[str, HubRepository | str] = {}
-        """What was asked about: the answer, or why there is none."""
+        """Repositories that were asked about: the answer, or the reason there is none."""
         self.fits: dict[str, dict[str, FitReport]] = {}
-        """Of such a repository's variants by their names, where it could be told."""
+        """Fits of such a repository's variants by their names, if they could be told."""
         self.fitting = ""
         """The repository whose fit is being planned."""
         self.credit = 0
@@ -116,7 +116,7 @@ class Library(QObject):
         self.judge: Callable[[], object] = lambda: None
         """Asks the engine which models suit this machine, which :meth:`show_judged` is told."""
         self.drafts: dict[str, list[DraftOffer] | str] = {}
-        """What can draft for the models, by path, or why that cannot be told."""
+        """Drafts for the models, by path, or the reason they cannot be told."""
         self._offering: dict[str, LineCommand] = {}
         self.limit: Callable[[], int] = int
         """MB a second that each download may take; 0: no limit."""

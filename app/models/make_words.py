@@ -16,7 +16,7 @@ SHORT_TEXT = 500
 STRANGE = 1000.0
 """Perplexity of the original above which a text is not what the model was made for."""
 ONE_RUN = "one run each, no verdict"
-"""Of speeds, which other programs disturb."""
+"""Note on speeds, which other programs disturb."""
 
 
 class Format(NamedTuple):

@@ -19,7 +19,7 @@ class Maker(QObject):
     """
 
     failed = Signal(str)
-    """Why something that was asked for was not done, as a sentence."""
+    """Reason something that was asked for was not done, as a sentence."""
 
     def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
         super().__init__(parent)

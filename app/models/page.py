@@ -79,7 +79,7 @@ class ModelsPage(FocusFirst):
         self.stored_rows: list[StoredRow] = []
         self.hub_rows: list[HubRow] = []
         self.form: MakeForm | None = None
-        """In the row of the model that it is about."""
+        """Form in the row of the model that it is about."""
         self.report = ReportPage(theme)
         self.report.load_asked.connect(self.load_asked)
         self.report.closed.connect(self._close_report)

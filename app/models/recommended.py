@@ -80,7 +80,7 @@ class RecommendedView(QWidget):
         self._purpose = ""
         self._all = False
         self._state: tuple[Sequence[StoredModel], Sequence[Download], str] = ((), (), "")
-        """What is here, what is on its way, and what is loaded."""
+        """Models that are here, downloads on their way, and the path of the loaded model."""
         self.rows: list[RecommendedRow] = []
         self._shown: Sequence[Recommendation] = ()
         self.lead = caption(LEAD, "models.recommended.lead")

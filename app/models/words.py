@@ -121,7 +121,7 @@ class Said(NamedTuple):
 
 
 TONES: dict[Verdict, str] = {"fits": "good", "tight": "warn", "too large": "bad"}
-"""How the badge of a verdict looks."""
+"""Tone of the badge of a verdict."""
 
 
 def speed(report: FitReport) -> str:

@@ -81,7 +81,7 @@ class OptionRow(QWidget):
         self._reason = small_label(f"{spec.key}.reason", "tiny")
         self._reason.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.result = ResultCell(spec, theme)
-        """What a measurement found, and the button that asks for one."""
+        """Result of a measurement, and the button that asks for one."""
         self.result.requested.connect(lambda: self.measure_requested.emit(self._spec.key))
         self._control = control_for(spec, theme)
         self._control.changed.connect(lambda value: self.value_changed.emit(self._spec.key, value))
@@ -132,7 +132,7 @@ class OptionRow(QWidget):
         self._refresh()
 
     def set_live(self, words: str, why: str = "") -> None:
-        """Show the present amount of an automatic value or a switch; ``why`` it is not more is shown on a closer look."""
+        """Show the present amount of an automatic value or a switch; ``why`` it is not more goes into a tooltip."""
         if isinstance(self._control, IntControl):
             self._control.set_live(words)
         elif (words, why) != self._live:

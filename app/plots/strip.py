@@ -86,7 +86,7 @@ class PlotStrip(QWidget):
     """
 
     watched = Signal(bool)
-    """Whether the charts can be seen."""
+    """True if the charts can be seen."""
     plots_requested = Signal()
     panel_requested = Signal()
     """A click on the line of figures."""

@@ -71,7 +71,7 @@ class WhyCard(QFrame):
         self.button: QWidget | None = None
         """Next to which it was opened."""
         self._found: Reasons | None = None
-        """What it says, None while it waits for words."""
+        """Reasons that it says, None while it waits for words."""
         self.setObjectName("why")
         self.setAccessibleName(TITLE)
         self.setProperty("card", "tip")

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 MOST_BYTES = 16 << 20
-"""Of the file; a setting of each of a thousand models takes one."""
+"""Largest size of the file; a setting of each of a thousand models takes one."""
 PresetName = Annotated[str, Meta(min_length=1, max_length=80)]
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Version -> the function that turns a file of that version into one of the next. Never edit a released one."""
@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recent: Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=50)] = []
     """The paths of the models that were loaded, the last one first."""
     folder: Annotated[str, Meta(max_length=4096)] = ""
-    """Where a model was last looked for."""
+    """Folder in which a model was last looked for."""
     presets: dict[PresetName, Preset] = {}
     models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
     """By the path of the model."""
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache_open: bool = False
     sidebar_open: bool = True
     gpu_dismissed: str = ""
-    """What was said about GPU packs and is not wanted again (a key of app.gpu.words)."""
+    """Key of the card about GPU packs that is not wanted again (a key of app.gpu.words)."""
     geometry: str = ""
     """QWidget.saveGeometry(), base64."""
 
@@ -125,7 +125,7 @@ class SettingsStore(QObject):
         self._path = path
         self._unknown: dict[str, Any] = {}
         self._earlier: tuple[Path, bytes] | None = None
-        """Where the file of an earlier version is to be kept, and what is in it."""
+        """Path that the file of an earlier version is to be kept at, and its content."""
         self.notice = ""
         self._unwritten = False
         self.settings = self._read()

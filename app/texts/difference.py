@@ -16,7 +16,7 @@ class Parting(NamedTuple):
     word: int
     one: str
     other: str
-    """How each goes on, a few words of it."""
+    """Continuations of both, a few words each."""
 
 
 def parting(one: str, other: str) -> Parting | None:

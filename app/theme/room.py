@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 _TITLE_PX = 40
-"""What a desktop's frame takes of a window's height, about."""
+"""Height of a desktop's frame around a window, about."""
 _LEAST_PX = 80
 
 

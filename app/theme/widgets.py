@@ -309,7 +309,7 @@ class ElidedLabel(QLabel):
         super().__init__(text)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.short = ""
-        """What is shown where the whole text finds no room; "": as much of it as does."""
+        """Text that is shown if there is no room for the whole one; "": as much of it as fits."""
         self.setProperty("role", role)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 

@@ -46,7 +46,7 @@ class GettingWiring(QObject):
         self._arrived = ""
         """The path of the model of which it is said that it is here."""
         self._asked = False
-        """Whether the first screen was asked for a model that is not loaded yet."""
+        """True if the first screen was asked for a model that is not loaded yet."""
         self._judged = False
         header, welcome = chat.header, chat.welcome
         header.stored = lambda: library.stored

@@ -54,13 +54,13 @@ class GpuWiring(QObject):
         self._environment: dict[str, str] = {}
         """The environment of the start that is waited for."""
         self._then: Callable[[], None] | None = None
-        """What to do when that start has happened."""
+        """Called when that start has happened."""
         self._installed = False
-        """Whether that start is the first one from a new pack."""
+        """True if that start is the first one from a new pack."""
         self._fell_back = False
         self._cancelled = False
         self._hidden: set[str] = set()
-        """What the person closed, until the program ends."""
+        """Cards that the person closed, until the program ends."""
         self._soon = QTimer(self, singleShot=True, interval=CHECK_MS)
         self._soon.setObjectName("gpu-check")
         self._soon.timeout.connect(packs.check)

@@ -44,13 +44,13 @@ class LabWiring(QObject):
         self._chat, self._answers, self._measuring = chat, chat.answers, measuring
         self._library = library
         self._lent: protocol.Load | None = None
-        """What loads the model again that was unloaded for the Lab."""
+        """Message that loads the model again that was unloaded for the Lab."""
         self._adapters: list[protocol.AdapterCard] = []
         """The LoRA adapters that it had."""
         self._returning = False
-        """Whether it is being loaded again."""
+        """True while it is being loaded again."""
         self._go: Callable[[str], None] | None = None
-        """What waits for the engine's memory."""
+        """Run that waits for the engine's memory."""
         self._disturbed = False
         runs.prepare = self._prepare
         runs.done.connect(self._on_done)

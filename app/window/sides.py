@@ -38,7 +38,7 @@ class Sides(QWidget):
         self._theme = theme
         self._over = False
         self._wide = (True, True)
-        """Whether a wide window shows the left and the right side."""
+        """Visibility of the left and the right side in a wide window."""
         self.left, self.right = _edged(left, "right"), _edged(right, "left")
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)

@@ -43,9 +43,9 @@ class SwitchWiring(QObject):
         self.guard: Callable[[str, str, Callable[[], object]], object] = lambda _what, _title, act: act()
         """Does something, after a question where that would end an answer: what it is, what the button says, and it."""
         self._helper_chosen = False
-        """Whether the next model comes with a draft model or heads that the person just chose."""
+        """True if the next model comes with a draft model or heads that the person just chose."""
         self._helper_came = False
-        """Whether it came, and what it allows comes next."""
+        """True if it came, and the catalogue of what it allows comes next."""
         link.want(store.settings.options)
         link.welcomed.connect(lambda message: self._show_options(message.catalogue))
         link.options.connect(lambda message: self._show_options(message.catalogue))

@@ -34,7 +34,7 @@ class TopBar(QFrame):
         self._theme = theme
         self._engine_words = self._chat_words = ""
         self._on_chat = True
-        """Whether the page of the chat is on show."""
+        """True if the page of the chat is on show."""
         self.setProperty("surface", "panel")
         self.setProperty("edge", "bottom")
         self._row = QHBoxLayout(self)

@@ -76,12 +76,12 @@ class MainWindow(QWidget):
         self._store, self._theme = store, theme
         self._was_painted = False
         self.unfinished: Callable[[], Sequence[str]] = list
-        """What the program's end would lose, each as a sentence."""
+        """Returns what the program's end would lose, each as a sentence."""
         self._screen_watched = False
         self._leaves = False
-        """Whether the window closes without a question."""
+        """True if the window closes without a question."""
         self._unfold_plots = False
-        """Whether the charts were open when the cache took their room."""
+        """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
         self.setObjectName("window")
         self.setProperty("surface", "panel")

@@ -24,7 +24,7 @@ class ContextBar(QWidget):
         super().__init__(parent)
         self.setObjectName("context-bar")
         self.overflow: Overflow = "stop"
-        """What happens where the conversation does not fit."""
+        """Policy for a conversation that does not fit."""
         self._label = QLabel(self)
         self._bar = FillBar(theme, self)
         self._bar.setFixedWidth(120)

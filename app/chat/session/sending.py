@@ -36,13 +36,13 @@ class Sending(QObject):
         self._link, self._session, self._header = link, session, header
         self._composer, self._waits, self._news = composer, waits, news
         self.lent = False
-        """Whether the Lab has the model for now."""
+        """True if the Lab has the model for now."""
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
         self._said: tuple[str, Callable[[], bool]] = "", bool
-        """What was said of the present state last, and whether that still holds."""
+        """Sentence that was said of the present state last, and a test that it still holds."""
         self._held = False
-        """Whether what waits does so for the end of a measurement."""
+        """True if what waits does so for the end of a measurement."""
         composer.sent.connect(self.send)
         composer.stopped.connect(session.stop)
         composer.refused.connect(news.complain)

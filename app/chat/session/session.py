@@ -23,7 +23,7 @@ class ChatSession(QObject):
     changed = Signal()
     """The shown branch, or where it ends, changed."""
     settings_changed = Signal()
-    """How the shown chat is to be answered: its system prompt, sampling, thinking, context policy or adapter."""
+    """Settings of the shown chat's answers changed: system prompt, sampling, thinking, context policy or adapter."""
     asked = Signal()
     """An answer was begun at the end of the branch."""
     saved = Signal(str)

@@ -40,7 +40,7 @@ SHARES = (
     Share("", 1),
     Share("", 1, first=False),
 )
-"""What a line holds as its room gets less."""
+"""Facts of a line as its room gets less."""
 
 
 def describe(message: Message, share: Share = SHARES[0]) -> str:

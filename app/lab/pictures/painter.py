@@ -16,16 +16,16 @@ class Painter:
     """Painter of one picture. Colours and sizes are asked of the theme at each painting, so that it may change."""
 
     metrics: QFontMetrics
-    """Of the small font, once something was drawn."""
+    """Metrics of the small font, once something was drawn."""
 
     moments = 0
-    """How many the picture went through until it was whole; 0: it shows none of them."""
+    """Number of moments until the picture was whole; 0: it shows none of them."""
 
     moment: int | None = None
     """The one that is painted; None, and whatever is past the last: the whole."""
 
     wordless = False
-    """Whether nothing is written, and no room is kept for it."""
+    """True if nothing is written, and no room is kept for it."""
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme

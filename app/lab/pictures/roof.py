@@ -20,11 +20,11 @@ from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, Ro
 HEIGHT_PX = 400
 DOT_PX, SMALL_DOT_PX, ROOF_PX = 4.5, 3.5, 1.75
 PIECE = 2.0
-"""How far the piece of a point's roof goes to both sides of it, in times its intensity."""
+"""Extent of the piece of a point's roof to both sides of it, in times its intensity."""
 LABEL_GAP = 10
 """Pixels between a label and the line or dot that it stands beside."""
 LEFT, RIGHT, ABOVE, BELOW = 8.0, 4.0, 2.0, 3.0
-"""How many times the outermost values the axes go beyond them: there labels stand."""
+"""Factors by which the axes go beyond the outermost values: there labels stand."""
 X = Axis(title="Arithmetic intensity", unit="operations a byte", log=True)
 Y = Axis(title="Speed", unit="operations a second", log=True)
 GROUPS: dict[PointGroup, tuple[str, str]] = {

@@ -19,7 +19,7 @@ SHADES = 16
 NARROWEST_PX, WIDEST_PX, HIGHEST_PX = 6, 16, 32
 LEAST_FRAME_PX = 6
 USUAL_PX = 400
-"""How wide it is about, with two sides next to each other."""
+"""Usual width, about, with two sides next to each other."""
 
 
 class StripPainter(Painter):

@@ -31,9 +31,9 @@ from engine.protocol.lab import (
 )
 
 MOMENTS_A_SECOND = 100
-"""Of requests over time."""
+"""Moments a second of requests over time."""
 LETTERS = "ABCDEFGH"
-"""Of the sides, in their order."""
+"""Letters of the sides, in their order."""
 NO_PICTURE = "Picture"
 COMPUTED, KEPT = "computed in this step", "kept in the KV cache"
 FREE, RESERVED = "free", "reserved, empty"

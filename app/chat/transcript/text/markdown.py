@@ -16,7 +16,7 @@ _parser = extend(
     MarkdownIt("commonmark", {"html": False, "inline_definitions": True}).enable(["table", "strikethrough"])
 )
 _RESYNC = 160
-"""How many characters of markup :func:`align` may skip to find the next shown character."""
+"""Characters of markup that :func:`align` may skip to find the next shown character."""
 
 
 class MarkdownBlock(NamedTuple):
@@ -33,7 +33,7 @@ class MarkdownBlock(NamedTuple):
     body: str
     body_start: int
     info: str = ""
-    """What stands behind the fence of a code block."""
+    """Text behind the fence of a code block."""
 
     @property
     def language(self) -> str:

@@ -25,10 +25,10 @@ IMAGE = "▨"
 
 
 _MATHS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
-"""How maths begins and ends."""
+"""Delimiters that begin and end maths."""
 _ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}")
 _IN_DOLLARS = re.compile(r"\$(?![\s$])(?:\\.|[^$\\\n]){1,500}(?<!\s)\$(?!\d)")
-"""As Pandoc has it, so that prices are none."""
+"""Maths in dollars by Pandoc's rule, so that prices are none."""
 _AS_WRITTEN = re.compile(r"\\[()\[\],;]")
 """Escapes that are more often maths than Markdown."""
 _MOST = 4_000
@@ -52,7 +52,7 @@ def _task_list(state: StateCore) -> None:
     """A box for the brackets that begin an item, which takes the place of its bullet where all of a list have one."""
     tokens = state.tokens
     lists: list[tuple[Token, list[bool]]] = []
-    """Those that are open here, with whether each item has a box."""
+    """Lists that are open here, with whether each item has a box."""
     for index, token in enumerate(tokens):
         if token.type in ("bullet_list_open", "ordered_list_open"):
             lists.append((token, []))
