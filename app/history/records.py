@@ -66,7 +66,7 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
     divergence: str = ""
-    """Reason it did."""
+    """Reason the prompt left it."""
     thought_s: float = 0.0
     """Seconds of thinking before its first content."""
     model: str = ""
