@@ -14,15 +14,15 @@ from PySide6.QtCore import QObject, QProcess, QTimer, Signal
 log = logging.getLogger(__name__)
 
 KILL_MS = 15_000
-"""How long a run that was told to stop may take to leave what it has in order."""
+"""Milliseconds that a run that was told to stop may take to leave what it has in order."""
 CLOSE_MS = 3_000
 LAST_WORDS = 8
 _OWN_SENTENCE = "kvasir: "
-"""How the command line begins the line that says why it failed."""
+"""Beginning of the line in which the command line says why it failed."""
 
 
 class End(NamedTuple):
-    """How a command ended; why it failed, as a sentence."""
+    """Result of a command; ``sentence`` is the reason it failed."""
 
     ok: bool
     sentence: str = ""
@@ -36,7 +36,7 @@ class LineCommand(QObject):
     """
 
     reported = Signal(object)
-    """What a line says."""
+    """Decoded line."""
     ended = Signal(object)
     """The :class:`End`."""
 
@@ -69,7 +69,7 @@ class LineCommand(QObject):
 
     @property
     def warning(self) -> str:
-        """What its last words say that it could not do, though it may have ended well; "" for nothing."""
+        """Warning in its last words about something it could not do, though it may have ended well; "" for none."""
         words = self._last_words[-1] if self._last_words else ""
         return words.removeprefix(_OWN_SENTENCE) if words.startswith(_OWN_SENTENCE) else ""
 

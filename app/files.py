@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 UNREADABLE = (OSError, ValueError, RecursionError, msgspec.MsgspecError)
-"""What a file may be refused for. Only newer versions of msgspec make their errors ValueErrors."""
+"""Errors that a file may be refused for. Only newer versions of msgspec make their errors ValueErrors."""
 
 
 def read_small(file: Path, most: int) -> bytes:
@@ -33,7 +33,7 @@ def read_small(file: Path, most: int) -> bytes:
 
 
 def decode_file(file: Path, kind: type[T], most: int) -> T | None:
-    """What a JSON file holds, as a value of ``kind``; None where there is none, or none that can be read."""
+    """Content of a JSON file as a value of ``kind``; None if there is no file, or none that can be read."""
     try:
         return msgspec.json.decode(read_small(file, most), type=kind)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ class NoticeBar(Banner):
     changed = Signal()
     """It has another sentence, or none any more."""
     _waits = False
-    """Whether its sentence gives way to another bar's."""
+    """True if its sentence gives way to another bar's."""
 
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(theme, name, parent)
@@ -56,7 +56,7 @@ class NoticeBar(Banner):
             self.setVisible(not waits)
 
     def shows(self, topic: str) -> bool:
-        """Whether the sentence on show is of that topic."""
+        """True if the sentence on show is of that topic."""
         return self._topic == topic and bool(self.text)
 
     def clear(self, topic: str = "") -> None:
@@ -79,8 +79,8 @@ class NoticeBar(Banner):
 
 
 class TakeTurns(QObject):
-    """Of two bars that may be on show together only the one that spoke last is; the other comes back after it.
-    ``together``: whether both are on the page that is shown now."""
+    """Turns of two bars that may be on show together: only the one that spoke last is shown, and the other comes back
+    after it. ``together``: returns True if both are on the page that is shown now."""
 
     def __init__(self, first: NoticeBar, second: NoticeBar, together: Callable[[], bool]) -> None:
         super().__init__(first)

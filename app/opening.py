@@ -37,7 +37,7 @@ def path_of(arguments: Sequence[str]) -> str:
 
 
 def trouble(path: str) -> str:
-    """Why no model can be loaded from there, as a sentence; "" where one may be."""
+    """Reason no model can be loaded from there, as a sentence; "" if one may be."""
     place = Path(path)
     try:
         if place.is_dir():
@@ -104,7 +104,7 @@ class Opener(QObject):
             act()
 
     def settle(self) -> None:
-        """What was under way may be over: then there is nothing to ask any more."""
+        """Withdraw the question if the work it asked about is over."""
         if self._ends() is None:
             self._notice.clear(OPENING)
 

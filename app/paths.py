@@ -1,4 +1,4 @@
-"""Where the window keeps its files. ``KVASIR_HOME`` replaces the system's folders by subfolders of one folder."""
+"""Folders of the window's files. ``KVASIR_HOME`` replaces the system's folders by subfolders of one folder."""
 
 from __future__ import annotations
 

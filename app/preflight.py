@@ -1,4 +1,4 @@
-"""Which system libraries the window needs and which of them are missing; run as ``python -m app.preflight``.
+"""Check of the system libraries that the window needs and that are missing; run as ``python -m app.preflight``.
 
 Pure Python without Qt: it must work exactly when importing Qt does not. The lists are what the shared objects of
 PySide6-Essentials 6.11 name as NEEDED and do not bring themselves.
@@ -77,12 +77,12 @@ def platforms(environ: Mapping[str, str]) -> list[str]:
 
 
 def has_display(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
-    """Whether a window can be shown at all. Only Linux can be without a display."""
+    """True if a window can be shown at all. Only Linux can be without a display."""
     return not platform.startswith("linux") or bool(platforms(environ))
 
 
 def _loads(soname: str) -> bool:
-    """Whether a library can be loaded. A packaged program's own count too: the loader knows their folder."""
+    """True if a library can be loaded. A packaged program's own count too: the loader knows their folder."""
     try:
         ctypes.CDLL(soname)
     except OSError:
@@ -105,7 +105,7 @@ def missing(plugins: list[str], loads: Callable[[str], bool] = _loads) -> list[S
 
 
 def sentence(libraries: list[SystemLibrary]) -> str:
-    """What is missing and the command that brings it; empty when nothing is missing."""
+    """Sentence on the missing libraries and the command that installs them; empty when nothing is missing."""
     if not libraries:
         return ""
     names = ", ".join(library.soname for library in libraries)

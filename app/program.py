@@ -188,7 +188,7 @@ class Program:
         return view
 
     def _lab_runs(self) -> LabRuns:
-        """What the Lab's page shows, made when it is first needed."""
+        """Return the runs that the Lab's page shows, made when they are first needed."""
         if self.lab is None:
             from app.lab.runs import LabRuns
 
@@ -207,7 +207,7 @@ class Program:
         self.window.models_page.show_view("hub")
 
     def _offered(self, model: str) -> list[DraftOffer] | None:
-        """What can draft for a model; asked for now where it is not known, for the next time."""
+        """Return the drafts for a model; None if they are unknown, and then they are looked up for the next time."""
         found = self.library.drafts.get(model)
         if found is None:
             self.library.offer_drafts(model)

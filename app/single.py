@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LOCK, ADDRESS = "window.lock", "window.address"
 """Files in the data folder (engine/doors/cli/installation/running.py knows them too)."""
 ANSWER_S = 10.0
-"""For so long the first instance may be busy, or about to end, or about to listen."""
+"""Seconds that the first instance may be busy, or about to end, or about to listen."""
 _PAUSE_MS = 100
 _ANSWER = b"here\n"
 _MOST_PATH = 100
@@ -48,8 +48,8 @@ class Greeting(msgspec.Struct):
 
 
 class SingleInstance(QObject):
-    """For the data folder ``data``. ``raised`` is emitted in the first instance when another one starts, with the path
-    of the model it was given."""
+    """Single instance of the program for the data folder ``data``. ``raised`` is emitted in the first instance when
+    another one starts, with the path of the model it was given."""
 
     raised = Signal(str)
 
@@ -97,7 +97,7 @@ class SingleInstance(QObject):
         )
 
     def _greet_first(self, path: str, until: float) -> bool:
-        """Whether the first one answered."""
+        """Send the path to the first instance and return True if it answered."""
         try:
             address = read_small(self._data / ADDRESS, MOST_BYTES).decode()
         except UNREADABLE:  # it does not listen yet
@@ -155,8 +155,8 @@ class SingleInstance(QObject):
 
 
 def _places(data: Path) -> list[str]:
-    """Where the first instance for this data folder may listen, under a name of its own: in the user's runtime folder,
-    or in one for temporary files; on Windows a pipe."""
+    """Names under which the first instance for this data folder may listen: in the user's runtime folder, or in one for
+    temporary files; on Windows a pipe. Names too long for a socket are left out."""
     name = "kvasir-" + hashlib.sha256(str(data).encode()).hexdigest()[:16]
     if os.name == "nt":
         return [name]

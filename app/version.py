@@ -1,4 +1,4 @@
-"""Which version of Kvasir this is, and which one last used the data folder: ``version.json`` there."""
+"""Version of Kvasir, and the one that last used the data folder: ``version.json`` there."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Canvas:
         return page if page < self._pages.total else None
 
     def place(self, page: int) -> QRect:
-        """Where the page's cell is, without its gap."""
+        """Rectangle of the page's cell, without its gap."""
         row, column = divmod(page // self.together, self.columns)
         return QRect(column * self.cell, row * self.cell, self.cell - 1, self.cell - 1)
 

@@ -1,4 +1,4 @@
-"""What a page or a run of the tree holds, on a card next to the mouse."""
+"""Card next to the mouse that shows what a page or a run of the tree holds."""
 
 from __future__ import annotations
 

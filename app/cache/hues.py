@@ -1,4 +1,4 @@
-"""Which colour each chat has in the page map and the prefix tree."""
+"""Colours of chats in the page map and the prefix tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_OWNER = 0
 
 
 class ChatHues:
-    """Which hue each chat has: given out in the order in which chats are first seen, and kept."""
+    """Hue of each chat: assigned in the order in which chats are first seen, and kept."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}

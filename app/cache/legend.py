@@ -1,4 +1,4 @@
-"""What the squares of the page map mean: states by their pattern, in no chat's colour, and chats by their colour."""
+"""Legend of the page map: states by their pattern, in no chat's colour, and chats by their colour."""
 
 from __future__ import annotations
 

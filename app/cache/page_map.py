@@ -30,7 +30,7 @@ class SmallMap(QWidget):
 
     @property
     def together(self) -> int:
-        """How many pages a square stands for."""
+        """Number of pages that a square stands for."""
         return self._canvas.together
 
     def show_pages(self, pages: Pages) -> None:
@@ -175,7 +175,7 @@ class PageMapView(QScrollArea):
         self._timer.stop()
 
     def place(self, page: int) -> QRect:
-        """Where the page is, in this widget's coordinates."""
+        """Rectangle of the page, in this widget's coordinates."""
         return self._canvas.place(page).translated(self.body.pos())
 
     def recolour(self) -> None:

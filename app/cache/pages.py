@@ -11,11 +11,11 @@ from app.cache.hues import NO_OWNER, ChatHues
 from engine.protocol import PAGE_STATES, PageCounts, PageMap, PageOwner, PageState
 
 SWAPPED = len(PAGE_STATES)
-"""What a cell may show in addition to PAGE_STATES: a page in host memory."""
+"""State of a cell beyond PAGE_STATES: a page in host memory."""
 RESERVED = SWAPPED + 1
 """And: an owner's page that is empty; after it those that are filled to a quarter, a half and three quarters."""
 FILLS = 4
-"""How many of these there are."""
+"""Number of these."""
 _FREE, _PRIVATE = PAGE_STATES.index("free"), PAGE_STATES.index("private")
 _CACHED = PAGE_STATES.index("cached")
 _EMPTY = (_FREE, PAGE_STATES.index("evicted"))
@@ -47,11 +47,11 @@ class Pages(NamedTuple):
         return found
 
     def counts(self) -> dict[PageState, int]:
-        """How many pages are in each state."""
+        """Number of pages in each state."""
         return dict(zip(PAGE_STATES, np.bincount(self.states, minlength=len(PAGE_STATES)).tolist(), strict=True))
 
     def owned(self) -> dict[str, int]:
-        """How many pages each chat fills (:func:`key` of its owner), the most first."""
+        """Number of pages that each chat fills, by :func:`key` of their owner, the most first."""
         held = ~np.isin(self.states, _EMPTY)
         counts = np.bincount(self.owners[held], minlength=len(self.legend) + 1)[1:]
         found: dict[str, int] = {}
@@ -62,7 +62,7 @@ class Pages(NamedTuple):
 
 
 def key(owner: PageOwner) -> str:
-    """What tells owners apart: the chat, or the request of a client that named none."""
+    """Key that tells owners apart: the chat, or the request of a client that named none."""
     return owner.chat or owner.id
 
 
@@ -81,7 +81,7 @@ def decode(message: PageMap) -> Pages:
 
 
 def from_counts(counts: PageCounts) -> Pages:
-    """What is known of the pages before a map has come: how many are in use."""
+    """Build the pages that are assumed before a map has come, from the numbers of those in use and cached."""
     states = np.full(counts.total, _FREE, dtype=np.uint8)
     states[: counts.used] = _CACHED
     states[: counts.used - counts.cached] = _PRIVATE

@@ -20,7 +20,7 @@ from app.theme.theme import Theme
 from engine.protocol import PageDescribed, RadixTree
 
 DESCRIBE_MS = 120
-"""How long the mouse rests on a page before the engine is asked what it holds."""
+"""Milliseconds the mouse rests on a page before the engine is asked what it holds."""
 
 
 class CachePanes(QWidget):

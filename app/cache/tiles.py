@@ -1,4 +1,4 @@
-"""How a cell of the page map looks, by state and owner: a square of palette indices."""
+"""Tiles of the page map: a cell's look by state and owner, as a square of palette indices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def code(states: np.ndarray | int, hues: np.ndarray | int) -> np.ndarray:
 
 
 def empty_color(theme: Theme) -> str:
-    """What a page that holds nothing shows of itself: one that was evicted, or that is only reserved."""
+    """Colour of a page that holds nothing: one that was evicted, or that is only reserved."""
     return mix(theme.tokens.mute, theme.tokens.raised, 0.45)
 
 

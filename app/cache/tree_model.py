@@ -103,5 +103,5 @@ class TreeModel(QAbstractListModel):
 
 
 def _same(a: list[int], b: list[int]) -> int:
-    """How many leading entries are equal."""
+    """Number of leading entries that are equal."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -19,7 +19,7 @@ INDENT_PX = 12
 BAR_PX = 90
 TOKENS_PX = 52
 AGE_S = 2.0
-"""How long the idle times of runs may be behind."""
+"""Seconds that the idle times of runs may be behind."""
 DEEPEST = 12
 """Deeper levels are not indented further: their text would have no room."""
 
@@ -117,13 +117,13 @@ class TreeView(QListView):
             self._refresh()
 
     def show_chat(self, chat: str) -> None:
-        """Which chat's path is highlighted."""
+        """Highlight the path of this chat."""
         if chat != self._chat:
             self._chat = chat
             self._refresh()
 
     def place(self, row: TreeRow) -> QRect:
-        """Where the row is, in this widget's coordinates."""
+        """Rectangle of the row, in this widget's coordinates; empty for a row that is not in the tree."""
         at = next((i for i, one in enumerate(self.rows.rows) if one.node.id == row.node.id), -1)
         return self.visualRect(self.rows.index(at)) if at >= 0 else QRect()
 

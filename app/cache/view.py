@@ -48,7 +48,7 @@ class CacheView(QWidget):
         self._row.setContentsMargins(0, 0, 0, 0)
 
     def show_chat(self, chat: str) -> None:
-        """Which chat is on screen, "" for a new one."""
+        """Set the chat that is on screen, "" for a new one."""
         self._chat = chat
         if self.panes is not None:
             self.panes.show_chat(chat)

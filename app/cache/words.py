@@ -1,4 +1,4 @@
-"""What the view of the cache says. Pure functions, no widgets."""
+"""Texts of the view of the cache. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATE_WORDS: dict[PageState, str] = {
     "quantised": "quantised, it holds its tokens in fewer bits",
     "evicted": "evicted, what it held made room",
 }
-"""What each state of a page means, after "Page 12: "."""
+"""Meaning of each state of a page, after "Page 12: "."""
 STATE_TITLES: dict[PageState, str] = {
     "free": "free",
     "private": "private",
@@ -38,13 +38,13 @@ UNKNOWN_CHAT = "no saved chat"
 
 
 def pages_by_state(pages: Pages) -> str:
-    """For example "4,096 pages: 12 shared, 600 private, 3,484 free"."""
+    """Describe all pages by state, such as "4,096 pages: 12 shared, 600 private, 3,484 free"."""
     counts = [(STATE_TITLES[state], count) for state, count in pages.counts().items() if count]
     return f"{pages.total:,} pages: " + ", ".join(f"{count:,} {name}" for name, count in reversed(counts))
 
 
 def in_use(pages: Pages) -> str:
-    """For example "12 in use · 600 cached of 4,096"."""
+    """Describe the use of the pages, such as "12 in use · 600 cached of 4,096"."""
     counts = pages.counts()
     kept = counts["cached"]
     used = pages.total - counts["free"] - counts["evicted"] - kept
@@ -78,7 +78,7 @@ def readable(text: str) -> str:
 
 
 def facts(node: TreeNode) -> list[str]:
-    """What stands at the right of a run: where it is, who holds it, how often it served."""
+    """Facts at the right of a run: its tier, its locks, its hits, and the time an unlocked one has been idle."""
     parts = [PLACES[node.place]] if PLACES[node.place] else []
     if node.locks:
         parts.append("in use" if node.locks == 1 else f"in use ×{node.locks}")

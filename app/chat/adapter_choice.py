@@ -1,4 +1,4 @@
-"""Which LoRA adapter answers in a chat: a button with the present one, and a menu of those that are loaded."""
+"""Choice of the LoRA adapter that answers in a chat: a button with the present one, and a menu of those loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELP = "Low-rank weights (LoRA, in PEFT's format)\nthat are added to the model's
 
 
 def described(card: AdapterCard) -> str:
-    """For example "pirate: rank 16, 84 MB"."""
+    """Describe the adapter, such as "pirate: rank 16, 84 MB"."""
     size = f"{card.bytes / 1e6:,.0f} MB" if card.bytes >= 1e6 else f"{card.bytes / 1e3:,.0f} kB"
     return f"{card.name}: rank {card.rank}, {size}"
 

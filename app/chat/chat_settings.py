@@ -100,9 +100,9 @@ class ChatSettings(QFrame):
 
     changed = Signal(str, object)
     refused = Signal(str)
-    """Why something that was typed is not in force, once the popover closes; it stands there when that opens again."""
+    """Reason a value that was typed is not in force, once the popover closes; it stands there when that opens again."""
     overflow_changed = Signal(str)
-    """What is to happen when the context is full, at once when it is chosen."""
+    """Overflow policy for a full context, at once when it is chosen."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
@@ -218,7 +218,7 @@ class ChatSettings(QFrame):
         self.stop.setPlainText("\n".join(text.replace("\n", "\\n") for text in sampling.stop))
 
     def values(self) -> tuple[str, Sampling]:
-        """What stands in the fields; a field that is no valid number keeps what it was."""
+        """Return the system prompt and sampling of the fields; a field without a valid number keeps its value."""
         given = {field.name: self._value(field) for field in FIELDS}
         stop = [piece.replace("\\n", "\n") for piece in self.stop.toPlainText().split("\n") if piece]
         sampling = msgspec.structs.replace(self._shown[1], **given, stop=stop)
@@ -320,7 +320,7 @@ class ChatSettings(QFrame):
         return found
 
     def _stays(self, field: _Field) -> str:
-        """What holds in place of what was typed."""
+        """Say that the text typed is not in force, and which value stays."""
         value = getattr(self._shown[1], field.name)
         typed = self.inputs[field.name].text().strip()
         stays = (

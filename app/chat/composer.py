@@ -1,4 +1,4 @@
-"""Where the person writes: grows to eight lines; Enter sends, Shift-Enter breaks the line, Send becomes Stop."""
+"""Composer of messages: grows to eight lines; Enter sends, Shift-Enter breaks the line, Send becomes Stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MessageEdit(ExactTextEdit):
 
     submitted = Signal()
     refused = Signal(str)
-    """What was to be inserted is too long, as a sentence."""
+    """Reason, as a sentence: the text to insert is too long."""
     grown = Signal()
     pictured = Signal(list)
     """Pictures were pasted or dropped: images and paths of files."""
@@ -117,7 +117,7 @@ class MessageEdit(ExactTextEdit):
         return math.ceil(shown * max(height, self.fontMetrics().lineSpacing()) + margins) + 1
 
     def _lines(self) -> int:
-        """How many lines the text takes, counted up to one more than LINES.
+        """Number of lines the text takes, counted up to one more than LINES.
 
         The document itself counts a paragraph that is not laid out yet as one line.
         """
@@ -144,7 +144,7 @@ class Composer(QFrame):
     sent = Signal(str)
     stopped = Signal()
     refused = Signal(str)
-    """As of :class:`MessageEdit`."""
+    """Same as that of :class:`MessageEdit`."""
     text_changed = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -152,11 +152,11 @@ class Composer(QFrame):
         self._theme = theme
         self._reason = ""
         self._queues = False
-        """Whether what is sent now waits until the reason is gone."""
+        """True if what is sent now waits until the reason is gone."""
         self._streaming = False
         self._card: ModelCard | None = None
         self._edited = self._before = ""
-        """As in :class:`Draft`."""
+        """Same as in :class:`Draft`."""
         self.setProperty("card", "composer")
         self.setObjectName("composer")
         self._banner = QLabel(
@@ -201,7 +201,7 @@ class Composer(QFrame):
 
     @property
     def reason(self) -> str:
-        """Why nothing can be sent now; "" when something can."""
+        """Reason nothing can be sent now; "" when something can."""
         return self._reason
 
     @property

@@ -23,7 +23,7 @@ NONE = "No model of the list fits into the memory that is free. Close other prog
 
 
 class Line(NamedTuple):
-    """What is said of one model. ``key`` names it in the signals; ``tone``: of the ``verdict``; ``why``: behind that.
+    """Texts about one model. ``key`` names it in the signals; ``tone``: of the ``verdict``; ``why``: reason for it.
 
     ``share``: how far its download is, 0..1; below 0 there is none. ``failed``: ``about`` says why it was stopped.
     """
@@ -134,7 +134,7 @@ class GetCard(QFrame):
         self.show_lines([], False)
 
     def show_machine(self, words: str) -> None:
-        """What of this computer counts for models."""
+        """Show the properties of this computer that count for models."""
         self.machine.setText(words)
 
     def show_lines(self, lines: Sequence[Line], judged: bool) -> bool:
@@ -157,7 +157,7 @@ class GetCard(QFrame):
         return before != ([each.key for each in self.lines], self.said.text())
 
     def show_sentences(self, shown: bool) -> None:
-        """Whether there is room for what is said of each."""
+        """Show or hide the sentence about each model; hidden where there is no room for it."""
         for line in self.lines:
             line.about.setVisible(shown)
 

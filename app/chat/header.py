@@ -52,7 +52,7 @@ class Header(QFrame):
     loading_changed = Signal()
     """:attr:`loading` says something else."""
     folder_used = Signal(str)
-    """Where a model was found in a dialogue."""
+    """Folder in which a model was found in a dialogue."""
     get_asked = Signal()
     """The person wants a model that is not here."""
     menu_shown = Signal()
@@ -65,21 +65,21 @@ class Header(QFrame):
         self._draft: str | None = None
         """The draft of the last Load; None takes whatever comes with the model to draft tokens."""
         self._by_hand = False
-        """Whether that draft is another than the settings want."""
+        """True if that draft is another than the settings want."""
         self.load_options: Callable[[str], protocol.LoadOptions] = lambda model: protocol.LoadOptions()
-        """Of a model, by its name or path."""
+        """Returns the options that load a model, by its name or path."""
         self.default_draft: Callable[[str], str | None] = lambda model: None
         """The draft of a model where none is chosen by hand."""
         self.offered: Callable[[str], list[protocol.DraftOffer] | None] = lambda path: None
-        """What can draft for the model at a path; None: not known yet."""
+        """Returns the drafts for the model at a path; None: not known yet."""
         self.recent: Callable[[], Sequence[str]] = list
         """The paths of the models used last, the last one first."""
         self.stored: Callable[[], Sequence[protocol.StoredModel]] = list
         """The models of this machine as they were listed last; none before that."""
         self.about: Callable[[protocol.StoredModel], str] = lambda model: ""
-        """What the menu says of one of them, next to its name."""
+        """Returns the menu's words about one of them, next to its name."""
         self.folder: Callable[[], str] = str
-        """Where to look for models first."""
+        """Returns the folder to look for models in first."""
         self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
         """Does ``act`` unless answers are being written, which ``what`` would end: then it asks, with ``title``."""
         self.setProperty("surface", "bg")
@@ -100,7 +100,7 @@ class Header(QFrame):
         self._theme = theme
         self.context = ContextBar(theme, self)
         self.tint = QPushButton(self)
-        """Whether words are tinted; its owner says what a click does."""
+        """Checked if words are tinted; its owner says what a click does."""
         self.tint.setObjectName("tint-button")
         self.tint.setProperty("kind", "quiet")
         self.tint.setCheckable(True)
@@ -181,7 +181,7 @@ class Header(QFrame):
         self.model.setText(button_text(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room))) + "  ▾")
 
     def _helper(self, room: int) -> str:
-        """What drafts tokens for the model, by name where there is room for that."""
+        """Describe the proposers of the loaded model, by name if that fits into ``room`` pixels; "" without one."""
         card = self._link.card
         if card is None or self._loading is not None:
             return ""
@@ -347,14 +347,14 @@ class Header(QFrame):
 
 
 def _heads(card: protocol.ModelCard) -> str:
-    """For example "Medusa and EAGLE heads"; empty where there are none."""
+    """Name the heads, such as "Medusa and EAGLE heads"; "" if there are none."""
     names = [proposer(kind).name for kind in card.heads if kind != "assistant"]
     assistant = [proposer("assistant").name] if "assistant" in card.heads else []
     return ", ".join([*([f"{' and '.join(names)} heads"] if names else []), *assistant])
 
 
 def _drafters(card: protocol.ModelCard) -> tuple[str, ...]:
-    """What drafts tokens for the model, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
+    """Describe the model's proposers, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
     EAGLE", "+ 3 drafters". A folder that is called just draft is no name."""
     named = card.draft.lower().strip("._- ") not in ("draft", "draft-model", "draft_model", "drafter", "assistant")
     draft = f"draft {card.draft}" if card.draft and named else "draft model" if card.draft else ""

@@ -19,7 +19,7 @@ def is_model(path: str) -> bool:
 
 
 def is_helper(path: str) -> bool:
-    """Whether the folder looks like one of a draft model or of heads."""
+    """True if the folder may hold a draft model or heads: it has a .gguf, .safetensors, .pt or .bin file."""
     ends = (".gguf", ".safetensors", ".pt", ".bin")
     try:
         return any(file.suffix in ends for file in Path(path).iterdir())

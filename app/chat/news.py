@@ -30,14 +30,14 @@ class News(QObject):
         super().__init__(parent)
         self._link, self._notice = link, notice
         self._shown = False
-        """Whether the engine's death was said, and not yet that its model is back."""
+        """True if the engine's death was said, and not yet that its model is back."""
         self._death = ""
         self._about = ("", "")
-        """What the last report was about, and its sentence."""
+        """Topic of the last report, and its sentence."""
         self._said: tuple[str, Tone, str, Callable[[], None] | None] = ("", "notice", "", None)
-        """What stands there of all else: the sentence, its tone, the name of a button and what that does."""
+        """Message on show besides the loss: the sentence, its tone, the name of a button and what that does."""
         self._lost = ""
-        """Why the history could not be saved, as it said."""
+        """Reason the history could not be saved, as it said."""
         link.state_changed.connect(self._on_state)
         link.failed.connect(self._on_failed)
         link.load_asked.connect(lambda _: self._settle(_MODEL, _SWITCH))
@@ -61,7 +61,7 @@ class News(QObject):
         self.say(sentence, bad=True)
 
     def forget(self, sentence: str) -> None:
-        """What was said in exactly these words is no longer so."""
+        """Dismiss the message if it stands there in exactly these words, which no longer hold."""
         if sentence and self._standing == sentence:
             self.dismiss()
 
@@ -96,7 +96,7 @@ class News(QObject):
             self._about = (_SWITCH if error.code == _SWITCH_CODE else _MODEL, error.message)
 
     def _on_lost(self, sentence: str) -> None:
-        """Why the history could not be saved; "" when it is."""
+        """Note the reason the history could not be saved; "" when it is."""
         said = self._said if self._standing else ("", "notice", "", None)
         self._lost = sentence
         self._say(*said)

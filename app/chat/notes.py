@@ -1,4 +1,4 @@
-"""What the loaded model does without: a button with their number, and a pop-up that wraps them."""
+"""Notices of the loaded model's limits: a button with their number, and a pop-up that wraps them."""
 
 from __future__ import annotations
 

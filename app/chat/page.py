@@ -37,7 +37,7 @@ class ChatPage(FocusFirst):
     """One conversation at a time; answers of others go on in the background."""
 
     status = Signal(str)
-    """What the page is busy with, for a status line; "" for nothing."""
+    """Work that the page is busy with, for a status line; "" for nothing."""
     prompt_changed = Signal()
     """:meth:`last_prompt` may give something else now."""
     chat_changed = Signal(str)
@@ -90,7 +90,7 @@ class ChatPage(FocusFirst):
 
     @property
     def streaming(self) -> bool:
-        """Whether the branch on screen ends in an answer that is being written."""
+        """True if the branch on screen ends in an answer that is being written."""
         return self.session.streaming
 
     @property
@@ -138,7 +138,7 @@ class ChatPage(FocusFirst):
         return self.session.talk.last_prompt()
 
     def last_thinking(self) -> Thinking:
-        """How the last answer was let think, as far as the present model knows that."""
+        """Thinking setting of the last answer, as far as the present model knows that."""
         return self.session.last_thinking()
 
     def last_adapter(self) -> str:
@@ -146,7 +146,7 @@ class ChatPage(FocusFirst):
         return self.session.talk.last_adapter()
 
     def send(self, text: str) -> None:
-        """As if the person had sent it."""
+        """Send the text the way the person would."""
         self.sending.send(text)
 
     def type(self, text: str) -> None:
@@ -255,7 +255,7 @@ class ChatPage(FocusFirst):
         self.prompt_changed.emit()
 
     def _show_state(self) -> None:
-        """What can be asked of which model, or why nothing can."""
+        """Show what can be asked of which model, or the reason nothing can."""
         card, talk, loading = self._link.card, self.session.talk, self.header.loading
         self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE, self.sending.lent)
         self.composer.thinking.show_for(card, talk.chat.thinking)

@@ -26,7 +26,7 @@ _QUALITY = 90
 
 
 class NoPictureError(Exception):
-    """What was to be shown is no picture, or too large; the text is a sentence."""
+    """Raised for data that is not a picture, or for one that is too large; the text is a sentence."""
 
 
 def read(path: Path) -> bytes:

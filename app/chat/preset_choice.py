@@ -63,7 +63,7 @@ class PresetChoice(QWidget):
 
     @property
     def problem(self) -> str:
-        """Why the name in the field cannot be taken; "" where it can."""
+        """Reason the name in the field cannot be taken; "" if it can."""
         return "" if self._problem.isHidden() else self._problem.text()
 
     def show_for(self, names: Collection[str], name: str, changed: bool) -> None:

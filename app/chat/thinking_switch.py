@@ -1,4 +1,4 @@
-"""Whether and how hard the model thinks before it answers, where its chat template lets one choose."""
+"""Switch for the model's thinking before it answers, and its effort, if its chat template lets one choose."""
 
 from __future__ import annotations
 

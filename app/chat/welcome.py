@@ -1,4 +1,4 @@
-"""What stands in a conversation before its first word: three things to do, and for the bundled model some questions."""
+"""Page of a conversation before its first word: three things to do, and for the bundled model some questions."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class WelcomeView(QWidget):
         self._fit()
 
     def show_first(self, first: bool) -> None:
-        """Whether models are offered in place of the cards."""
+        """Offer models in place of the cards, or the cards again."""
         if first != self._first:
             self._first = first
             self._fit()
@@ -183,7 +183,7 @@ class WelcomeView(QWidget):
             self._fit()
 
     def show_suiting(self, count: int) -> None:
-        """How many models of the list suit this computer; 0 where that is not known."""
+        """Show the number of models of the list that suit this computer; 0 if it is not known."""
         many = f"{count} models" if count > 1 else "Models"
         self.more.about.setText(f"{many} that suit this computer, each with its strengths, or any on Hugging Face.")
 
@@ -225,7 +225,8 @@ class WelcomeView(QWidget):
         self.setVisible(self._empty and any(self._fits(*row) for row in rows))
 
     def _fits(self, cards: bool, sentences: bool, questions: bool, links: bool) -> bool:
-        """Whether there is room for these parts; without cards a link stands for the one that leads to models."""
+        """Show these parts and return True if they fit. Without cards a link stands for the one that leads to
+        models."""
         self._cards.setVisible(cards and not self._first)
         self.get.setVisible(cards and self._first)
         for card in self._all:

@@ -11,7 +11,7 @@ from engine.protocol import PackProgress, PackResult, PackStatus, decode_pack_re
 
 
 class PackCommand(QObject):
-    """See :class:`LineCommand`; the command tells its result itself, in its last line."""
+    """Run of `kvasir gpu` by :class:`LineCommand`; the command tells its result itself, in its last line."""
 
     reported = Signal(object)
     """A PackStatus or PackProgress."""

@@ -1,4 +1,4 @@
-"""How fast a download goes and how long it will still take."""
+"""Rate of a download and the time it will still take."""
 
 from __future__ import annotations
 

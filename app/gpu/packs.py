@@ -1,4 +1,4 @@
-"""What the window knows of GPU packs, and the one command at a time that looks after them. No widgets."""
+"""State of GPU packs as the window knows it, and the one command at a time that looks after them. No widgets."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Packs(QObject):
         self._file = ""
         self.status: PackStatus | None = None
         self.trouble = ""
-        """Why the status could not be read."""
+        """Reason the status could not be read."""
         self.action: Action = ""
         """The action that runs."""
         self.progress: PackProgress | None = None
         self.pace = Pace()
         self.paused: Action = ""
-        """What was stopped by the person and can go on."""
+        """Action that was stopped by the person and can go on."""
         self.failed: Action = ""
         self.failure = ""
-        """Why it failed, as a sentence."""
+        """Reason it failed, as a sentence."""
 
     def check(self) -> None:
         """Ask for the status; while something runs that comes at its end anyway."""
@@ -82,7 +82,7 @@ class Packs(QObject):
             self._act("remove_old", self.status.others)
 
     def again(self) -> None:
-        """What was paused or failed, once more."""
+        """Repeat the action that was paused or failed."""
         action = self.paused or self.failed
         if action:
             self._act(action, ("--from", self._file) if action == "install" and self._file else ())

@@ -1,4 +1,4 @@
-"""What the window says about GPU packs: pure functions of a situation, for the card and for the section in Settings."""
+"""Texts of the window about GPU packs: pure functions of a situation, for the card and for the section in Settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.words import size
 from engine.protocol import PackProgress, PackStage, PackStatus
 
 Waiting = Literal["", "answer", "engine"]
-"""What an installed pack waits for before it is used: an answer that is being written, the engine's start."""
+"""Event that an installed pack waits for before it is used: the end of an answer, the engine's start."""
 _STAGES: dict[PackStage, str] = {
     "checking": "checking",
     "downloading": "downloading",
@@ -45,11 +45,11 @@ class Button(NamedTuple):
     title: str
     primary: bool = False
     why_not: str = ""
-    """Why it cannot be pressed; "" when it can."""
+    """Reason it cannot be pressed; "" when it can."""
 
 
 class CardContent(NamedTuple):
-    """What a card shows. ``key`` names what it is about, for who does not want to see it again."""
+    """Content of a card. ``key`` names its subject, so that a person who closed it does not see it again."""
 
     key: str
     title: str
@@ -77,18 +77,18 @@ class Situation:
     failed: Action = ""
     failure: str = ""
     cpu: bool = True
-    """Whether the engine computes on a CPU."""
+    """True if the engine computes on a CPU."""
     device: str = ""
     """The name of the engine's device."""
     notice: str = ""
     """The engine's own notice, of its Welcome."""
     waiting: Waiting = ""
     done: str = ""
-    """What a command that went well said last."""
+    """Last words of a command that went well."""
 
 
 def duration(seconds: float) -> str:
-    """As exact as anybody needs it: "5 s", "50 s", "4 min", "1 h 10 min"."""
+    """Format seconds as exactly as anybody needs: "5 s", "50 s", "4 min", "1 h 10 min"."""
     if seconds < 10:
         return f"{max(1, round(seconds))} s"
     if seconds < 55:
@@ -98,12 +98,12 @@ def duration(seconds: float) -> str:
 
 
 def kind(status: PackStatus) -> str:
-    """For example "CUDA 13"."""
+    """Name of the pack's kind, such as "CUDA 13"."""
     return _KINDS.get(status.kind, status.kind)
 
 
 def card(s: Situation) -> CardContent | None:
-    """What stands above the pages; None for nothing, which is most people's life long."""
+    """Card above the pages; None if there is nothing to say, which is the usual state."""
     if s.action in _SHOWN:
         return _progress(s)
     if s.waiting:
@@ -124,7 +124,7 @@ def card(s: Situation) -> CardContent | None:
 
 
 def section(s: Situation) -> CardContent:
-    """What stands in Settings: always something, at least why there is nothing to do."""
+    """Content of the section in Settings: always something, at least the reason there is nothing to do."""
     if s.action:
         return _progress(s)._replace(details="")
     status = s.status
@@ -139,7 +139,7 @@ def section(s: Situation) -> CardContent:
 
 
 def removal(status: PackStatus) -> str:
-    """What is asked before a pack is removed."""
+    """Question that is asked before a pack is removed."""
     return (
         f"Remove the GPU pack ({size(status.disk_bytes)}){', those of earlier versions too' if status.others else ''}? "
         "The engine then computes on the processor, more slowly. "

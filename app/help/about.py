@@ -70,7 +70,7 @@ class AboutDialog(QDialog):
 
     @property
     def found(self) -> list[Bundled]:
-        """What the search shows."""
+        """Entries that the search shows."""
         return self._found
 
     def showEvent(self, event: QShowEvent) -> None:

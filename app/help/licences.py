@@ -1,4 +1,4 @@
-"""What Kvasir is made of: what a package brings, or what the Python environment holds that it runs in. No widgets."""
+"""Components of Kvasir: those of a package, or those of the Python environment that it runs in. No widgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 INDEX = "index.json"
 _TEXTS = ("licen", "copying", "notice", "authors", "copyright")
-"""How the names of files with licence texts begin, in lower case."""
+"""Beginnings of the names of files with licence texts, in lower case."""
 _LONGEST_NAME = 60
 """The field "License" holds a name, or the whole text, which is no name."""
 _HOMES = ("homepage", "home-page", "home", "repository", "source", "source code", "documentation")
@@ -38,9 +38,9 @@ class _Component(msgspec.Struct):
 
 
 def load(folder: Path) -> list[Bundled]:
-    """What the index of a package lists, Kvasir first; without an index, the distributions that are installed here.
+    """Load the components in the index of a package, Kvasir first; without an index, the distributions installed here.
 
-    Raises msgspec.MsgspecError for an index that is none, OSError for one that cannot be read.
+    Raises msgspec.MsgspecError for an invalid index, OSError for one that cannot be read.
     """
     try:
         entries = msgspec.json.decode((folder / INDEX).read_bytes(), type=list[_Component])

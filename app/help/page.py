@@ -68,7 +68,7 @@ class HelpPage(FocusFirst):
 
     @property
     def found(self) -> list[Page]:
-        """What the search shows."""
+        """Pages that the search shows."""
         return self._found
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -30,12 +30,12 @@ class Page(NamedTuple):
 
     @property
     def anchor(self) -> str:
-        """What a link inside the documentation calls this page: "removing-kvasir"."""
+        """Anchor of this page in links inside the documentation: "removing-kvasir"."""
         return re.sub(r"[^\w -]", "", self.title.lower()).replace(" ", "-")
 
     @property
     def names(self) -> frozenset[str]:
-        """What the subject of the page and its values are called, lower case; what stands in brackets too."""
+        """Names of the subject of the page and of its values, lower case; those in brackets too."""
         said = ", ".join(match[1] or match[2] for match in _NAMED.finditer(self.text))
         return frozenset(
             part.strip("*) ").lower().removeprefix("the ")

@@ -14,12 +14,12 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 BEFORE, UNREAD = "before", "unread"
-"""Why there is a copy, and what stands in its name: an upgrade, or cells that could not be read."""
+"""Reasons for a copy, which stand in its name: an upgrade, or cells that could not be read."""
 KEPT = {BEFORE: 2, UNREAD: 8}
-"""How many copies of each kind stay, the latest; what one of the UNREAD was made for is mended in later ones."""
+"""Number of copies of each kind that stay, the latest; what one of the UNREAD was made for is mended in later ones."""
 UNFINISHED = ".unfinished"
 _VERSION_AT = 60
-"""Where a database's header has its user_version, 4 bytes, big-endian (sqlite.org/fileformat.html)."""
+"""Offset of user_version in a database's header, 4 bytes, big-endian (sqlite.org/fileformat.html)."""
 
 
 def make(connection: sqlite3.Connection, path: Path, found_schema: int, target: int) -> Path | None:

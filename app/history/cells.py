@@ -24,7 +24,7 @@ class Bad(NamedTuple):
 
 
 def text(raw: bytes) -> str:
-    """How SQLite's texts become Python's: those that are no UTF-8 get lone surrogates, which :class:`_Row` finds."""
+    """Decode a text of SQLite: bytes that are not UTF-8 become lone surrogates, which :class:`_Row` finds."""
     return raw.decode(errors="surrogateescape")
 
 
@@ -115,7 +115,7 @@ class _Row:
 
 
 def encodable(words: str) -> bool:
-    """Whether UTF-8 can hold it: no half of a surrogate pair is in it."""
+    """True if UTF-8 can encode it: no half of a surrogate pair is in it."""
     try:
         words.encode()
     except UnicodeEncodeError:

@@ -74,7 +74,7 @@ class ChatListModel(QAbstractListModel):
             self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1))
 
     def mark(self, index: Index) -> str:
-        """What goes on in the chat of that row: RUNNING, UNREAD or ""."""
+        """Activity in the chat of that row: RUNNING, UNREAD or ""."""
         chat = self.row(index).chat
         return self._marks.get(chat.id, "") if chat is not None else ""
 

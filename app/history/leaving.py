@@ -23,8 +23,8 @@ class Leaving(QObject):
         """The question on show."""
         self._asks = True
         self._given_up = ""
-        """What was not saved when the person chose to close all the same, which something else may have kept from
-        happening."""
+        """Sentence on what was not saved when the person chose to close all the same, which something else may have
+        kept from happening."""
         window.installEventFilter(self)
 
     def stop(self) -> None:

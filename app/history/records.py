@@ -1,4 +1,4 @@
-"""What the history keeps: chats, and messages that form a tree by parent."""
+"""Records of the history: chats, and messages that form a tree by parent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 class OmittedContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of the conversation the model did not see when it gave an answer.
+    """Part of the conversation that the model did not see when it gave an answer.
 
     "drop_middle": the messages [first, last) of the branch, counted from 0 without the system prompt, ``tokens`` in
     all. "window": it saw the first ``sinks`` tokens and the last ``window`` ones.
@@ -44,7 +44,7 @@ class OmittedContext(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of running an answer again exactly: ``of`` is its id, ``verdict`` a few words."""
+    """Outcome of running an answer again exactly: ``of`` is its id, ``verdict`` a few words."""
 
     of: str
     same: bool
@@ -52,23 +52,23 @@ class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an answer was asked for and how it went. Timings are absent while it streams or if it was interrupted."""
+    """Request and course of an answer. Timings are absent while it streams or if it was interrupted."""
 
     sampling: Sampling = Sampling()
-    """As asked, the seed included, so that it can be run again exactly."""
+    """Sampling that was asked for, the seed included, so that it can be run again exactly."""
     thinking: Thinking = Thinking()
-    """As asked."""
+    """Thinking setting that was asked for."""
     overflow: Overflow = "stop"
-    """As asked."""
+    """Overflow policy that was asked for."""
     adapter: str = ""
-    """As asked: the name of the LoRA adapter that answered, "" for the model alone."""
+    """Name of the LoRA adapter that was asked for and answered, "" for the model alone."""
     cut: OmittedContext | None = None
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
     divergence: str = ""
-    """Why it did."""
+    """Reason the prompt left it."""
     thought_s: float = 0.0
-    """How long it thought before its first content, seconds."""
+    """Seconds of thinking before its first content."""
     model: str = ""
     reason: FinishReason | None = None
     detail: str = ""
@@ -90,7 +90,7 @@ class Chat(NamedTuple):
     leaf: str = ""
     thinking: Thinking = Thinking()
     overflow: Overflow = "stop"
-    """What happens when the conversation outgrows the context."""
+    """Policy for a conversation that outgrows the context."""
     adapter: str = ""
     """The name of the LoRA adapter that answers, "" for the model alone."""
 
@@ -107,21 +107,21 @@ class Message(NamedTuple):
     spans: tuple[Span, ...] = ()
     created: float = 0.0
     thinking: str = ""
-    """What an answer thought before its content."""
+    """Thinking of an answer before its content."""
     pictures: tuple[bytes, ...] = ()
     """Files of pictures that a message of the person shows, before its text."""
 
 
 class Draft(NamedTuple):
-    """What was typed and not sent."""
+    """Text that was typed and not sent."""
 
     text: str = ""
     edited: str = ""
     """The id of the message that it would take the place of, "" for none."""
     before: str = ""
-    """What was typed before that edit began, and comes back after it."""
+    """Text that was typed before that edit began, and comes back after it."""
     pictures: tuple[bytes, ...] = ()
-    """Those of the message; the history does not keep them."""
+    """Pictures of the message; the history does not keep them."""
 
 
 class SearchHit(NamedTuple):
@@ -134,7 +134,7 @@ class SearchHit(NamedTuple):
 
 
 def thought_for(seconds: float) -> str:
-    """For example "Thought for 12 s"; below half a second nobody counts."""
+    """Format the time of thinking, such as "Thought for 12 s"; below half a second no number is given."""
     if seconds < 0.5:
         return "Thought for a moment"
     whole = round(seconds)

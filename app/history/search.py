@@ -1,4 +1,4 @@
-"""Which words a search looks for, where they stand in a text, and how SQLite is asked for them.
+"""Terms of a search: the words looked for, their places in a text, and the queries that ask SQLite for them.
 
 A word is found at the beginning of one whatever its case and accents, and from three letters on inside of one too. What
 the index of words cannot hold (scripts that are written without spaces, signs) is found letter by letter.
@@ -22,7 +22,7 @@ _ACCENTS = "[\u0300-\u036f]*"
 _ROUND = ".,;:!?\"'()[]{}<>«»“”‘’„…"
 """Signs that stand round a word without being meant."""
 _LIKES, _ESCAPED = re.compile(r"([%_\\])"), r"\\\1"
-"""What LIKE takes for more than itself."""
+"""Characters that LIKE takes for more than themselves."""
 _TRIGRAM = 3
 """Letters that the index of letters needs; fewer are looked for in every message."""
 _EXCERPT = 32
@@ -41,11 +41,11 @@ class Term:
     def __init__(self, text: str) -> None:
         self.text = unicodedata.normalize("NFC", text)
         self.plain = bool(_PLAIN.fullmatch(self.text))
-        """Whether the index of words holds it."""
+        """True if the index of words holds it."""
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """For texts that went through :func:`folded`."""
+        """Pattern for texts that went through :func:`folded`."""
         letters = "".join(re.escape(char) + _ACCENTS for char in folded(self.text))
         if not self.plain:
             return re.compile(letters)
@@ -90,7 +90,7 @@ def places(text: str, words: str) -> list[tuple[int, int]]:
 
 
 def queries(wanted: Sequence[Term], columns: str, limit: int) -> Iterator[Query]:
-    """What to ask SQLite for, the best first: the beginnings of words by rank, then letters, the latest first."""
+    """Queries to ask SQLite, the best first: the beginnings of words by rank, then letters, the latest first."""
     plain = [term for term in wanted if term.plain]
     rest = [term.in_letters() for term in wanted if not term.plain]
     if plain:
@@ -124,7 +124,7 @@ def _fold(char: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a phrase of FTS5."""
+    """Quote the text as a phrase of FTS5."""
     return '"' + text.replace('"', '""') + '"'
 
 

@@ -38,7 +38,7 @@ _KNOWN_AS = {
     "created": "a date",
     "updated": "the date of the last use",
 }
-"""What a person knows a column as."""
+"""Names of the columns as a person knows them."""
 
 
 class HistoryStore(QObject):
@@ -77,7 +77,7 @@ class HistoryStore(QObject):
         self._together: list[Job] | None = None
         self._closed = False
         self._file = self._read_file = _identity(path)
-        """Which file holds the history, and which one the reader has open."""
+        """Identities of the file that holds the history, and of the one the reader has open."""
         self._writer = Writer(
             lambda: self._connect(0.0), self._restored, self.changed.emit, self._on_failed, self.recovered.emit
         )
@@ -159,7 +159,7 @@ class HistoryStore(QObject):
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What is written inside is in the file as a whole or not at all."""
+        """Write everything inside the context to the file as a whole or not at all."""
         if self._together is not None:
             yield
             return
@@ -206,7 +206,7 @@ class HistoryStore(QObject):
         self._write("DELETE FROM messages WHERE id = ?", (message_id,))
 
     def set_leaf(self, chat_id: str, leaf: str, touch: bool = True) -> None:
-        """Which branch the chat shows; ``touch`` also moves the chat to the top of the list."""
+        """Set the branch the chat shows; ``touch`` also moves the chat to the top of the list."""
         if touch:
             self._write("UPDATE chats SET leaf = ?, updated = ? WHERE id = ?", (leaf, now(), chat_id), chat_id, True)
         else:
@@ -230,7 +230,7 @@ class HistoryStore(QObject):
         self._write("UPDATE chats SET adapter = ? WHERE id = ?", (adapter, chat_id), chat_id)
 
     def set_unread(self, chat_id: str, unread: bool) -> None:
-        """Whether the chat has an answer that nobody has seen."""
+        """Set whether the chat has an answer that nobody has seen."""
         self._write("UPDATE chats SET unread = ? WHERE id = ?", (unread, chat_id), key=f"unread {chat_id}")
 
     def set_draft(self, chat_id: str, draft: Draft) -> None:
@@ -421,7 +421,7 @@ class HistoryStore(QObject):
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Which file lies at a path. Raises OSError."""
+    """Device and inode of the file at a path. Raises OSError."""
     facts = path.stat()
     return facts.st_dev, facts.st_ino
 

@@ -1,4 +1,4 @@
-"""How the history is read while something of it is not in the file yet."""
+"""Reads of the history while something of it is not in the file yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UnsavedCopy:
         """By their ids."""
 
     def reader(self, waiting: Sequence[Job]) -> sqlite3.Connection:
-        """Where to read what a person saw: ``file`` itself where nothing waits, or a copy of it cannot be made."""
+        """Connection to read what a person saw: ``file`` itself if nothing waits, or if a copy of it cannot be made."""
         if not waiting:
             self.close()
             return self._file

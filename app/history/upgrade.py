@@ -63,5 +63,5 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _megabytes(path: Path) -> str:
-    """What an upgrade takes: a copy, and the log of a migration that may write every page anew."""
+    """Space an upgrade takes: a copy, and the log of a migration that may write every page again."""
     return f"{max(1, round(2 * path.stat().st_size / 1e6))} MB"

@@ -17,7 +17,7 @@ RETRY_S = 1.0
 HELD_RETRY_S = 0.05
 """The same where another program has the file locked, which SQLite says at once."""
 HELD_PATIENCE_S = 1.5
-"""For so long a lock of another program is waited for without a word."""
+"""Seconds that a lock of another program is waited for without a word."""
 PATIENCE_S = 2.0
 """The most that the window waits for a slow disk."""
 CLOSE_S = 3.0
@@ -26,7 +26,7 @@ _REFUSED = (
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
     *(ValueError, OverflowError),
 )
-"""What is wrong with one write and says nothing of those behind it."""
+"""Errors of one write that say nothing of those behind it."""
 
 
 class Job(NamedTuple):
@@ -34,13 +34,13 @@ class Job(NamedTuple):
 
     statements: tuple[tuple[str, tuple], ...]
     chats: frozenset[str] = frozenset()
-    """Of which chats it writes something that a person saw."""
+    """Chats of which it writes something that a person saw."""
     told: tuple[str, ...] = ()
     """The chats to announce."""
     key: str = ""
     """A later job with this key takes the place of one that still waits; "": none does."""
     last: bool = False
-    """Whether it waits at the end of the queue all the same."""
+    """True if it waits at the end of the queue all the same."""
 
 
 class Writer:
@@ -67,7 +67,7 @@ class Writer:
         self._jobs: list[Job] = []
         self._fresh = self._closing = False
         self._stuck = False
-        """Whether the last attempt failed, or took longer than the window waits."""
+        """True if the last attempt failed, or took longer than the window waits."""
         self._held_since = 0.0
         self._said = ""
         self._announced: dict[int, Job] = {}
@@ -223,17 +223,17 @@ class Writer:
 
 
 def words_of(error: Exception) -> str:
-    """What the error says, or its name where it says nothing."""
+    """Message of the error, or its type's name if it has none."""
     return str(error) or type(error).__name__
 
 
 def is_held(error: Exception) -> bool:
-    """Whether another program has the file locked."""
+    """True if another program has the file locked."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_full(error: Exception) -> bool:
-    """Whether the disk has no room."""
+    """True if the disk is full."""
     return _code(error) == sqlite3.SQLITE_FULL
 
 

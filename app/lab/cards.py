@@ -18,7 +18,7 @@ from engine.protocol.lab import LabPage, LabResult
 
 _CARD_PX = 330
 _SIDES = {"window": 1}
-"""Whose picture shows the technique, by experiment, where that is not the side that the headline tells of."""
+"""Side whose picture shows the technique, by experiment, if it is not the side that the headline tells of."""
 
 
 class Card(QFrame):
@@ -78,8 +78,8 @@ class Card(QFrame):
             self.picture.show_picture(picture, drawing=result is None)
 
     def show_state(self, found: str, below: str, clear: bool, running: bool, note: str) -> None:
-        """What was found last, "" for nothing, what stands ``below`` it, and whether that was a verdict; whether it
-        runs now, and how its last run ended."""
+        """Show the last finding, "" for none, the text ``below`` it, and whether it was a verdict; whether it runs now,
+        and how its last run ended."""
         page = self.page
         self._tick.setVisible(bool(found))
         self._tick.setToolTip("" if clear else words.NO_VERDICT)
@@ -130,7 +130,7 @@ class Overview(Part):
         self.column.addStretch(1)
 
     def refresh(self) -> None:
-        """What was found, and what runs now."""
+        """Show the findings, and the experiment that runs now."""
         runs = self._runs
         for card in self.cards:
             name = card.page.name

@@ -58,13 +58,13 @@ class ExperimentView(Part):
         self.note.hide()
         self.add(self.note)
         self.pictures: list[PictureView] = []
-        """Of each side, in the order of ``sides``."""
+        """Pictures of each side, in the order of ``sides``."""
         self.boxes: list[Part] = []
         """Around them."""
         self.sides: list[str] = []
         self._running = False
         self._live = False
-        """Whether the pictures are those of a run, not of the result."""
+        """True if the pictures are those of a run, not of the result."""
         self.columns = Columns([], theme, _SIDE_PX, 2)
         self.player = Player(theme)
         self.player.moved.connect(self._show_moment)
@@ -81,7 +81,7 @@ class ExperimentView(Part):
         return self._choice
 
     def show_model(self, refused: bool, brought: str) -> None:
-        """Whether the model that is chosen cannot show it, and the one that Kvasir brings in its place, "" for none."""
+        """Set whether the chosen model cannot show it, and the one that Kvasir brings in its place, "" for none."""
         self.refused.setVisible(refused)
         self._brought = brought
         self.run.setText(words.run(self.page, self.result is not None, brought))
@@ -89,7 +89,7 @@ class ExperimentView(Part):
     def show_state(
         self, running: bool, status: str, progress: LabProgress | None, blocked: str = "", note: str = ""
     ) -> None:
-        """Whether it runs, what it does and how far it is; why it cannot be run, and how its last run ended."""
+        """Show whether it runs, its status and progress; the reason it cannot be run, and how its last run ended."""
         if running and not self._running and not self._live:
             self._make_sides([])
         elif self._running and not running and (self._live or not self.pictures):
@@ -130,14 +130,14 @@ class ExperimentView(Part):
         return next((at for at, box in enumerate(self.boxes) if box.hasFocus()), None)
 
     def show_pictures(self, sides: list[str], pictures: dict[int, Picture]) -> None:
-        """What sides of a run under way look like now, by their places in ``sides``."""
+        """Show the present pictures of sides of a run under way, by their places in ``sides``."""
         if not self._live:  # pictures of a result are not of this run
             self._make_sides(sides)
         self._live = True
         self._paint(sides, pictures)
 
     def show_result(self, result: LabResult | None, predicted: int) -> None:
-        """What was found, None for nothing yet, and what was predicted before, -1 for nothing."""
+        """Show the result, None for nothing yet, and the choice predicted before, -1 for none."""
         self.result = result
         self._show_found()
         if self.found is not None:
@@ -152,11 +152,11 @@ class ExperimentView(Part):
             self.column.insertWidget(self.column.indexOf(self._try), self.found)
 
     def show_used(self, sentence: str) -> None:
-        """What came of using it in chats."""
+        """Show the outcome of using it in chats."""
         self.used.setText(sentence)
 
     def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
-        """Of ``sides``: all that there may be while it runs, and then those that ran."""
+        """Paint pictures of ``sides``: all possible ones while it runs, and then those that ran."""
         if pictures and sides != self.sides:
             self._make_sides(sides)
         shown = {at: view.picture for at, view in enumerate(self.pictures) if view.picture is not None}

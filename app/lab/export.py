@@ -23,7 +23,7 @@ _MARGIN = 24
 
 
 class SaveButton(MenuButton):
-    """Of the result of ``view``. ``said``: what became of it, as a sentence and the role that it has on the page."""
+    """Button that saves the result of ``view``. ``said``: the outcome, as a sentence and its role on the page."""
 
     said = Signal(str, str)
 
@@ -60,7 +60,7 @@ def save_png(view: ExperimentView, path: Path) -> None:
 
 
 def save_html(view: ExperimentView, path: Path) -> None:
-    """What a view shows of its result. Raises OSError."""
+    """Write what a view shows of its result as HTML. Raises OSError."""
     assert view.result is not None
     pictures = [_figure(each, side) for each, side in zip(view.pictures, view.sides, strict=True)]
     plots = [_image(each, "A plot") for each in view.findChildren(PlotView)]
@@ -95,7 +95,7 @@ def page_of(page: LabPage, result: LabResult, pictures: list[str], plots: list[s
 
 
 def _second(result: LabResult) -> str:
-    """What stands below the headline."""
+    """Paragraphs below the headline."""
     said = [result.second, words.quiet(result).text]
     return "".join(f"<p>{escape(each)}</p>" for each in said if each)
 

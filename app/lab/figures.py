@@ -61,7 +61,7 @@ class Dots(QWidget):
         return self.sizeHint()
 
     def at(self, value: float) -> float:
-        """Where a value stands, pixels from the left."""
+        """Position of a value, pixels from the left."""
         left, right = self._across()
         return left + (right - left) * (
             (value - self._low) / (self._high - self._low) if self._high > self._low else 0.5
@@ -104,7 +104,7 @@ class Dots(QWidget):
 
 
 def _ends(values: Sequence[float], unit: str) -> tuple[float, float]:
-    """Of an axis for these: from zero, so that lengths are to one another as the values, unless all are nearly as
+    """Ends of an axis for these: from zero, so that lengths are to one another as the values, unless all are nearly as
     large; then so wide that what is nearly the same stands close together. Shares are of a hundred."""
     low, high = min(values), max(values)
     if unit == "%":

@@ -1,4 +1,4 @@
-"""How the Lab's pages lay out: in as many columns as the width has room for, and what pages are made of."""
+"""Layout of the Lab's pages: as many columns as the width has room for, and the parts of pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import caption
 
 SETTLE_MS = 1000
-"""How long a page with a new result may grow."""
+"""Milliseconds that a page with a new result may grow."""
 
 
 class Columns(QWidget):
@@ -113,7 +113,7 @@ class IntoView(QObject):
 
 
 def take_out(widget: QWidget) -> None:
-    """Of its layout and its parent at once; it lives until the event loop has its turn."""
+    """Remove it from its layout and its parent at once; it lives until the event loop runs again."""
     widget.setParent(None)
     widget.deleteLater()
 

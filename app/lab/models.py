@@ -1,4 +1,4 @@
-"""Which model the experiments run with: the bundled one, or the person's own that is loaded."""
+"""Model the experiments run with: the bundled one, or the person's own that is loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModelChoice(QWidget):
         self._own: Subject | None = None
         self._bundled = ""
         self.own_taken = False
-        """Whether the person took the own one."""
+        """True if the person took the own one."""
         self._buttons = Segments("Model of the experiments", (), (), "lab.model")
         self._buttons.chosen.connect(self._on_chosen)
         self._memory = label("", "caption", "lab.memory")
@@ -46,7 +46,7 @@ class ModelChoice(QWidget):
         self.changed.emit()
 
     def set_bundled(self, name: str) -> None:
-        """What the bundled one is called, "" while that is not known."""
+        """Set the name of the bundled model, "" while that is not known."""
         if name != self._bundled:
             self._bundled = name
             self._offer()
@@ -57,7 +57,7 @@ class ModelChoice(QWidget):
         return self._own if self.own_taken and self._own is not None else Subject()
 
     def subject(self, page: LabPage) -> Subject | None:
-        """What an experiment runs with; None where the model that is taken cannot show it and none is brought."""
+        """Model an experiment runs with; None if the chosen one cannot show it and the experiment brings none."""
         if self.own_taken or not page.refused:
             return self.taken
         return Subject(name=page.brings, path=page.brings) if page.brings else None

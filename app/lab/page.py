@@ -46,15 +46,15 @@ _KEYPAD = Qt.KeyboardModifier.KeypadModifier
 
 @dataclass
 class _Left:
-    """What the person left on the page of an experiment; of what is predicted -1 is nothing."""
+    """State the person left on the page of an experiment; -1 stands for no prediction."""
 
     choice: int = -1
     begun_with: int = -1
-    """What was predicted when its last run was begun."""
+    """Prediction when its last run was begun."""
     answered: int = -1
-    """What was predicted before the result on show was known."""
+    """Prediction before the result on show was known."""
     settings: dict[str, int] = field(default_factory=dict)
-    """Where the sliders are; empty: where the result has them."""
+    """Positions of the sliders; empty: those of the result."""
 
 
 class LabView(FocusFirst):
@@ -82,7 +82,7 @@ class LabView(FocusFirst):
         self.models.set_own(own)
 
     def set_blocked(self, reason: str) -> None:
-        """Why nothing can be run now; "" when it can."""
+        """Set the reason nothing can be run now; "" when it can."""
         if reason != self._blocked:
             self._blocked = reason
             self._refresh()
@@ -180,7 +180,7 @@ class LabView(FocusFirst):
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
         self.lesson = IntoView(self._scroll)
-        """What a new result teaches."""
+        """Keeps in view the lesson of a new result."""
         column.addWidget(self._scroll, 1)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -274,15 +274,15 @@ class LabView(FocusFirst):
         self._put(view)
 
     def _put(self, page: QWidget) -> None:
-        """In the place of the page before, which lives on for one turn of the event loop: a press inside it may have
-        asked for this one."""
+        """Replace the page, whose widget lives on for one turn of the event loop: a press inside it may have asked
+        for the new one."""
         before = self._scroll.takeWidget()
         if before is not None:
             QTimer.singleShot(0, before.deleteLater)
         self._scroll.setWidget(page)
 
     def _refresh(self) -> None:
-        """What depends on what runs, on the model and on whether something can run."""
+        """Refresh everything that depends on what runs, on the model and on whether something can run."""
         runs, comparing = self._runs, self.compare.busy
         self.topics.show_states(
             {runs.running} | ({COMPARE} if comparing else set()),
@@ -338,7 +338,7 @@ class LabView(FocusFirst):
         self.save.setEnabled(view.result is not None and not here)
 
     def _status(self) -> str:
-        """What the run does."""
+        """Status of the run."""
         runs = self._runs
         return words.STOPPING if runs.stopping else words.status(runs.sides, runs.progress, runs.preparing)
 
@@ -385,12 +385,12 @@ class LabView(FocusFirst):
         self._start([(name, subject) for name, subject in subjects if subject is not None])
 
     def _say(self, sentence: str, role: str = "caption") -> None:
-        """What became of saving, until another page is shown."""
+        """Show the outcome of saving, until another page is shown."""
         self.saved.setText(sentence)
         self.saved.setVisible(bool(sentence))
         set_role(self.saved, role)
 
 
 def _turn(event: QKeyEvent) -> int:
-    """Which way it goes from side to side, 0 for another key; the keypad is no other key."""
+    """Direction in which the key goes from side to side, 0 for another key; the keypad's keys count, too."""
     return 0 if event.modifiers() & ~_KEYPAD else _TURNS.get(event.key(), 0)

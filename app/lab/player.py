@@ -1,4 +1,4 @@
-"""How the pictures of a result came about, moment by moment."""
+"""Player of a result's pictures, moment by moment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Player(QWidget):
         return self._timer.isActive()
 
     def show_moments(self, count: int, said: Callable[[int], str]) -> None:
-        """So many there are, in words ``said``; it stands at the last one."""
+        """Set the number of moments and the words ``said`` of each; it stands at the last one."""
         self.stop()
         self._said = said
         self.slider.blockSignals(True)
@@ -101,7 +101,7 @@ class Player(QWidget):
         self.slider.setAccessibleDescription(said)
 
     def _fit(self) -> None:
-        """What is said has the room of the longest, so that the slider keeps its length."""
+        """Give the words the room of the longest ones, so that the slider keeps its length."""
         metrics = self._where.fontMetrics()
         last = self.slider.maximum()
         shown = {*range(0, last + 1, max(1, last // MEASURED)), 1, last}

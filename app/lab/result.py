@@ -1,4 +1,4 @@
-"""What an experiment found: the headline, its figures, the texts, the plots and the paper beside them."""
+"""Result of an experiment: the headline, its figures, the texts, the plots and the paper beside them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 
 NAME = "roofline"
-"""Of it, where experiments have theirs."""
+"""Name of the roofline, which has it where experiments have theirs."""
 PURPOSE = (
     "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
     "longer is the limit, the roof, and nothing passes it. This measures the ceilings and shows where the model "
@@ -66,7 +66,7 @@ class RooflineView(QWidget):
             self.show_result(found)
 
     def show_result(self, found: LabRoofline) -> None:
-        """In the place of the one before; the button keeps the keyboard."""
+        """Show the result in the place of the one before; the button keeps the keyboard focus."""
         if self._shown is not None:
             take_out(self._shown)
         self._shown = shown = Part().add(
@@ -131,7 +131,7 @@ def held_against(point: RoofPoint, found: LabRoofline) -> str:
 
 
 def taken(found: LabRoofline) -> list[str]:
-    """How each ceiling was measured, and on what."""
+    """Lines on the machine of the measurement, and on the way each ceiling was measured."""
     ceilings = [
         f"{each.name}: {each.value / 1e9:,.1f} billion {each.unit} a second. {each.taken}"
         + (f" But {each.raised}" if each.raised else "")

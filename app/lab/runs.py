@@ -1,4 +1,4 @@
-"""What the window knows of the Lab: its experiments, the results that are kept, and what runs now. No widgets."""
+"""State of the Lab as the window knows it: experiments, results that are kept, and the run under way. No widgets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(LabLine).decode
 MOST_BYTES = 4 << 20
-"""Of a list of experiments."""
+"""Largest size of a list of experiments."""
 
 
 class Subject(NamedTuple):
@@ -36,13 +36,13 @@ class Subject(NamedTuple):
     draft: str | None = None
     own: bool = False
     options: LoadOptions = LoadOptions()
-    """How it is loaded."""
+    """Options it is loaded with."""
     chosen: Mapping[str, int] = {}
     """Settings of the experiment."""
 
     @property
     def arguments(self) -> list[str]:
-        """Of `kvasir lab`, but for the device."""
+        """Arguments of `kvasir lab`, but for the device."""
         told = ["--model", self.path] if self.path else []
         if self.draft is not None:
             told += ["--draft", self.draft or "none"]
@@ -69,7 +69,7 @@ class LabRuns(QObject):
     told = Signal(object)
     """A LabProgress or a LabPicture of what runs."""
     changed = Signal()
-    """What runs or waits is another."""
+    """Another run is under way or waits."""
     done = Signal()
     """Nothing runs or waits any more."""
 
@@ -84,24 +84,24 @@ class LabRuns(QObject):
         self._command, self.options, self._kept = list(command), list(options), kept
         self.index = decode_file(kept, LabIndex, MOST_BYTES) if kept is not None else None
         self._answered = False
-        """Whether the index is this version's and this machine's own."""
+        """True if the index is this version's and this machine's own."""
         self.trouble = "" if command else words.NO_LAB
-        """Why there is no index, as a sentence."""
+        """Reason there is no index, as a sentence."""
         self.results: dict[str, LabResult] = {}
         """The last one of each experiment as it usually is."""
         self.tried: dict[str, LabResult] = {}
-        """Those of this session with other settings that were not shown yet."""
+        """Results of this session with other settings that were not shown yet."""
         self.roofline: LabRoofline | None = None
         """The last one of this session."""
         self.notes: dict[str, str] = {}
-        """How the last run of an experiment ended, where there is something to say."""
+        """Notes on how the last run of an experiment ended, if there is something to say."""
         self.running = ""
         self.stopping = False
-        """Whether what runs was told to stop."""
+        """True if what runs was told to stop."""
         self._found = False
-        """Whether what runs has told its result, which is kept."""
+        """True if what runs has told its result, which is kept."""
         self.subject = Subject()
-        """Of what runs."""
+        """Subject of the run."""
         self.progress: LabProgress | None = None
         self.sides: list[str] = []
         self.pictures: dict[int, Picture] = {}
@@ -123,7 +123,7 @@ class LabRuns(QObject):
 
     @property
     def preparing(self) -> bool:
-        """Whether what runs still waits for memory."""
+        """True while the run still waits for memory."""
         return bool(self.running) and self._run is None
 
     def refresh(self) -> None:
@@ -164,7 +164,7 @@ class LabRuns(QObject):
         self._asking = self._run = None
 
     def _on_results(self, end: End) -> None:
-        """What is kept is shown at once; the experiments take a model."""
+        """Ask for the experiments, which takes a model, after the kept results, which are shown at once."""
         if not end.ok:
             self._on_index(end)
             return
@@ -177,7 +177,7 @@ class LabRuns(QObject):
             self.index_changed.emit()
 
     def _keep_index(self, index: LabIndex) -> None:
-        """For the next start; one that cannot be kept is asked for again."""
+        """Keep the index for the next start; one that cannot be kept is asked for again."""
         if self._kept is None:
             return
         try:

@@ -19,12 +19,12 @@ _PADDING_PX = 20
 """Left and right of a row's words together, as in the style sheet."""
 COMPARE = "compare"
 TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
-"""What is no experiment, by the name that it has in the list."""
+"""Tools that are no experiments, by the name that they have in the list."""
 
 
 class _Rows(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        """Where its words wrap, a row is as high as they are within the padding, which Qt forgets."""
+        """Size of a row: as high as its words, if they wrap within the padding, which Qt forgets."""
         inside = QStyleOptionViewItem(option)
         inside.rect.setWidth(inside.rect.width() - _PADDING_PX)
         return super().sizeHint(inside, index)
@@ -68,7 +68,7 @@ class Topics(QListWidget):
                 self.setCurrentRow(row)
 
     def show_states(self, running: Collection[str], found: Mapping[str, bool]) -> None:
-        """What runs now and what has a result, by name, and whether that is a verdict."""
+        """Show the pages that run now and those with a result, by name, and whether that is a verdict."""
         side = self._theme.px(14)
         self.setIconSize(QSize(side, side))
         blank = QPixmap(side, side)  # in the place of a tick, so that names stand in one column

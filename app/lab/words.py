@@ -1,4 +1,4 @@
-"""What the Lab's pages say. Pure functions, no widgets."""
+"""Texts of the Lab's pages. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(page: LabPage, done: bool, brought: str) -> str:
 
 
 def minutes(seconds: int) -> str:
-    """For example "about 30 s", "about 3 min"."""
+    """Format a duration, such as "about 30 s", "about 3 min"."""
     return f"about {seconds} s" if seconds < 100 else f"about {round(seconds / 60)} min"
 
 
@@ -81,7 +81,7 @@ def refusal(page: LabPage) -> str:
 
 
 def status(sides: list[str], progress: LabProgress | None, preparing: bool = False) -> str:
-    """What a run of these sides is doing; ``preparing``: it still waits for memory."""
+    """Status of a run of these sides; ``preparing``: it still waits for memory."""
     if progress is None:
         return PREPARING if preparing else STARTING
     side = sides[progress.side] if 0 <= progress.side < len(sides) else ""
@@ -89,18 +89,18 @@ def status(sides: list[str], progress: LabProgress | None, preparing: bool = Fal
 
 
 def doing(progress: LabProgress) -> str:
-    """For example "Run 11", "Run 11, running longer because this computer is busy", "Warming up"."""
+    """Describe the step, such as "Run 11", "Run 11, running longer because this computer is busy", "Warming up"."""
     said = ", ".join(filter(None, [f"run {progress.run}" if progress.run else "", progress.sentence])) or "running"
     return f"{said[0].upper()}{said[1:]}"
 
 
 def note_role(note: str) -> str:
-    """Of how a run ended."""
+    """Role of the note on how a run ended."""
     return "caption" if note == STOPPED else "warn" if note == DISTURBED else "bad"
 
 
 def clear(result: LabResult) -> bool:
-    """Whether what its question asks for has a verdict."""
+    """True if the question of the experiment has a verdict."""
     return result.answer is not None and compared.decided(result.answer)
 
 
@@ -110,7 +110,7 @@ def place(ratio: float, bounds: list[float]) -> int:
 
 
 def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
-    """What came of it; ``choice`` is -1 where nothing was predicted. Only what was clearly measured is held against."""
+    """Outcome of the prediction; ``choice`` is -1 if there was none. Only clear measurements are held against it."""
     effect = result.answer
     if choice < 0 or effect is None or effect.ratio is None or result.chosen:
         return Line("", "caption")
@@ -213,7 +213,7 @@ def differing(text: LabText) -> int:
 
 
 def taken(result: LabResult) -> str:
-    """How the numbers were taken: with what, where and when."""
+    """Description of the measurement: how the numbers were taken, with what, where and when."""
     settings = ", ".join(f"{key} {told}" for key, told in result.settings.items())
     return (
         f"{result.taken}\n{result.model} on {device_title(result.device)} ({result.machine}), Kvasir {result.version}, "
@@ -238,7 +238,7 @@ def found(result: LabResult, index: LabIndex | None) -> str:
 
 
 def file_name(result: LabResult) -> str:
-    """Of an exported result, without what tells its kind."""
+    """Name of an exported result's file, without the suffix that tells its kind."""
     return f"kvasir-lab-{result.name}-{result.date[:10]}"
 
 

@@ -22,7 +22,7 @@ log = logging.getLogger("engine")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0
 _NOISE = ("Traceback", " ", "\t", "^", "DEBUG", "INFO", "WARNING")
-"""How lines start that do not say why a process ended: the inside of a traceback, and log lines of ordinary work."""
+"""Starts of lines that do not say why a process ended: the inside of a traceback, and log lines of ordinary work."""
 
 
 class EngineDiedError(Exception):
@@ -83,7 +83,7 @@ class EngineProcess:
         return ready
 
     def obituary(self) -> str:
-        """How it ended, as a sentence: signal or exit code, with its last line on standard error if that says why."""
+        """Sentence on how it ended: signal or exit code, with its last line on standard error if that says why."""
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

@@ -20,9 +20,9 @@ TOO_LARGE = (
     "Shorten the message, or begin a new chat."
 )
 RETRIES = 1
-"""How often a model is loaded once more when the engine stopped while it was being loaded again."""
+"""Number of times a model is loaded once more when the engine stopped while it was being loaded again."""
 DRAIN_S = 0.006
-"""How long one drain of the inbox may hold the event loop before it lets the window paint."""
+"""Seconds that one drain of the inbox may hold the event loop before it lets the window paint."""
 
 
 class EngineLink(QObject):
@@ -77,7 +77,7 @@ class EngineLink(QObject):
         self._card: protocol.ModelCard | None = None
         self._adapters: list[protocol.AdapterCard] = []
         self._last_adapters: list[protocol.AdapterCard] = []
-        """Those of the model that was loaded last, which come back with it after a restart."""
+        """Adapters of the model that was loaded last, which come back with it after a restart."""
         self._idle = False
         self._asked: protocol.Load | None = None
         self._last_load: protocol.Load | None = None
@@ -86,7 +86,7 @@ class EngineLink(QObject):
         self._failures = 0
         """Deaths in a row while a model was loaded again."""
         self._reapply = False
-        """Whether the next catalogue is that of a model that was just loaded."""
+        """True if the next catalogue is that of a model that was just loaded."""
         self._comparing: set[str] = set()
         """The ids of comparisons that run: they set switches, and a value set in between would end them."""
         self._signals: dict[type, SignalInstance] = {
@@ -125,7 +125,7 @@ class EngineLink(QObject):
 
     @property
     def idle(self) -> bool:
-        """Whether the engine unloaded the model because nothing was asked of it: the next request loads it again."""
+        """True if the engine unloaded the model because nothing was asked of it: the next request loads it again."""
         return self._idle
 
     @property
@@ -157,7 +157,7 @@ class EngineLink(QObject):
 
     @property
     def knows_model(self) -> bool:
-        """Whether there is a model to load again after a restart; not after it went down while doing that."""
+        """True if there is a model to load again after a restart; not after the engine went down while doing that."""
         return (self._asked or self._last_load) is not None
 
     @property
@@ -266,7 +266,7 @@ class EngineLink(QObject):
             self._settle_later()
 
     def _settle_later(self) -> None:
-        """What the model that was loaded allows is known: set it, once no comparison runs."""
+        """Set the switches once the loaded model's limits are known and no comparison runs."""
         if self._reapply and not self._comparing:
             self._reapply = False
             self._settle_values()

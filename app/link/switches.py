@@ -27,7 +27,7 @@ class Switches:
         self._undone: dict[str, Value | None] = {}
         """Choices that :meth:`refuse` took back, None for the default."""
         self._tried: set[str] = set()
-        """What this model was given already: a value that it refused is not set again and again."""
+        """Keys that this model was given already: a value that it refused is not set again and again."""
         self._held: dict[str, str] = {}
         """Choices that are not set unless they are chosen again, and why."""
 
@@ -70,7 +70,7 @@ class Switches:
         self._held = dict.fromkeys(self.wanted, reason)
 
     def missing(self, catalogue: Sequence[OptionSpec], before_load: bool = False) -> Iterator[Set]:
-        """What the engine is to be told; ``before_load`` only what decides what a load makes.
+        """Messages that set the engine's options; ``before_load`` only those that decide what a load makes.
 
         What a model can do is known after its load: before it the engine takes any value.
         """
@@ -102,7 +102,7 @@ class Switches:
 
 
 def reason(spec: OptionSpec, value: Value) -> str:
-    """Why the option cannot have that value now, "" if it can."""
+    """Reason the option cannot have that value now, "" if it can."""
     if value == spec.default:
         return ""
     return spec.disabled_reason or spec.disabled_choices.get(str(value), "")

@@ -1,4 +1,4 @@
-"""What the engine sends unasked: telemetry always, the maps of the cache only while somebody looks at them."""
+"""Topics that the engine sends unasked: telemetry always, the maps of the cache only while somebody looks at them."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Worker(threading.Thread):
 
     @property
     def _leaving(self) -> bool:
-        """Whether this life of the engine is to end."""
+        """True if this life of the engine is to end."""
         return self._stop_asked.is_set() or self._restart_asked.is_set()
 
     def _end_life(self) -> None:

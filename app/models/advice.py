@@ -1,4 +1,4 @@
-"""What the Models page says of recommended models and of drafts: pure functions of records."""
+"""Texts of the Models page on recommended models and on drafts: pure functions of records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def short_name(model: CuratedModel) -> str:
 
 
 def about(model: CuratedModel) -> str:
-    """What it is good at, and its figures below that."""
+    """Strengths of the model, and its figures below them."""
     facts = (
         f"{billions(model.parameters)} parameters" if model.parameters else "",
         "" if model.format == "safetensors" else model.variant,
@@ -51,7 +51,7 @@ def verdict(each: Recommendation) -> str:
 
 
 def with_draft(each: Recommendation) -> str:
-    """What is downloaded with it that drafts for it; "" where there is nothing to download."""
+    """Draft that is downloaded with the model; "" if there is none to download."""
     draft = each.model.draft
     if draft is None or not draft.repository:
         return ""
@@ -60,7 +60,7 @@ def with_draft(each: Recommendation) -> str:
 
 
 def offer(each: DraftOffer) -> str:
-    """What an offered draft is, and from which acceptance on it pays."""
+    """Kind and size of an offered draft, and the acceptance from which on it pays."""
     facts = [KINDS[each.kind], size(each.bytes) if each.bytes else ""]
     if each.cost >= 1:
         facts.append("reads more than the model itself")

@@ -1,4 +1,4 @@
-"""What a model is: figures from its headers, its chat template, its tokenizer to be tried, and its metadata."""
+"""Details of a model: figures from its headers, its chat template, its tokenizer to be tried, and its metadata."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EXAMPLE = "Kvasir was made of the wisdom of gods, and knew an answer to every q
 
 
 class DetailsView(QWidget):
-    """Of one model at a time; its tokenizer runs as long as it is shown."""
+    """Details of one model at a time; its tokenizer runs as long as it is shown."""
 
     closed = Signal()
 
@@ -121,7 +121,7 @@ class DetailsView(QWidget):
             self._on_tokens(self._tokens)
 
     def _fit_template(self) -> None:
-        """As high as its lines, up to a height above which it scrolls."""
+        """Make the template as high as its lines, up to a height above which it scrolls."""
         lines = self.template.blockCount() * self.template.fontMetrics().lineSpacing()
         self.template.setFixedHeight(min(lines + self._theme.px(36), self._theme.px(280)))
 

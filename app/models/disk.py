@@ -1,4 +1,4 @@
-"""What models take on the disk, folder by folder, and what could be deleted."""
+"""Disk use of models, folder by folder, and what could be deleted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DiskView(QWidget):
         self._loaded = ""
         self.rows: list[Row] = []
         self._shown: object = None
-        """What the rows are of."""
+        """State that the rows show."""
         self.total = caption(name="models.disk.total")
         self.add = QPushButton("Add a folder…")
         self.add.setObjectName("models.disk.add")
@@ -59,7 +59,7 @@ class DiskView(QWidget):
             self.show_all()
 
     def show_all(self) -> None:
-        """What the library knows. How far downloads are changes words alone, so that no button is lost meanwhile."""
+        """Show the library's state. Progress of downloads changes words alone, so that no button is lost meanwhile."""
         library = self._library
         coming = [each for each in library.downloads.values() if each.state != "done"]
         now = library.folders, library.stored, library.leftovers, self._loaded, [each.id for each in coming]

@@ -1,4 +1,4 @@
-"""What can draft for a model of this machine, below its row."""
+"""Drafts for a model of this machine, below its row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DraftList(QWidget):
         super().__init__()
         self.offers = offers
         self._fetched: list[tuple[DraftOffer, Buttons]] = []
-        """Those to be fetched, with their buttons."""
+        """Drafts to download, with their buttons."""
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
@@ -46,7 +46,7 @@ class DraftList(QWidget):
             self._add(offer)
 
     def show_downloads(self, downloads: Iterable[Download]) -> None:
-        """Which of them are on their way."""
+        """Show which of the offers are being downloaded."""
         downloads = list(downloads)
         for offer, buttons in self._fetched:
             at = getting.place(offer.repository, offer.variant, (), downloads)

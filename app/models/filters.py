@@ -1,4 +1,4 @@
-"""What a search on the hub is narrowed by."""
+"""Filters that narrow a search on the hub."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LICENCES = (
     ("any licence", ""),
     *((name, name) for name in ("apache-2.0", "mit", "gemma", "llama3.1", "llama3.2", "llama3.3", "other")),
 )
-"""Those that models in use have most, as the hub writes them."""
+"""Licences that models in use have most, as the hub writes them."""
 
 
 class Choice(QPushButton):
@@ -94,7 +94,7 @@ class Filters(QWidget):
         self.fits.toggled.connect(lambda _: self.changed.emit())
 
     def words(self) -> list[str]:
-        """As options of `kvasir models search`; [] where nothing is chosen."""
+        """Options of `kvasir models search`; [] if nothing is chosen."""
         chosen = (
             ("--size", self.sizes.value),
             ("--licence", self.licence.value),

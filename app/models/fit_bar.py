@@ -1,4 +1,4 @@
-"""What a model would take of the memory, in the colours of the memory plot."""
+"""Share of the memory that a model would take, in the colours of the memory plot."""
 
 from __future__ import annotations
 

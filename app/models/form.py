@@ -1,4 +1,4 @@
-"""In a model's row: which smaller model is to be made of it."""
+"""Form in a model's row: the smaller model that is to be made of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what can be downloaded is on this machine or on its way, and the button that says so. Pure functions."""
+"""Places of models to download: on this machine or on its way, and the button that says so. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATES: dict[DownloadState, tuple[str, str]] = {
 
 
 class Place(NamedTuple):
-    """Where one model of a repository is: on this machine, or on its way; neither where it is only on the hub."""
+    """Place of one model of a repository: on this machine, or on its way; neither if it is only on the hub."""
 
     here: StoredModel | None = None
     coming: Download | None = None
@@ -38,7 +38,7 @@ def place(repository: str, variant: str, stored: Iterable[StoredModel], download
 
 
 def names(variant: str, name: str) -> bool:
-    """Whether ``variant``, a name or a kind, means the variant called ``name``, or the file of that name or path."""
+    """True if ``variant``, a name or a kind, means the variant called ``name``, or the file of that name or path."""
     if "safetensors" in (variant, name):
         return variant == name
     wanted, file = variant.casefold(), "/" + name.replace("\\", "/").casefold()
@@ -53,7 +53,7 @@ def _name(model: StoredModel) -> str:
 
 
 def button(at: Place, loaded: str, title: str) -> Button:
-    """What can be done: load it, wait for it, or download it, which ``title`` says. ``loaded``: a path."""
+    """Button for the next step: load it, wait for it, or download it, which ``title`` says. ``loaded``: a path."""
     if at.here is not None:
         return Button("load", "Load", why_not=LOADED if at.here.path == loaded else "")
     if at.coming is not None:

@@ -45,13 +45,13 @@ class Jobs(QObject, Generic[Job]):
         self.next()
 
     def merge(self, listed: Mapping[Hashable, Job]) -> None:
-        """What the command says is unfinished; of what runs or waits here the window knows more."""
+        """Merge in the unfinished jobs that the command lists; the window knows more of those that run or wait here."""
         kept = {key: each for key, each in self.jobs.items() if key in self.running or each.state == "waiting"}
         self.jobs = {**{key: each for key, each in listed.items() if key not in kept}, **kept}
         self.changed.emit()
 
     def stopping(self, key: Hashable) -> bool:
-        """Whether it was told to stop and has not yet."""
+        """True if it was told to stop and has not yet."""
         return key in self._paused or key in self._cancelled
 
     def resume(self, key: Hashable) -> None:

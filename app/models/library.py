@@ -1,4 +1,4 @@
-"""What the window knows of models, on this machine and on the hub, and of those on their way. No widgets.
+"""State of models as the window knows it: on this machine, on the hub and on their way. No widgets.
 
 Nearly everything is asked of `kvasir models … --json`, a process for each question and each download: one that is
 killed, with the window or by it, leaves its download where the next one goes on. Which models suit this machine is
@@ -67,9 +67,9 @@ class Library(QObject):
     store_moved = Signal(str, str)
     """Kvasir's models lay in the first folder and lie in the second one now."""
     working = Signal(str)
-    """What is being done that takes a while, as a sentence; "" once it is over."""
+    """Work under way that takes a while, as a sentence; "" once it is over."""
     failed = Signal(str)
-    """Why something that was asked for was not done, as a sentence."""
+    """Reason something that was asked for was not done, as a sentence."""
 
     def __init__(self, command: Sequence[str], quantise: Sequence[str] = (), parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -78,7 +78,7 @@ class Library(QObject):
         self.maker.making.done.connect(self._on_made)
         self.stored: list[StoredModel] = []
         self.listed = False
-        """Whether it is known yet what is on this machine."""
+        """True if the models on this machine are known."""
         self.stored_fits: dict[str, SizeFit] = {}
         """By path, whether these run here, where that was told."""
         self._arriving: set[str] = set()
@@ -87,26 +87,26 @@ class Library(QObject):
         """Repository and variant of downloads that are to draft for another model."""
         self.folders: list[ModelFolder] = []
         self.watched: list[str] = []
-        """Where models come and go."""
+        """Folders in which models come and go."""
         self.leftovers: list[Leftover] = []
-        """What may be deleted besides models and downloads; see :meth:`look_at_disk`."""
+        """Leftovers that may be deleted besides models and downloads; see :meth:`look_at_disk`."""
         self.details: dict[str, ModelDetails | str] = {}
         """By path: the last that was asked for, or why there is nothing to be said."""
         self.found: list[HubModel] = []
         self.trouble = ""
-        """Why the last search found nothing it could."""
+        """Reason the last search found nothing it could."""
         self._searching: LineCommand | None = None
         self._fitting: LineCommand | None = None
         self._listing: LineCommand | None = None
         self._left_out = ""
-        """What the last list said that it could not offer, which is told once."""
+        """Parts that the last list said it could not offer, which is told once."""
         self._again = False
-        """Whether to look again after the listing that runs."""
+        """True if another listing follows the one that runs."""
         self._asking: set[str] = set()
         self.repositories: dict[str, HubRepository | str] = {}
-        """What was asked about: the answer, or why there is none."""
+        """Repositories that were asked about: the answer, or the reason there is none."""
         self.fits: dict[str, dict[str, FitReport]] = {}
-        """Of such a repository's variants by their names, where it could be told."""
+        """Fits of such a repository's variants by their names, if they could be told."""
         self.fitting = ""
         """The repository whose fit is being planned."""
         self.credit = 0
@@ -116,7 +116,7 @@ class Library(QObject):
         self.judge: Callable[[], object] = lambda: None
         """Asks the engine which models suit this machine, which :meth:`show_judged` is told."""
         self.drafts: dict[str, list[DraftOffer] | str] = {}
-        """What can draft for the models, by path, or why that cannot be told."""
+        """Drafts for the models, by path, or the reason they cannot be told."""
         self._offering: dict[str, LineCommand] = {}
         self.limit: Callable[[], int] = int
         """MB a second that each download may take; 0: no limit."""
@@ -185,17 +185,17 @@ class Library(QObject):
         self._run(["downloads", "--json"], waiting.append, told)
 
     def show_judged(self, judged: Recommended) -> None:
-        """What the engine says of the recommended models and of those here."""
+        """Take in the engine's verdicts on the recommended models and on those here."""
         self.recommended, self.stored_fits = judged.models, judged.stored
         self.recommended_changed.emit()
 
     @property
     def bundled_alone(self) -> bool:
-        """Whether no model is here but those that came with Kvasir, as far as is known."""
+        """True if no model is here but those that came with Kvasir, as far as is known."""
         return all(model.bundled or model.missing for model in self.stored)
 
     def offer_drafts(self, path: str) -> None:
-        """What can draft for the model at ``path``, into :attr:`drafts`."""
+        """Look up the drafts for the model at ``path``, into :attr:`drafts`."""
         if not self._command or path in self._offering:
             return
         found: list[DraftOffer] = []
@@ -239,7 +239,7 @@ class Library(QObject):
         self.found_changed.emit()
 
     def ask(self, repository: str) -> None:
-        """What a repository holds, into :attr:`repositories`."""
+        """Look up the content of a repository, into :attr:`repositories`."""
         if not self._command or repository in self._asking:
             return
         self._asking.add(repository)
@@ -266,7 +266,7 @@ class Library(QObject):
         self._fit(repository)
 
     def _fit(self, repository: str) -> None:
-        """Whether its variants fit, into :attr:`fits`; where that cannot be told nothing is said of it. One at a time:
+        """Check if its variants fit, into :attr:`fits`; nothing is said of it if that cannot be told. One at a time:
         the last that was asked for."""
         answer = self.repositories.get(repository)
         variants = answer.variants if isinstance(answer, HubRepository) else []
@@ -317,7 +317,7 @@ class Library(QObject):
             self._run(["import", "--json", "--", path], self._on_imported, self._on_worked)
 
     def describe(self, path: str) -> None:
-        """What a model's headers say, into :attr:`details`."""
+        """Read a model's headers, into :attr:`details`."""
         if not self._command:
             return
         answers: list[ModelDetails] = []
@@ -333,7 +333,7 @@ class Library(QObject):
         return self._run(["tokens", "--follow", "--json", "--", path], take, done, talking=True)
 
     def look_at_disk(self) -> None:
-        """What takes room besides models and downloads, into :attr:`leftovers`."""
+        """Look up what takes disk space besides models and downloads, into :attr:`leftovers`."""
         self._look(["disk", "--json"])
 
     def delete_leftover(self, path: str) -> None:

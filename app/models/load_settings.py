@@ -1,4 +1,4 @@
-"""How one model is loaded, where that is to differ from the settings for all models: a dialogue."""
+"""Dialogue with settings to load one model that are to differ from those for all models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ABOUT = "What is set here holds whenever the window loads this model. The rest i
 
 
 class Offers(NamedTuple):
-    """What can be chosen. ``devices``: settings of Device. ``drafts``: paths of what may draft, and their names.
+    """Choices on offer. ``devices``: settings of Device. ``drafts``: paths of possible drafts, and their names.
     ``kv_kind``: the switch of the KV cache's precision, None where the engine has not told of it yet."""
 
     devices: Sequence[str]

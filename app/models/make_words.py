@@ -1,4 +1,4 @@
-"""What is said of a model that is made smaller, and of one that was: pure functions of records."""
+"""Texts about a model that is made smaller, and about one that was: pure functions of records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT_TEXT = 500
 STRANGE = 1000.0
 """Perplexity of the original above which a text is not what the model was made for."""
 ONE_RUN = "one run each, no verdict"
-"""Of speeds, which other programs disturb."""
+"""Note on speeds, which other programs disturb."""
 
 
 class Format(NamedTuple):
@@ -68,7 +68,7 @@ FORMATS = {
 
 
 def title(to: str) -> str:
-    """How people call a format."""
+    """Name of a format as people call it."""
     return FORMATS[to].title if to in FORMATS else to.upper().replace("GGUF-", "GGUF ")
 
 
@@ -77,7 +77,7 @@ def can_be_made_smaller(model: StoredModel) -> bool:
 
 
 def expected_bytes(model: StoredModel, to: str) -> float:
-    """What it would take on the disk, from the bytes that it takes now."""
+    """Number of bytes it is expected to take on the disk, from those that it takes now."""
     form, width = FORMATS[to], WIDTHS[model.quantisation]
     tables = min(model.embedding_bytes, model.bytes)
     packed = min(model.packable_bytes or model.bytes, model.bytes - tables)
@@ -90,7 +90,7 @@ def expected(model: StoredModel, to: str) -> str:
 
 
 def progress(job: MakeProgress, stopping: bool) -> str:
-    """How far it is."""
+    """Describe the progress of the job."""
     if job.state == "waiting":
         return "queued"
     if job.state == "failed":
@@ -170,7 +170,7 @@ def summary(report: MakeReport) -> str:
 
 
 def about(report: MakeReport) -> str:
-    """What it is and how it was measured."""
+    """Describe the model that was made and the way it was measured."""
     took = f"made in {duration(report.seconds)}" if report.seconds else ""
     return _parts(
         f"{title(report.to)} of {report.source}",
@@ -180,7 +180,7 @@ def about(report: MakeReport) -> str:
 
 
 def perplexity(value: float) -> str:
-    """For example "12.87", "9,279,973"."""
+    """Format a perplexity, such as "12.87", "9,279,973"."""
     return f"{value:,.0f}" if value >= STRANGE else f"{value:.2f}"
 
 
@@ -192,6 +192,6 @@ def percent(share: float) -> str:
 
 
 def _rise(report: MakeReport) -> float:
-    """Of the perplexity, in percent, to the digit that is shown."""
+    """Rise of the perplexity, in percent, to the digit that is shown."""
     before, after = report.before.perplexity, report.after.perplexity
     return round(100 * (after / before - 1), 1) if before > 0 else 0.0

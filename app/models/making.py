@@ -1,4 +1,4 @@
-"""What the window knows of models that are made smaller, and of those that were: all of it is `kvasir quantise …`."""
+"""State of models that are made smaller, and of those that were, as the window knows it: all of `kvasir quantise …`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Maker(QObject):
     """
 
     failed = Signal(str)
-    """Why something that was asked for was not done, as a sentence."""
+    """Reason something that was asked for was not done, as a sentence."""
 
     def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -82,5 +82,5 @@ class Maker(QObject):
 
 
 def key_of(job: MakeProgress) -> tuple[str, ...]:
-    """What names it on the command line."""
+    """Arguments that name it on the command line."""
     return (job.model, job.to, *job.options)

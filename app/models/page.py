@@ -79,7 +79,7 @@ class ModelsPage(FocusFirst):
         self.stored_rows: list[StoredRow] = []
         self.hub_rows: list[HubRow] = []
         self.form: MakeForm | None = None
-        """In the row of the model that it is about."""
+        """Form in the row of the model that it is about."""
         self.report = ReportPage(theme)
         self.report.load_asked.connect(self.load_asked)
         self.report.closed.connect(self._close_report)
@@ -168,11 +168,11 @@ class ModelsPage(FocusFirst):
             self._library.end_search()
 
     def _asks(self) -> bool:
-        """Whether something is searched for."""
+        """True if something is searched for."""
         return bool(self.field.text().strip() or self.filters.words() or self._format)
 
     def _on_typed(self, _: str) -> None:
-        """What is emptied shows at once what is recommended; else Enter searches."""
+        """Show the recommended models at once if everything is emptied; else Enter searches."""
         if not self._asks():
             self.search()
 
@@ -277,7 +277,7 @@ class ModelsPage(FocusFirst):
             self._show_repository(self._open)
 
     def _show_fits(self) -> None:
-        """Whether the models of this machine run here."""
+        """Show whether the models of this machine run here."""
         for row in self.stored_rows:
             row.show_model(row.model, row.model.path == self._loaded, self._library.stored_fits.get(row.model.path))
 
@@ -362,7 +362,7 @@ class ModelsPage(FocusFirst):
         box.open()
 
     def _show_drafts(self) -> None:
-        """What can draft for the model for which that was asked; what was known is shown until it is known again."""
+        """Show the drafts for the model they were asked for; earlier ones are shown until they are known again."""
         library, path = self._library, self._drafting
         for row in self.stored_rows:
             if row.model.path != path:

@@ -51,7 +51,7 @@ class RecommendedRow(Row):
         self.badge.setToolTip(tip(advice.verdict(each)))
 
     def show_state(self, stored: Sequence[StoredModel], downloads: Sequence[Download], loaded: str) -> None:
-        """Whether it is here, on its way, or loaded from the path ``loaded``."""
+        """Show whether the model is here, on its way, or loaded from the path ``loaded``."""
         model, draft = self.each.model, self.each.model.draft
         at = getting.place(model.repository, model.variant, stored, downloads)
         self.at = at.here
@@ -80,7 +80,7 @@ class RecommendedView(QWidget):
         self._purpose = ""
         self._all = False
         self._state: tuple[Sequence[StoredModel], Sequence[Download], str] = ((), (), "")
-        """What is here, what is on its way, and what is loaded."""
+        """Models that are here, downloads on their way, and the path of the loaded model."""
         self.rows: list[RecommendedRow] = []
         self._shown: Sequence[Recommendation] = ()
         self.lead = caption(LEAD, "models.recommended.lead")

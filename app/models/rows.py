@@ -52,7 +52,7 @@ class Row(QFrame):
         self.show_about(about)
 
     def show_about(self, about: str) -> None:
-        """What is known of it now."""
+        """Show the present description."""
         self.about.setText(about)
         self.setAccessibleName(f"{self.title.text()}. {about}")
 
@@ -68,7 +68,7 @@ class StoredRow(Row):
     def __init__(self, model: StoredModel, loaded: bool, fit: SizeFit | None = None) -> None:
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.drafts: DraftList | None = None
-        """What can draft for the model, where that is shown."""
+        """Drafts for the model, while they are shown."""
         self.setToolTip(as_written(model.path))
         self.show_model(model, loaded, fit)
 
@@ -113,7 +113,7 @@ class HubRow(Row):
         self.column.addLayout(self._inside)
         self._rows: list[QWidget] = []
         self._told: object = None
-        """What is shown inside."""
+        """Content that is shown inside."""
         self.show_badge("gated" if model.gated else "", "warn")
         self.close_up()
 
@@ -225,7 +225,7 @@ class JobRow(Row):
         self.column.addWidget(self.bar)
 
     def show_job(self, job: Download | MakeProgress, said: words.Said) -> None:
-        """How far it is now."""
+        """Show the present progress of the job."""
         self.title.setText(said.title)
         self.show_about(said.about)
         set_role(self.about, "bad" if job.state == "failed" else "caption")

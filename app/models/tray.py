@@ -1,4 +1,4 @@
-"""What is on its way to this machine's models: downloads, and models that are being made of others."""
+"""Tray of jobs for this machine's models: downloads, and models that are being made of others."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Tray(QWidget):
 
 
 class _Rows(QScrollArea):
-    """As high as what is in its ``column``, up to two rows and a half: more are scrolled to."""
+    """Rows as high as what is in their ``column``, up to two rows and a half: more are scrolled to."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the Models page says: pure functions of records."""
+"""Texts of the Models page: pure functions of records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _METHODS = {"gptq": "GPTQ", "awq": "AWQ", "nf4": "NF4", "mxfp4": "MXFP4", "fp8":
 
 
 def stored(model: StoredModel) -> str:
-    """What it is for, its size and format, and whose it is."""
+    """Describe a stored model: its purpose, its size and format, and its origin."""
     whose = "comes with Kvasir" if model.bundled else "" if model.origin == "Kvasir" else f"of {model.origin}"
     if model.missing:
         return f"{model.path} is not there any more"
@@ -42,12 +42,12 @@ def in_menu(model: StoredModel) -> str:
 
 
 def can(model: StoredModel) -> str:
-    """How it is packed, and whether it sees."""
+    """Describe the packing of the weights, and the model's vision, if any."""
     return " · ".join(filter(None, (packing(model.format, model.quantisation), "sees pictures" if model.sees else "")))
 
 
 def packing(format: ModelFormat, quantisation: str) -> str:
-    """How people call what holds the weights: "GGUF Q4_K_M", "GPTQ", "bfloat16 safetensors"."""
+    """Name of the packing of the weights, as people call it: "GGUF Q4_K_M", "GPTQ", "bfloat16 safetensors"."""
     if format == "gguf":
         return f"GGUF {quantisation}".rstrip()
     if quantisation in make_words.WIDTHS or not quantisation:
@@ -63,7 +63,7 @@ def removal(model: StoredModel, why_not: str = "") -> tuple[Button, ...]:
 
 
 def removing(model: StoredModel) -> tuple[str, str, str]:
-    """What is asked before that: a title, a question, and the button that does it."""
+    """Confirmation of a removal: a title, a question, and the title of the button that does it."""
     if model.held == "referred":
         if model.missing:
             return "Forget a model", f"Forget {model.name}? It is not there any more.", "Forget"
@@ -76,7 +76,7 @@ def removing(model: StoredModel) -> tuple[str, str, str]:
 
 
 def folder(each: ModelFolder) -> str:
-    """What a folder of models holds, and what is free there."""
+    """Models in a folder, and the free space there."""
     if not each.there:
         return "not there: plug in its disk, or look there no more"
     models = f"{each.models} models, {size(each.bytes)}" if each.models != 1 else f"1 model, {size(each.bytes)}"
@@ -84,12 +84,12 @@ def folder(each: ModelFolder) -> str:
 
 
 def licence(name: str) -> str:
-    """Of a repository; "" where it names none. The hub says "other" of one that it has no name for."""
+    """Licence of a repository; "" if it names none. The hub says "other" of one that it has no name for."""
     return "licence of its own" if name == "other" else name and f"licence {name}"
 
 
 def found(model: HubModel) -> str:
-    """What a search knows of a repository."""
+    """Describe a repository by the facts that a search gives."""
     use = f"{count(model.downloads)} downloads" if model.downloads else ""
     formats = ", ".join(packing(each, "" if each == "gguf" else model.quantisation) for each in model.formats)
     number = billions(model.parameters)
@@ -104,14 +104,15 @@ def found(model: HubModel) -> str:
 
 
 def variant(each: HubVariant) -> str:
-    """How one model of a repository is called."""
+    """Name of one model of a repository."""
     if each.format == "gguf":
         return each.quantisation or each.name
     return packing(each.format, each.quantisation)
 
 
 class Said(NamedTuple):
-    """What a row of the tray says. ``stopping``: why it cannot be paused; ``cancel``: what gives it up."""
+    """Texts of a row of the tray. ``stopping``: the reason it cannot be paused; ``cancel``: title of the button that
+    gives it up."""
 
     title: str
     about: str
@@ -120,16 +121,16 @@ class Said(NamedTuple):
 
 
 TONES: dict[Verdict, str] = {"fits": "good", "tight": "warn", "too large": "bad"}
-"""How the badge of a verdict looks."""
+"""Tone of the badge of a verdict."""
 
 
 def speed(report: FitReport) -> str:
-    """As "24 tokens/s"; "" where it is not known."""
+    """Describe the decoding speed, such as "≈ 24 tokens/s"; "" if it is not known."""
     return f"≈ {figure(report.decode)} tokens/s" if report.decode else ""
 
 
 def fitting(report: FitReport) -> str:
-    """What is behind a verdict, a line for each thing: what it takes, how fast it is, what would make it fit."""
+    """Explain a verdict, a line for each thing: what it takes, how fast it is, what would make it fit."""
     lines = [report.sentence]
     if report.fit is not None and report.verdict != "too large":
         lines.append(f"{size(report.fit.weights)} for weights; {size(report.fit.budget)} may be used.")
@@ -145,12 +146,12 @@ def fitting(report: FitReport) -> str:
 
 
 def advice(report: FitReport) -> list[str]:
-    """What would make it fit, or fit better."""
+    """Suggestions that would make it fit, or fit better."""
     return [each.sentence for each in report.suggestions]
 
 
 def facts(model: ModelDetails) -> list[tuple[str, str]]:
-    """What the details of a model begin with: names and values."""
+    """Names and values that the details of a model begin with."""
     return [
         ("Architecture", model.architecture),
         ("Parameters", f"{billions(model.parameters)} ({model.parameters:,})"),
@@ -167,7 +168,7 @@ def facts(model: ModelDetails) -> list[tuple[str, str]]:
 
 
 def download(each: Download) -> str:
-    """How far it is."""
+    """Describe the progress of a download."""
     share = f"{size(each.done)} of {size(each.total)}" if each.total else ""
     if each.state == "waiting":
         return " · ".join(filter(None, ("queued", share)))
@@ -178,7 +179,7 @@ def download(each: Download) -> str:
 
 
 def count(number: int) -> str:
-    """As "1.2M", "34k", "870"."""
+    """Format a count, such as "1.2M", "34k", "870"."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if number >= unit:
             return f"{number / unit:.2g}{letter}" if number < 100 * unit else f"{number / unit:.0f}{letter}"

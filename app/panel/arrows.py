@@ -15,7 +15,7 @@ _KEYS = {
     Qt.Key.Key_Right: (0, 1),
 }
 Stops = Sequence[QWidget]
-"""What of one row can have the focus, left to right."""
+"""Widgets of one row that can have the focus, left to right."""
 
 
 class Arrows(QObject):

@@ -83,7 +83,7 @@ class IntControl(WholeNumber):
         self.blockSignals(False)
 
     def set_live(self, words: str) -> None:
-        """What the automatic value amounts to at the moment, such as "4"; empty when nothing is known."""
+        """Show the present amount of the automatic value, such as "4"; empty when nothing is known."""
         if self._zero_means:
             self.setSpecialValueText(f"{self._zero_means} ({words})" if words else self._zero_means)
 
@@ -144,7 +144,7 @@ def control_for(spec: OptionSpec, theme: Theme) -> Control:
 
 
 def value_title(spec: OptionSpec, value: Value) -> str:
-    """What a person calls ``value`` of this option: "on", "n-gram", "auto", "512"."""
+    """Title of ``value`` of this option, as a person calls it: "on", "n-gram", "auto", "512"."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, str):

@@ -17,7 +17,7 @@ _ERRORS = 2.0
 
 
 def has_cost(spec: OptionSpec) -> bool:
-    """Whether the switch approximates keys and values, whose cost MeasureCost tells."""
+    """True if the switch approximates keys and values, whose cost MeasureCost tells."""
     return spec.exactness == "approximate" and spec.group == CACHE_GROUP
 
 
@@ -78,7 +78,7 @@ class CostLine(QWidget):
         self._refresh()
 
     def set_blocked(self, reason: str) -> None:
-        """Why nothing can be measured now; empty when it can."""
+        """Set the reason nothing can be measured now; empty when it can."""
         self._blocked = reason
         self._refresh()
 
@@ -87,7 +87,7 @@ class CostLine(QWidget):
         self._refresh()
 
     def show_cost(self, cost: Cost | None) -> None:
-        """What was measured; None takes it off."""
+        """Show the measured cost; None takes it off."""
         self._outcome.setVisible(cost is not None)
         if cost is not None:
             self._outcome.setText(describe(cost))

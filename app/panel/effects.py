@@ -1,4 +1,4 @@
-"""What a comparison found, in words: a figure for the row, and a sentence for each figure, coloured by itself."""
+"""Texts on a comparison's findings: a figure for the row, and a sentence for each figure, coloured by itself."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def sentence(effect: Effect, result: Compared) -> str:
 
 
 def text_verdict(result: Compared) -> Line:
-    """Whether both sides gave the same text."""
+    """Say whether both sides gave the same text."""
     if result.same:
         return Line("The answers are the same, token for token.", "caption")
     found = parting(*result.texts) if len(result.texts) == 2 else None
@@ -84,7 +84,7 @@ def text_verdict(result: Compared) -> Line:
 
 
 def _comparable(result: Compared, effect: Effect) -> bool:
-    """Whether a figure can be compared: a counted one holds for any text, a timed one only for equal texts."""
+    """True if a figure can be compared: a counted one holds for any text, a timed one only for equal texts."""
     return result.same or effect.metric.counted
 
 

@@ -17,9 +17,9 @@ _EDGES_PX = 14
 
 
 class MenuControl(QPushButton):
-    """For a "choice" option with more words than segments have room. One that cannot apply is greyed in the menu,
-    and says why in its tooltip. The button shows the present title up to its first bracket or comma, cut where the
-    column ends; its tooltip has all of it."""
+    """Control of a "choice" option with more words than segments have room. A choice that cannot apply is greyed in
+    the menu, and says why in its tooltip. The button shows the present title up to its first bracket or comma, cut
+    where the column ends; its tooltip has all of it."""
 
     changed = Signal(object)
 

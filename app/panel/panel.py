@@ -71,7 +71,7 @@ class OptimisationPanel(QWidget):
         self._show(catalogue)
 
     def _held(self, spec: OptionSpec) -> OptionSpec:
-        """What the row of that option shows now."""
+        """Spec that the row of that option shows now."""
         row = self._rows.get(spec.key)
         return row.spec if row is not None else spec
 
@@ -94,7 +94,7 @@ class OptimisationPanel(QWidget):
         self._update_blocked()
 
     def show_progress(self, key: str, progress: CompareProgress | None) -> None:
-        """How far the comparison of ``key`` is; None when it ended without a result."""
+        """Show the progress of the comparison of ``key``; None when it ended without a result."""
         if progress is not None and not self._measuring:
             self._set_meanwhile.clear()
         self._measuring = key if progress is not None else ""
@@ -116,8 +116,8 @@ class OptimisationPanel(QWidget):
         self._update_blocked()
 
     def show_live(self, key: str, words: str, why: str = "") -> None:
-        """What an automatic value or a switch amounts to at the moment, and why no more; nothing happens when there is
-        no such option."""
+        """Show the present amount of an automatic value or a switch, and the reason it is not more; nothing happens if
+        there is no such option."""
         if key in self._rows:
             self._rows[key].set_live(words, why)
 

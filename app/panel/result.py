@@ -1,4 +1,4 @@
-"""What a switch bought: a cell of its row with the figure and the measure button, and a detail under the row."""
+"""Gain of a switch: a cell of its row with the figure and the measure button, and a detail under the row."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ResultCell(QWidget):
         self._refresh()
 
     def set_blocked(self, reason: str) -> None:
-        """Why nothing can be measured now; empty when it can."""
+        """Set the reason nothing can be measured now; empty when it can."""
         if reason != self._blocked:
             self._blocked = reason
             self._refresh_button()
@@ -109,7 +109,7 @@ class ResultCell(QWidget):
         self.setFixedWidth(self.measured_px if measured else self._theme.px(_EMPTY_PX))
 
     def _stale(self) -> str:
-        """What the result was measured with, if the switch has been set to something else since."""
+        """Say which value the result was measured with, if the switch has been set to something else since."""
         if self._result is None or self._spec.value in (self._measured_at, self._result.values[1]):
             return ""
         on, now = (value_title(self._spec, value) for value in (self._result.values[1], self._spec.value))

@@ -81,7 +81,7 @@ class OptionRow(QWidget):
         self._reason = small_label(f"{spec.key}.reason", "tiny")
         self._reason.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.result = ResultCell(spec, theme)
-        """What a measurement found, and the button that asks for one."""
+        """Result of a measurement, and the button that asks for one."""
         self.result.requested.connect(lambda: self.measure_requested.emit(self._spec.key))
         self._control = control_for(spec, theme)
         self._control.changed.connect(lambda value: self.value_changed.emit(self._spec.key, value))
@@ -117,7 +117,7 @@ class OptionRow(QWidget):
         self._refresh()
 
     def set_blocked(self, reason: str) -> None:
-        """Why nothing can be measured now; empty when it can."""
+        """Set the reason nothing can be measured now; empty when it can."""
         self.result.set_blocked(reason)
 
     def set_progress(self, progress: CompareProgress | None) -> None:
@@ -132,7 +132,7 @@ class OptionRow(QWidget):
         self._refresh()
 
     def set_live(self, words: str, why: str = "") -> None:
-        """What an automatic value or a switch amounts to at the moment; ``why`` no more, for those who look closer."""
+        """Show the present amount of an automatic value or a switch; ``why`` it is not more goes into a tooltip."""
         if isinstance(self._control, IntControl):
             self._control.set_live(words)
         elif (words, why) != self._live:
@@ -141,7 +141,7 @@ class OptionRow(QWidget):
             self._refresh()
 
     def stops(self) -> list[QWidget]:
-        """What can have the focus now, left to right."""
+        """Widgets that can have the focus now, left to right."""
         control = self._control.focusProxy() or self._control
         return [stop for stop in (self._name, self.result.button, control) if stop.isVisibleTo(self)]
 
@@ -172,7 +172,7 @@ class OptionRow(QWidget):
         self._reserve()
 
     def _reserve(self) -> None:
-        """As high as with a figure, which leaves the name less room: no row below moves when one comes."""
+        """Reserve the height with a figure, which leaves the name less room: no row below moves when one comes."""
         needed = 0
         if self._reason.isHidden() and not self._spec.metric.elsewhere:
             others = self._cell.minimumWidth() + self.result.measured_px + 2 * self._line.spacing()

@@ -1,4 +1,4 @@
-"""What the panel says: badges, when a change takes effect. Pure functions, no widgets."""
+"""Texts of the panel: badges, when a change takes effect. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SOURCE = re.compile(r"arXiv (?P<paper>\d{4}\.\d{4,5})|https://[^\s)]+")
 
 
 def paper(spec: OptionSpec) -> str:
-    """Where the technique comes from, marked up, with a link to each source; "" for one of nobody's."""
+    """Source of the technique, marked up, with a link to each address or paper; "" if it has none."""
 
     def link(found: re.Match[str]) -> str:
         address = f"https://arxiv.org/abs/{found['paper']}" if found["paper"] else found[0]

@@ -62,7 +62,7 @@ class AcceptanceChart(Chart):
 
 
 def _tells(frame: Telemetry, shown: list[Acceptance]) -> bool:
-    """Whether a frame is to take the place of what is shown.
+    """True if a frame is to take the place of what is shown.
 
     After an answer its steps leave the engine's figures one by one; while another decodes without speculation, there
     is nothing to show of it.
@@ -77,7 +77,7 @@ def _proposed(acceptance: list[Acceptance]) -> int:
 
 
 def series(acceptance: list[Acceptance]) -> list[Acceptance]:
-    """Those to show, with the most drafts first; one that is off and drafted nothing lately comes last."""
+    """Series to show, with the most drafts first; one that is off and drafted nothing lately comes last."""
     return sorted(acceptance, key=lambda one: (bool(one.by_depth), one.proposed), reverse=True)[:MOST_SERIES]
 
 
@@ -93,7 +93,7 @@ def caption(shown: list[Acceptance]) -> str:
 
 
 def reasoning(shown: list[Acceptance]) -> str:
-    """What the controller says of those that draft now, else how far ahead they go; "" where none does."""
+    """Reasoning of the controller about the proposers that draft now, else their draft length; "" if none drafts."""
     going = [one for one in shown if not one.off_reason]
     if not going:
         return ""

@@ -1,4 +1,4 @@
-"""What all charts share: a head with title and live figure, what is drawn below it, and a line of small text."""
+"""Base of all charts: a head with title and live figure, the drawing below it, and a line of small text."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class LegendLabel(QLabel):
 
 
 class Marks:
-    """What happened in the last minute, at most :data:`MAX_MARKS`: (time, label), the oldest first."""
+    """Events of the last minute, at most :data:`MAX_MARKS`: (time, label), the oldest first."""
 
     def __init__(self) -> None:
         self._live: list[tuple[float, str]] = []

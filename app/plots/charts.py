@@ -124,7 +124,7 @@ class MemoryChart(TimeChart):
 
 
 class QueueChart(TimeChart):
-    """How many requests were decoding, prefilling or queued, over the last minute."""
+    """Chart of the requests that were decoding, prefilling or queued, over the last minute."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__("Requests", theme, [Curve() for _ in range(3)])
@@ -169,7 +169,7 @@ class GpuChart(TimeChart):
         self.recolour()
 
     def values(self, frame: Telemetry) -> tuple[float, ...]:
-        """What the driver does not say lies on the floor."""
+        """Return power, temperature and core clock; one that the driver does not tell is 0."""
         gpu = frame.gpu
         return (0.0, 0.0, 0.0) if gpu is None else (gpu.watts or 0.0, gpu.celsius or 0.0, gpu.core_mhz or 0.0)
 

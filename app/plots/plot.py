@@ -1,4 +1,4 @@
-"""What a chart draws into: axes with a scale and three hairlines, curves over the last minute or bars, event marks."""
+"""Drawing area of a chart: axes with a scale and three hairlines, curves over the last minute or bars, event marks."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Axes(QWidget):
 
     @property
     def labels(self) -> list[str]:
-        """What stands beside the hairlines."""
+        """Labels beside the hairlines."""
         return [self.scale(value) for value in self.rules]
 
     def room(self) -> QRectF:
-        """Where data is drawn, in pixels."""
+        """Rectangle where data is drawn, in pixels."""
         metrics = self.fontMetrics()
         gutter = max(metrics.horizontalAdvance(label) for label in self.labels) + _GAP
         lane, foot = self.heads * metrics.height() + 2, self.feet * metrics.height()
@@ -93,7 +93,7 @@ class Axes(QWidget):
             painter.drawText(QPointF(start, room.bottom() + metrics.ascent()), text)
 
     def tick_places(self, room: QRectF) -> list[tuple[float, str]]:
-        """Where the ticks' texts begin, in pixels: the last and the first, then those between that have room."""
+        """Starts of the ticks' texts, in pixels: the last and the first, then those between that have room."""
         metrics, free, placed = self.fontMetrics(), [(room.left(), room.right())], []
         for at, text in (*self.ticks[-1:], *self.ticks[:1], *self.ticks[1:-1]):
             width = metrics.horizontalAdvance(text)

@@ -39,7 +39,7 @@ _BUILD_MS = 60
 
 
 def still(frame: Telemetry, before: Telemetry) -> bool:
-    """Whether two frames look alike: their times differ, and memory and the GPU by as much as they do by themselves."""
+    """True if two frames look alike: their times differ, and memory and the GPU by as much as they do by themselves."""
     if msgspec.structs.replace(frame, time=before.time, memory=before.memory, gpu=before.gpu) != before:
         return False
     if not _gpu_still(frame.gpu, before.gpu):
@@ -64,7 +64,7 @@ def _owners(memory: MemoryByOwner) -> tuple[int, ...]:
 
 
 def ended(frame: Telemetry) -> Telemetry:
-    """What holds when the engine that sent the frame is gone."""
+    """Return the telemetry that holds when the engine that sent the frame is gone."""
     nothing = dict.fromkeys(("weights", "kv_used", "kv_reserved", "other_kvasir"), 0)
     return Telemetry(
         time=frame.time,
@@ -86,7 +86,7 @@ class PlotStrip(QWidget):
     """
 
     watched = Signal(bool)
-    """Whether the charts can be seen."""
+    """True if the charts can be seen."""
     plots_requested = Signal()
     panel_requested = Signal()
     """A click on the line of figures."""
@@ -139,7 +139,7 @@ class PlotStrip(QWidget):
 
     @property
     def paused(self) -> bool:
-        """Whether nobody can see it."""
+        """True if nobody can see it."""
         return not self._seen
 
     @property

@@ -1,4 +1,5 @@
-"""Why is this slow? A small button near the token rate, and the card that it opens: sentences, each with its remedy."""
+"""Answers to "Why is this slow?": a small button near the token rate, and the card that it opens: sentences, each with
+its remedy."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class WhyButton(QPushButton):
         self.clicked.connect(lambda: self.asked.emit(self))
 
     def shorten(self, short: bool) -> None:
-        """Where there is little room."""
+        """Shorten the button's text, for little room, or show it in full."""
         self.setText("Why?" if short else "Why slow?")
 
 
@@ -70,7 +71,7 @@ class WhyCard(QFrame):
         self.button: QWidget | None = None
         """Next to which it was opened."""
         self._found: Reasons | None = None
-        """What it says, None while it waits for words."""
+        """Reasons that it says, None while it waits for words."""
         self.setObjectName("why")
         self.setAccessibleName(TITLE)
         self.setProperty("card", "tip")
@@ -155,7 +156,7 @@ class WhyCard(QFrame):
         return False
 
     def say(self, sentence: str) -> None:
-        """Why nothing can be said."""
+        """Show the reason nothing can be said."""
         self._found = None
         self._show_rows([_plain(sentence)], "")
 
@@ -236,7 +237,7 @@ class WhyCard(QFrame):
 
 
 def remedy(reason: Reason, specs: Mapping[str, OptionSpec]) -> str:
-    """What stands on the button that mends it; "" where none does."""
+    """Title of the button that mends it; "" if none does."""
     if reason.keys:
         known = [(specs[key], value) for key, value in reason.keys.items() if key in specs]
         settings = ", ".join(f"{spec.title}: {value_title(spec, value)}" for spec, value in known)

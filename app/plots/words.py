@@ -26,7 +26,7 @@ def memory_title(memory: MemoryByOwner) -> str:
 
 
 def memory(memory: MemoryByOwner) -> str:
-    """Of a device: all that is in use; of a process: Kvasir's own share, of the machine's memory."""
+    """Describe the memory in use: all of it on a device; for a process Kvasir's own share of the machine's memory."""
     used = _used(memory)
     total = f"{memory.total / GB:.{0 if memory.total >= 20 * GB else 1}f} GB"
     return f"{size(used)} of {total}" if used < GB else f"{used / GB:.1f} of {total}"
@@ -47,13 +47,13 @@ def pages(pages: PageCounts) -> str:
 
 
 def requests(queue: QueueCounts) -> tuple[int, int, int]:
-    """How many are decoding, prefilling and queued."""
+    """Numbers of requests that are decoding, prefilling and queued."""
     prefilling = min(queue.prefilling, queue.running)
     return queue.running - prefilling, prefilling, queue.waiting
 
 
 def energy(joules: float) -> str:
-    """Of one token."""
+    """Format the energy of one token, in joules."""
     if joules < 1:
         return f"{1000 * joules:.0f} mJ/token"
     return f"{joules:.{1 if joules < 100 else 0}f} J/token"

@@ -60,12 +60,12 @@ class SettingsPage(FocusFirst):
         self._fit()
 
     def set_computing(self, words: str) -> None:
-        """How the loaded model computes, and why, where that is worth a word."""
+        """Show the way the loaded model computes, and the reason, if that is worth a word."""
         self._computing.setText(words)
         self._computing.setVisible(bool(words))
 
     def set_devices(self, devices: Sequence[Device]) -> None:
-        """What the engine found; the GPU of a choice that it did not find says why it is grey."""
+        """Offer the devices the engine found; the GPU of a choice that it did not find says why it is grey."""
         gpus = {device_key(device, devices): device for device in devices if device.kind != "cpu"}
         chosen = self._store.settings.device
         if chosen == "cuda" and len(gpus) > 1:

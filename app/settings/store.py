@@ -20,21 +20,21 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 MOST_BYTES = 16 << 20
-"""Of the file; a setting of each of a thousand models takes one."""
+"""Largest size of the file; a setting of each of a thousand models takes one."""
 PresetName = Annotated[str, Meta(min_length=1, max_length=80)]
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Version -> the function that turns a file of that version into one of the next. Never edit a released one."""
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """How chats may be answered, under a name."""
+    """Settings for the answers of chats, under a name."""
 
     system: Annotated[str, Meta(max_length=1_000_000)] = ""
     sampling: Sampling = Sampling()
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one model is loaded. None: as all models are."""
+    """Settings to load one model with. None: the same as for all models."""
 
     context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
     device: DeviceName | None = None
@@ -48,7 +48,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user chose. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
+    """Settings of the user. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
 
     theme: Literal["system", "light", "dark"] = "system"
     text_scale: Annotated[float, Meta(ge=0.8, le=1.6)] = 1.0
@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recent: Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=50)] = []
     """The paths of the models that were loaded, the last one first."""
     folder: Annotated[str, Meta(max_length=4096)] = ""
-    """Where a model was last looked for."""
+    """Folder in which a model was last looked for."""
     presets: dict[PresetName, Preset] = {}
     models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
     """By the path of the model."""
@@ -81,12 +81,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache_open: bool = False
     sidebar_open: bool = True
     gpu_dismissed: str = ""
-    """What was said about GPU packs and is not wanted again (a key of app.gpu.words)."""
+    """Key of the card about GPU packs that is not wanted again (a key of app.gpu.words)."""
     geometry: str = ""
     """QWidget.saveGeometry(), base64."""
 
     def load_options(self, path: str = "") -> LoadOptions:
-        """For the model at ``path``; "": for one without settings of its own."""
+        """Return the options that load the model at ``path``; "": a model without settings of its own."""
         own = self.of(path)
         return LoadOptions(
             memory=self.memory,
@@ -125,7 +125,7 @@ class SettingsStore(QObject):
         self._path = path
         self._unknown: dict[str, Any] = {}
         self._earlier: tuple[Path, bytes] | None = None
-        """Where the file of an earlier version is to be kept, and what is in it."""
+        """Path that the file of an earlier version is to be kept at, and its content."""
         self.notice = ""
         self._unwritten = False
         self.settings = self._read()
@@ -145,7 +145,7 @@ class SettingsStore(QObject):
         self.changed.emit(frozenset(names))
 
     def move_models(self, old: str, new: str) -> None:
-        """What lay in the folder ``old`` lies in ``new`` now: what is kept of these models stays theirs."""
+        """Follow models that moved from the folder ``old`` to ``new``: what is kept of them stays theirs."""
 
         def moved(path: str) -> str:
             inside = Path(path).is_relative_to(old)
@@ -179,7 +179,7 @@ class SettingsStore(QObject):
         return self._fit(raw)
 
     def _decoded(self) -> dict[str, Any] | None:
-        """What is in the file; None where there is nothing to read."""
+        """Decode the file; None if there is nothing to read."""
         try:
             # The standard library's decoder takes NaN and Infinity, so that such a value costs only itself.
             return msgspec.convert(json.loads(read_small(self._path, MOST_BYTES)), dict[str, Any])
@@ -288,7 +288,7 @@ def _encoded(body: dict[str, Any]) -> bytes:
 
 
 def _writable(value: Any) -> bool:
-    """Whether JSON can hold the value; one with half of a surrogate pair cannot be written, for example."""
+    """True if JSON can hold the value; one with half of a surrogate pair cannot be written, for example."""
     try:
         msgspec.json.encode(value)
     except (ValueError, TypeError, OverflowError, RecursionError):

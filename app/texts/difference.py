@@ -1,4 +1,4 @@
-"""Where two texts part, in words. Pure functions, no widgets."""
+"""Difference of two texts, in words. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Parting(NamedTuple):
     word: int
     one: str
     other: str
-    """How each goes on, a few words of it."""
+    """Continuations of both, a few words each."""
 
 
 def parting(one: str, other: str) -> Parting | None:
-    """Where the texts part; None for equal ones."""
+    """Find the place where the texts part; None for equal ones."""
     if one == other:
         return None
     same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -47,7 +47,7 @@ class ExactTextEdit(QPlainTextEdit):
 
 
 def text_of(source: QMimeData) -> str:
-    """What is pasted, also where it was copied as nothing but HTML."""
+    """Text to paste, also if it was copied as nothing but HTML."""
     return source.text() or (QTextDocumentFragment.fromHtml(source.html()).toPlainText() if source.hasHtml() else "")
 
 

@@ -97,7 +97,7 @@ def _view(side: Side) -> QTextEdit:
 
 
 def _cursor(view: QTextEdit, at: int, move: QTextCursor.MoveOperation) -> QTextCursor:
-    """What lies from the character ``at`` to where the move ends."""
+    """Cursor that selects the text from the character ``at`` to where the move ends."""
     cursor = QTextCursor(view.document())
     cursor.setPosition(len(view.toPlainText()[:at].encode("utf-16-le")) // 2)  # as Qt counts
     cursor.movePosition(move, QTextCursor.MoveMode.KeepAnchor)
@@ -110,7 +110,7 @@ def _go_to(view: QTextEdit, at: int) -> None:
 
 
 def _marks(view: QTextEdit, at: int, theme: Theme) -> list[QTextEdit.ExtraSelection]:
-    """What follows is tinted, and its first word more so."""
+    """Selections that tint the text from ``at`` on, and its first word more so."""
     marks = []
     for move, share in (
         (QTextCursor.MoveOperation.End, _REST),

@@ -93,7 +93,7 @@ class Fraction(QDoubleSpinBox):
         return state, text, pos
 
     def fixup(self, text: str) -> str:
-        """As of :class:`WholeNumber`."""
+        """Return the text unchanged, same as :class:`WholeNumber`."""
         return text
 
     def valueFromText(self, text: str) -> float:
@@ -101,5 +101,5 @@ class Fraction(QDoubleSpinBox):
 
 
 def _body(field: QSpinBox | QDoubleSpinBox, text: str) -> str:
-    """What a person typed between the field's prefix and suffix."""
+    """Text that a person typed between the field's prefix and suffix."""
     return text.removeprefix(field.prefix()).removesuffix(field.suffix()).strip()

@@ -1,4 +1,4 @@
-"""What a screen has room for: parts that are scrolled where it is too small for them, and sizes that stay on it."""
+"""Sizes that fit the screen: parts that are scrolled if it is too small for them, and sizes that stay on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 _TITLE_PX = 40
-"""What a desktop's frame takes of a window's height, about."""
+"""Height of a desktop's frame around a window, about."""
 _LEAST_PX = 80
 
 

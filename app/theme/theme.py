@@ -87,7 +87,7 @@ def _desktop_is_dark() -> bool:
 
 
 class Theme(QObject):
-    """Which colours and fonts are in force. ``changed`` follows every change of scheme, text size or motion.
+    """Colours and fonts in force. ``changed`` follows every change of scheme, text size or motion.
 
     ``mode`` "system" follows the desktop's own light or dark setting while the program runs.
     """
@@ -136,7 +136,7 @@ class Theme(QObject):
 
     @property
     def motion_ms(self) -> int:
-        """How long a transition takes, milliseconds; 0 with reduced motion."""
+        """Length of a transition in milliseconds; 0 with reduced motion."""
         return 0 if self._reduced_motion else MOTION_MS
 
     def color(self, name: str, alpha: float = 1.0) -> QColor:

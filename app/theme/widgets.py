@@ -1,4 +1,4 @@
-"""What Qt does not have: a toggle, a row of segments, a bar of a share; and captions."""
+"""Widgets that Qt lacks: a toggle, a row of segments, a bar of a share; and captions."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class MenuButton(QPushButton):
 
     @property
     def title(self) -> str:
-        """What is chosen, in full."""
+        """Title of the choice, in full."""
         return self._title
 
     def show_title(self, title: str) -> None:
@@ -309,13 +309,13 @@ class ElidedLabel(QLabel):
         super().__init__(text)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.short = ""
-        """What is shown where the whole text finds no room; "": as much of it as does."""
+        """Text that is shown if there is no room for the whole one; "": as much of it as fits."""
         self.setProperty("role", role)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     @property
     def elided(self) -> str:
-        """What is shown of the text."""
+        """Text that is shown: shortened to fit the width."""
         metrics, text = self.fontMetrics(), self.text()
         if self.short and metrics.horizontalAdvance(text) > self.width():
             text = self.short

@@ -1,4 +1,4 @@
-"""What is under way in the window that would be spoilt or lost: asked about before that happens."""
+"""Work under way in the window that would be spoilt or lost: asked about before that happens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPOILS = "spoils"
 
 
 class Lab(Protocol):
-    """What of the Lab's two parts says whether they run."""
+    """Part of the Lab, seen only by whether it runs."""
 
     @property
     def running(self) -> str | bool: ...
@@ -39,7 +39,7 @@ class Busy(QObject):
         measuring.changed.connect(self.settle)
 
     def ends(self) -> tuple[str, str] | None:
-        """What a load of a model would end or spoil, as a sentence without its end, and which of both."""
+        """Work that a load of a model would end or spoil, as a sentence without its end, and which of both."""
         if self._chat.answers.busy:
             return ANSWER, "ends it"
         if self._measuring.measuring:
@@ -47,7 +47,7 @@ class Busy(QObject):
         return (LAB, "spoils it") if self._lab_runs else None
 
     def lost(self) -> list[str]:
-        """What the program's end would end, each as a sentence."""
+        """Work that the program's end would end, each as a sentence."""
         found = [ANSWER] * self._chat.answers.busy + [SWITCH] * self._measuring.measuring + [LAB] * self._lab_runs
         return [f"{each}." for each in found]
 
@@ -57,7 +57,7 @@ class Busy(QObject):
 
     @property
     def _spoilt(self) -> str:
-        """What an answer would spoil now, "" for nothing."""
+        """Work that an answer would spoil now, "" for nothing."""
         return LAB if self._lab_runs else SWITCH if self._measuring.comparing else ""
 
     def settle(self) -> None:

@@ -46,7 +46,7 @@ class GettingWiring(QObject):
         self._arrived = ""
         """The path of the model of which it is said that it is here."""
         self._asked = False
-        """Whether the first screen was asked for a model that is not loaded yet."""
+        """True if the first screen was asked for a model that is not loaded yet."""
         self._judged = False
         header, welcome = chat.header, chat.welcome
         header.stored = lambda: library.stored
@@ -104,7 +104,7 @@ class GettingWiring(QObject):
         self._notice.say(f"{name} is here.", topic=ARRIVED, action="Chat with it", act=lambda: self._load(path))
 
     def _on_failed(self, sentence: str) -> None:
-        """What the first screen asked for and cannot be had is said where it was asked; pages say theirs themselves."""
+        """Report a failure of what the first screen asked for where it was asked; pages report theirs themselves."""
         if self._asked and self._chat.isVisible():
             self._notice.say(sentence, "bad", topic=FAILED)
 

@@ -54,13 +54,13 @@ class GpuWiring(QObject):
         self._environment: dict[str, str] = {}
         """The environment of the start that is waited for."""
         self._then: Callable[[], None] | None = None
-        """What to do when that start has happened."""
+        """Called when that start has happened."""
         self._installed = False
-        """Whether that start is the first one from a new pack."""
+        """True if that start is the first one from a new pack."""
         self._fell_back = False
         self._cancelled = False
         self._hidden: set[str] = set()
-        """What the person closed, until the program ends."""
+        """Cards that the person closed, until the program ends."""
         self._soon = QTimer(self, singleShot=True, interval=CHECK_MS)
         self._soon.setObjectName("gpu-check")
         self._soon.timeout.connect(packs.check)
@@ -83,7 +83,7 @@ class GpuWiring(QObject):
 
     @property
     def _cpu(self) -> bool:
-        """Whether the engine computes on a CPU; False before it has said so."""
+        """True if the engine computes on a CPU; False before it has said so."""
         return self._link.welcome is not None and self._link.welcome.device.kind == "cpu"
 
     def situation(self) -> Situation:
@@ -139,7 +139,7 @@ class GpuWiring(QObject):
             self._link.restart(WITHOUT_PACK)
 
     def _settle(self, *_: object) -> None:
-        """What a start would break may have ended: an engine that waits for that is started again now."""
+        """Restart an engine that waits for work that a start would break, if that has ended."""
         if self._waiting == "answer" and not (self._answers.busy or self._measuring.measuring):
             self._restart()
 

@@ -44,13 +44,13 @@ class LabWiring(QObject):
         self._chat, self._answers, self._measuring = chat, chat.answers, measuring
         self._library = library
         self._lent: protocol.Load | None = None
-        """What loads the model again that was unloaded for the Lab."""
+        """Message that loads the model again that was unloaded for the Lab."""
         self._adapters: list[protocol.AdapterCard] = []
         """The LoRA adapters that it had."""
         self._returning = False
-        """Whether it is being loaded again."""
+        """True while it is being loaded again."""
         self._go: Callable[[str], None] | None = None
-        """What waits for the engine's memory."""
+        """Run that waits for the engine's memory."""
         self._disturbed = False
         runs.prepare = self._prepare
         runs.done.connect(self._on_done)
@@ -96,7 +96,7 @@ class LabWiring(QObject):
         self._view.compare.set_catalogue(self._link.catalogue)
 
     def _tell_prompts(self, *_: object) -> None:
-        """What the person sent in the chat on screen."""
+        """Tell the comparison the prompts that the person sent in the chat on screen."""
         prompt = self._chat.last_prompt()
         sent = [message.content for message in prompt[0] if message.role == "user"] if prompt is not None else []
         self._view.compare.set_prompts(sent[-PROMPTS:])
@@ -176,7 +176,7 @@ class LabWiring(QObject):
 
     @property
     def _busy(self) -> bool:
-        """Whether anything of the Lab's runs."""
+        """True if anything of the Lab runs."""
         return bool(self._runs.running) or self._view.compare.busy
 
     def _show_taken(self) -> None:

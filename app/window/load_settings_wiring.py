@@ -1,4 +1,4 @@
-"""How one model is loaded: shown in a dialogue, kept, and followed. No other widget is made here."""
+"""Settings to load one model with: shown in a dialogue, kept, and followed. No other widget is made here."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LoadSettingsWiring(QObject):
         self._store.update(models=models)
 
     def _keep_draft(self, path: str, draft: str | None) -> None:
-        """What the person chose to draft for a model drafts for it the next time, too."""
+        """Keep the draft the person chose for a model, which drafts for it the next time, too."""
         self._keep(path, msgspec.structs.replace(self._store.settings.of(path), draft=draft))
 
     def _offers(self) -> Offers:
@@ -76,7 +76,7 @@ class LoadSettingsWiring(QObject):
         return Offers(["auto", "cpu", *gpus], drafts, spec, sorted(self._store.settings.presets, key=str.casefold))
 
     def _draft(self, model: str) -> str | None:
-        """What drafts for a model; one that is not there any more does not keep the model from being loaded."""
+        """Draft for a model; one that is not there any more does not keep the model from being loaded."""
         path, settings = self._path(model), self._store.settings
         own = settings.of(path).draft
         if own and own not in self._known().values() and not os.path.exists(own):

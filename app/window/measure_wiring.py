@@ -57,16 +57,16 @@ class MeasureWiring(QObject):
 
     @property
     def measuring(self) -> bool:
-        """Whether a switch or a cost is being measured."""
+        """True if a switch or a cost is being measured."""
         return self._comparison is not None or self._cost is not None
 
     @property
     def comparing(self) -> bool:
-        """Whether a switch is being measured, which takes time that another answer would take, too."""
+        """True if a switch is being measured, which takes time that another answer would take, too."""
         return self._comparison is not None
 
     def set_taken(self, reason: str) -> None:
-        """Why nothing can be measured here now, as something else measures on this machine; "" when it can."""
+        """Set the reason nothing can be measured here, as something else measures on this machine; "" when it can."""
         if reason != self._taken:
             self._taken = reason
             self._update_measurable()

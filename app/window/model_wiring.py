@@ -1,4 +1,4 @@
-"""Which model is loaded: first of all, from outside and again; and what is kept of that. No widget is made here."""
+"""Choice of the model to load: first of all, from outside and again; and what is kept of it. No widget is made here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine import protocol
 
 _MODEL = "model"
 RECENT = 8
-"""How many of the models used last the menu names."""
+"""Number of the models used last that the menu names."""
 
 
 class ModelWiring(QObject):
@@ -37,7 +37,7 @@ class ModelWiring(QObject):
         self._link, self._store, self._header, self._plots, self._notice = link, store, header, plots, notice
         self._first_load_sent = False
         self._wanted = ""
-        """What to load first, in place of the model of last time."""
+        """Model to load first, in place of the model of last time."""
         header.recent = lambda: store.settings.recent
         header.folder = lambda: store.settings.folder
         header.folder_used.connect(lambda folder: store.update(folder=folder))

@@ -17,7 +17,7 @@ class PresetWiring(QObject):
         super().__init__(parent)
         self._link, self._store, self._chat = link, store, chat
         self._begun_with = Preset()
-        """What the last new chat was given by the model's settings."""
+        """Preset that the last new chat was given by the model's settings."""
         choice = chat.settings.preset
         choice.saved.connect(self._save)
         choice.renamed.connect(self._rename)

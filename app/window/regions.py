@@ -14,7 +14,7 @@ class Regions:
     def __init__(self, parts: Callable[[], Sequence[QWidget]]) -> None:
         self._parts = parts
         self._last: dict[QWidget, QWidget] = {}
-        """For each region, the widget that had the focus when it was left."""
+        """Widget that had the focus when a region was left, by region."""
 
     def step(self, forward: bool) -> None:
         """Move the focus to the next region that can take it, or to the one before."""

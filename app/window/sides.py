@@ -38,7 +38,7 @@ class Sides(QWidget):
         self._theme = theme
         self._over = False
         self._wide = (True, True)
-        """Whether a wide window shows the left and the right side."""
+        """Visibility of the left and the right side in a wide window."""
         self.left, self.right = _edged(left, "right"), _edged(right, "left")
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
@@ -53,11 +53,11 @@ class Sides(QWidget):
 
     @property
     def over(self) -> bool:
-        """Whether the sides lie over the chat."""
+        """True if the sides lie over the chat."""
         return self._over
 
     def begin_with(self, left: bool, right: bool) -> None:
-        """What a wide window shows to begin with."""
+        """Set the sides that a wide window shows to begin with."""
         self._wide = (left, right)
         self.left.setVisible(left)
         self.right.setVisible(right)

@@ -43,9 +43,9 @@ class SwitchWiring(QObject):
         self.guard: Callable[[str, str, Callable[[], object]], object] = lambda _what, _title, act: act()
         """Does something, after a question where that would end an answer: what it is, what the button says, and it."""
         self._helper_chosen = False
-        """Whether the next model comes with a draft model or heads that the person just chose."""
+        """True if the next model comes with a draft model or heads that the person just chose."""
         self._helper_came = False
-        """Whether it came, and what it allows comes next."""
+        """True if it came, and the catalogue of what it allows comes next."""
         link.want(store.settings.options)
         link.welcomed.connect(lambda message: self._show_options(message.catalogue))
         link.options.connect(lambda message: self._show_options(message.catalogue))
@@ -118,7 +118,7 @@ class SwitchWiring(QObject):
             self._helper_chosen = False
 
     def _on_withheld(self, wishes: list[Withheld]) -> None:
-        """What was chosen before, and cannot be in force with this model."""
+        """Report the values that were chosen before and cannot be in force with this model."""
         if not wishes:
             self._notice.clear(_WITHHELD)
             return
@@ -129,7 +129,7 @@ class SwitchWiring(QObject):
         self._notice.say(words, topic=_WITHHELD)
 
     def _on_telemetry(self, frame: protocol.Telemetry) -> None:
-        """What automatic values amount to at the moment."""
+        """Show the present amounts of automatic values."""
         drafting = [one for one in frame.acceptance if not one.off_reason]
         lengths = [one.draft_length for one in drafting]
         self._panel.show_live(keys.DRAFT_LENGTH, str(max(lengths)) if lengths else "")

@@ -34,7 +34,7 @@ class TopBar(QFrame):
         self._theme = theme
         self._engine_words = self._chat_words = ""
         self._on_chat = True
-        """Whether the page of the chat is on show."""
+        """True if the page of the chat is on show."""
         self.setProperty("surface", "panel")
         self.setProperty("edge", "bottom")
         self._row = QHBoxLayout(self)
@@ -88,7 +88,7 @@ class TopBar(QFrame):
         return QSize(0, super().minimumSizeHint().height())
 
     def _fit(self) -> None:
-        """Where the bar is too narrow for all of it, it does without the device, then the name, then wide gaps."""
+        """Fit the bar to its width: if it is too narrow, leave out the device, then the name, then wide gaps."""
         for device, name, gap in ((True, True, _GAP), (False, True, _GAP), (False, False, _GAP), (False, False, 4)):
             self.device.setVisible(device)
             self._name.setVisible(name)
@@ -113,12 +113,12 @@ class TopBar(QFrame):
         self._fit()
 
     def show_engine(self, words: str) -> None:
-        """What the engine is doing before it answers; "" once it does."""
+        """Show what the engine is doing before it answers; "" once it does."""
         self._engine_words = words
         self._show_status()
 
     def show_chat(self, words: str) -> None:
-        """What the chat is busy with, which its own page says for itself."""
+        """Show what the chat is busy with, which its own page says for itself."""
         self._chat_words = words
         self._show_status()
 

@@ -52,7 +52,7 @@ class WhyWiring(QObject):
             self._ask()
 
     def _mend(self, values: Mapping[str, protocol.Value]) -> None:
-        """As if the person had set them in the panel."""
+        """Set the values the way the person would in the panel."""
         for key, value in values.items():
             self._panel.value_changed.emit(key, value)
 

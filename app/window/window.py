@@ -76,12 +76,12 @@ class MainWindow(QWidget):
         self._store, self._theme = store, theme
         self._was_painted = False
         self.unfinished: Callable[[], Sequence[str]] = list
-        """What the program's end would lose, each as a sentence."""
+        """Returns what the program's end would lose, each as a sentence."""
         self._screen_watched = False
         self._leaves = False
-        """Whether the window closes without a question."""
+        """True if the window closes without a question."""
         self._unfold_plots = False
-        """Whether the charts were open when the cache took their room."""
+        """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
         self.setObjectName("window")
         self.setProperty("surface", "panel")
@@ -263,7 +263,7 @@ class MainWindow(QWidget):
         self._fit_parts()
 
     def _on_sides(self, left: bool, right: bool) -> None:
-        """What lies over the chat for a moment is not remembered."""
+        """Remember which sides are open, unless they only lie over the chat for a moment."""
         self._fold_left.setChecked(left)
         self._fold_right.setChecked(right)
         if not self.sides.over:
@@ -323,7 +323,7 @@ class MainWindow(QWidget):
         return [self.bar, self.sidebar, *self.chat.regions(), self.panel, self.cache, self.plots]
 
     def _toggle(self, fold: QToolButton) -> None:
-        """What folds is a part of the chat's page."""
+        """Toggle a side, which is a part of the chat's page: on another page, show the chat with the side open."""
         if self.page == self.CHAT:
             fold.toggle()
         else:

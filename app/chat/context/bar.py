@@ -1,4 +1,4 @@
-"""How much of the model's context the conversation takes: "context 1,284 / 8,192" and a bar."""
+"""Share of the model's context that the conversation takes: "context 1,284 / 8,192" and a bar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ContextBar(QWidget):
         super().__init__(parent)
         self.setObjectName("context-bar")
         self.overflow: Overflow = "stop"
-        """What happens where the conversation does not fit."""
+        """Policy for a conversation that does not fit."""
         self._label = QLabel(self)
         self._bar = FillBar(theme, self)
         self._bar.setFixedWidth(120)

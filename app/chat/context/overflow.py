@@ -1,4 +1,4 @@
-"""What happens when a conversation outgrows the context, in words, and what of it the model does not see."""
+"""Texts for a conversation that outgrows the context, and the part of it that the model does not see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Hidden(NamedTuple):
 
 
 def hidden(path: Sequence[Message]) -> Hidden | None:
-    """What the model did not see when it wrote the last answer that has begun; None where it saw everything."""
+    """Messages the model did not see when it wrote the last answer that has begun; None if it saw everything."""
     for place in range(len(path) - 1, -1, -1):
         message = path[place]
         if message.role != "assistant":
@@ -46,7 +46,7 @@ def hidden(path: Sequence[Message]) -> Hidden | None:
 
 
 def full(tokens: int, policy: Overflow) -> str:
-    """What is said after an answer that the end of the context stopped."""
+    """Message after an answer that the end of the context stopped."""
     said = f"The context is full, so the answer stopped after {tokens:,} {'token' if tokens == 1 else 'tokens'}."
     if policy == "stop":
         return f"{said} Kvasir can go on if the model no longer sees the middle of the conversation."

@@ -1,4 +1,4 @@
-"""What came of an answer that was run again exactly: the same text, or where it parts from the first one."""
+"""Outcome of running an answer again exactly: the same text, or the place where it parts from the first one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def side(message: Message, heading: str) -> Side:
 
 
 def _cut(message: Message) -> bool:
-    """Whether it was stopped, or the engine was."""
+    """True if the answer was cancelled, or interrupted because the engine stopped."""
     return message.stats.reason == "cancelled" or message.state == "interrupted"
 
 

@@ -39,9 +39,9 @@ class _Answer:
     dirty: bool = False
     prompt_tokens: int = 0
     tokens: int = 0
-    """How many came so far."""
+    """Number of tokens that came so far."""
     system: bool = False
-    """Whether the prompt began with a system prompt, which is no message of the branch."""
+    """True if the prompt began with a system prompt, which is no message of the branch."""
     original: Message | None = None
     """The answer that it repeats exactly."""
     thinking_since: float = 0.0
@@ -173,7 +173,7 @@ class Answers(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether any answer, of any chat, is being written."""
+        """True if any answer, of any chat, is being written."""
         return bool(self._running)
 
     @property

@@ -1,4 +1,4 @@
-"""Which chats are being answered, and which were answered while another one was on screen."""
+"""Chats that are being answered, and those that were answered while another one was on screen."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Conversation:
         return siblings.index(message_id), len(siblings)
 
     def prompt(self, leaf: str) -> list[ChatMessage]:
-        """What the model is given to answer ``leaf``."""
+        """Messages the model is given to answer ``leaf``: the system prompt, if any, and the branch up to it."""
         system = self.chat.system_prompt
         head = [ChatMessage(role="system", content=system)] if system else []
         return head + [
@@ -65,7 +65,7 @@ class Conversation:
         return (self.prompt(self.leaf), self.chat.sampling) if self.leaf else None
 
     def last_thinking(self) -> Thinking:
-        """How the last answer was let think; in an empty chat how the next one will be."""
+        """Thinking setting of the last answer; in an empty chat that of the next one."""
         answer = self.last("assistant")
         return answer.stats.thinking if answer is not None else self.chat.thinking
 

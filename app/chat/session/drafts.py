@@ -1,4 +1,4 @@
-"""What was typed and not sent, kept for each chat in the history."""
+"""Drafts: text that was typed and not sent, kept for each chat in the history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Drafts(QObject):
         self._chat = session.chat_id
         self._kept = Draft()
         self._pictures: dict[str, tuple[bytes, ...]] = {}
-        """Of each chat's draft, until the program ends."""
+        """Pictures of each chat's draft, until the program ends."""
         self._timer = QTimer(self, singleShot=True)
         self._timer.setObjectName("drafts-save")
         self._timer.timeout.connect(self.save)

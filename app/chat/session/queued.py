@@ -38,6 +38,6 @@ class QueuedBar(QFrame):
         self.setVisible(False)
 
     def say(self, sentence: str) -> None:
-        """What it waits for."""
+        """Show what the question waits for."""
         self._label.setText(sentence)
         self.setAccessibleName(sentence)

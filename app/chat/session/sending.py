@@ -1,4 +1,4 @@
-"""What becomes of what the person sends: it is asked, it waits for the model, or it stays in the composer."""
+"""Routing of what the person sends: it is asked, it waits for the model, or it stays in the composer."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Sending(QObject):
         self._link, self._session, self._header = link, session, header
         self._composer, self._waits, self._news = composer, waits, news
         self.lent = False
-        """Whether the Lab has the model for now."""
+        """True if the Lab has the model for now."""
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
         self._said: tuple[str, Callable[[], bool]] = "", bool
-        """What was said of the present state last, and whether that still holds."""
+        """Sentence that was said of the present state last, and a test that it still holds."""
         self._held = False
-        """Whether what waits does so for the end of a measurement."""
+        """True if what waits does so for the end of a measurement."""
         composer.sent.connect(self.send)
         composer.stopped.connect(session.stop)
         composer.refused.connect(news.complain)
@@ -56,7 +56,7 @@ class Sending(QObject):
 
     @property
     def reason(self) -> str:
-        """Why nothing can be asked now; "" when something can."""
+        """Reason nothing can be asked now; "" when something can."""
         state = self._link.state
         if self._session.queued:
             return "One question waits already"
@@ -71,13 +71,13 @@ class Sending(QObject):
         return LENT if self.lent else CHOOSE
 
     def set_lent(self, lent: bool) -> None:
-        """Whether the Lab has the model for now, which comes back by itself."""
+        """Set whether the Lab has the model for now, which comes back by itself."""
         self.lent = lent
         self.refresh()
 
     @property
     def queues(self) -> bool:
-        """Whether what is sent now waits for the model."""
+        """True if what is sent now waits for the model."""
         starting = self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._header.loading is not None
         return starting and not self._session.queued
 
@@ -110,7 +110,7 @@ class Sending(QObject):
             self._send_queued()
 
     def _typed(self, text: str) -> str:
-        """What is in the composer by now, which began with ``text``; a question that was offered is not in it."""
+        """Text in the composer by now, which began with ``text``; if it is empty, ``text``, which was only offered."""
         return self._composer.text.strip("\n") or text
 
     def _hold(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the chat page does, without its widgets: the conversation on screen, and asking the engine for answers to it."""
+"""Logic of the chat page, without its widgets: the conversation on screen, and asking the engine for answers to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChatSession(QObject):
     changed = Signal()
     """The shown branch, or where it ends, changed."""
     settings_changed = Signal()
-    """How the shown chat is to be answered: its system prompt, sampling, thinking, context policy or adapter."""
+    """Settings of the shown chat's answers changed: system prompt, sampling, thinking, context policy or adapter."""
     asked = Signal()
     """An answer was begun at the end of the branch."""
     saved = Signal(str)
@@ -54,12 +54,12 @@ class ChatSession(QObject):
 
     @property
     def streaming(self) -> bool:
-        """Whether the branch on screen ends in an answer that is being written."""
+        """True if the branch on screen ends in an answer that is being written."""
         return self.answers.running(self.talk.leaf)
 
     @property
     def growth(self) -> tuple[int, int] | None:
-        """What :meth:`Answers.context` says of the answer that :attr:`streaming` tells of; None without one."""
+        """Result of :meth:`Answers.context` for the answer that :attr:`streaming` tells of; None without one."""
         return self.answers.context(self.talk.leaf) if self.streaming else None
 
     def set_settings(self, system: str, sampling: Sampling) -> None:
@@ -174,14 +174,14 @@ class ChatSession(QObject):
         return True
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
-        """What would be sent now, with ``draft`` in the composer; and how it would be rendered."""
+        """Messages that would be sent now, with ``draft`` in the composer; and the thinking setting to render them."""
         parent = self.talk.tree.get(draft.edited).parent if draft.edited else self.talk.leaf
         some = draft.text.strip() or draft.pictures
         asked = [ChatMessage(role="user", content=draft.text, pictures=list(draft.pictures))] if some else []
         return self.talk.prompt(parent) + asked, allowed(self._link.card, self.talk.chat.thinking)
 
     def last_thinking(self) -> Thinking:
-        """How the last answer was let think, as far as the present model knows that."""
+        """Thinking setting of the last answer, as far as the present model knows that."""
         return allowed(self._link.card, self.talk.last_thinking())
 
     def snapshot(self, message_id: str) -> PartialAnswer:

@@ -1,4 +1,4 @@
-"""What the person does to a message that stands in the transcript."""
+"""Actions of the person on a message that stands in the transcript."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Footer(QWidget):
         self.choose(self.width())
 
     def choose(self, width: int) -> None:
-        """Where ``width`` pixels do not hold the whole line, leave some of its facts to the tooltip."""
+        """Leave some of the line's facts to the tooltip if ``width`` pixels do not hold all of it."""
         if self._role == "user" or not self.stats.text():
             return
         others = [widget for widget in (self._switcher, self._actions) if not widget.isHidden()]

@@ -16,7 +16,7 @@ class TranscriptItem:
     """False while ``height`` is an estimate."""
     top: int = 0
     unfolded: bool = False
-    """Whether the person unfolded the thinking."""
+    """True if the person unfolded the thinking."""
     view: MessageView | None = field(default=None, repr=False)
 
     def drop(self) -> None:

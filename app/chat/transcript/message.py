@@ -79,7 +79,7 @@ class MessageView(QWidget):
 
     @property
     def focused(self) -> bool:
-        """Whether the keyboard is on this message or inside it."""
+        """True if the keyboard focus is on this message or inside it."""
         return self._focused
 
     @property
@@ -118,7 +118,7 @@ class MessageView(QWidget):
         self.wait("" if text or thinking else "waiting for the first token")
 
     def wait(self, words: str) -> None:
-        """What happens before the first token; "" takes it off."""
+        """Show what happens before the first token; "" takes it off."""
         self._waiting.setText(words)
         self._waiting.setVisible(bool(words) and not self._blocks)
 
@@ -140,7 +140,7 @@ class MessageView(QWidget):
         self._update_actions()
 
     def set_dimmed(self, dimmed: bool) -> None:
-        """Whether the model no longer sees this message."""
+        """Dim the message if the model no longer sees it, or end that."""
         if dimmed == (self._veil is not None):
             return
         if self._veil is None:
@@ -190,7 +190,7 @@ class MessageView(QWidget):
         self._hover(False)
 
     def set_focused(self, focused: bool) -> None:
-        """Whether the keyboard is on this message or inside it (the transcript knows)."""
+        """Set whether the keyboard focus is on this message or inside it (the transcript knows)."""
         if focused != self._focused:
             self._focused = focused
             self._update_actions()

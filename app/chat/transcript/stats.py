@@ -1,4 +1,4 @@
-"""What stands under an answer, in words."""
+"""Texts of the line under an answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REASONS = {
 
 
 class Share(NamedTuple):
-    """How much of the facts a line holds.
+    """Choice of the facts a line holds.
 
-    ``prompt`` "cached" or "short" adds how much of the prompt was in the cache already, "whole" also from where it was
-    read again. ``speculation`` is how many of the figures of speculation there are, ``first`` whether the time to the
-    first token is there.
+    ``prompt`` "cached" or "short" adds the number of prompt tokens that were in the prefix cache already, "whole" also
+    the token from which it was read again. ``speculation`` is the number of speculation figures, ``first`` True if the
+    time to the first token is there.
     """
 
     prompt: Literal["whole", "cached", "short", ""]
@@ -40,11 +40,11 @@ SHARES = (
     Share("", 1),
     Share("", 1, first=False),
 )
-"""What a line holds as its room gets less."""
+"""Facts of a line as its room gets less."""
 
 
 def describe(message: Message, share: Share = SHARES[0]) -> str:
-    """For example "87.4 tok/s · TTFT 61 ms · 3.2 tokens per step · 31 forward passes saved"."""
+    """Describe the answer, such as "87.4 tok/s · TTFT 61 ms · 3.2 tokens per step · 31 forward passes saved"."""
     stats, prompt = message.stats, share.prompt
     parts = _figures(stats, share.first)
     if stats.timings is not None and stats.usage is not None:
@@ -93,7 +93,7 @@ def explain(message: Message) -> str:
 
 
 def speculation(timings: Timings, usage: Usage) -> list[str]:
-    """What speculation bought, the first figure first; nothing where no token was drafted.
+    """Gains of speculative decoding, the first figure first; empty if no token was drafted.
 
     Each step reads the model's weights once (a forward pass); without drafts there is one for each token.
     """
@@ -132,7 +132,7 @@ def _short(usage: Usage) -> str:
 
 
 def diverged(token: int, why: str) -> str:
-    """Why the cache could not serve all of the conversation so far."""
+    """Say at which token the prompt left the earlier conversation, beyond which the cache served nothing, and why."""
     reason = f": {why.strip().rstrip('.')}" if why.strip() else ""
     return f"The prompt leaves the earlier conversation at token {token:,}{reason}."
 

@@ -1,4 +1,4 @@
-"""What an answer thought before it spoke: one line to unfold, or its last lines while it grows."""
+"""Thinking that came before an answer: one line to unfold, or its last lines while it grows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ThinkingBlock(QWidget):
 
     @property
     def open(self) -> bool:
-        """Whether all of it is shown."""
+        """True if all of it is shown."""
         return self._open
 
     @property

@@ -118,7 +118,7 @@ class Transcript(QScrollArea):
         self._frame.stop()
 
     def wait(self, message_id: str, words: str) -> None:
-        """What the engine does before the first token of that answer."""
+        """Show what the engine does before the first token of that answer."""
         item = self._find(message_id)
         if item is not None and item.view is not None:
             item.view.wait(words)
@@ -204,7 +204,8 @@ class Transcript(QScrollArea):
             self._sync()
 
     def _on_range(self) -> None:
-        """What grew while another page was on screen comes into the scroll bar's range when this one is shown again."""
+        """Scroll to the end if the transcript sticks to it. Text that grew while another page was on screen comes into
+        the scroll bar's range only when this one is shown again."""
         if self._stick:
             self._sync()
 

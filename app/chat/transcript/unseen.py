@@ -1,4 +1,4 @@
-"""How the transcript shows what the model does not see: a veil over a message, and a line that says so."""
+"""Marks of what the model does not see in the transcript: a veil over a message, and a line that says so."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Setting(QWidget):
 
     @property
     def in_order(self) -> tuple[QWidget, ...]:
-        """What the keyboard reaches, in its order."""
+        """Widgets that the keyboard reaches, in its order."""
         return (self._control, self._remove)
 
     @property
@@ -164,7 +164,7 @@ class ColumnCard(QFrame):
 
     @property
     def in_order(self) -> list[QWidget]:
-        """What the keyboard reaches, in its order."""
+        """Widgets that the keyboard reaches, in its order."""
         rows = [widget for row in self.settings.values() for widget in row.in_order]
         return [self.name, self._duplicate, self._remove, self.model, self.quantise, *rows, self.add]
 
@@ -193,7 +193,7 @@ class ColumnCard(QFrame):
         self.model.retitle(_titles(models))
 
     def set_catalogue(self, specs: Mapping[str, OptionSpec]) -> None:
-        """What can be added; what was added stays."""
+        """Set the options that can be added; those that were added stay."""
         if {key: spec.title for key, spec in specs.items()} != {key: spec.title for key, spec in self._specs.items()}:
             self._specs = dict(specs)
             self._offer()
@@ -244,7 +244,7 @@ class ColumnCard(QFrame):
         self._show_offers()
 
     def _show_offers(self) -> None:
-        """What is set already cannot be added."""
+        """Offer only the options that are not set already."""
         for key, action in self._actions.items():
             action.setVisible(key not in self.settings)
         for menu in self._groups.values():

@@ -104,11 +104,11 @@ class ComparePage(QWidget):
 
     @property
     def busy(self) -> bool:
-        """Whether it compares now."""
+        """True while a comparison runs."""
         return self.comparison.running
 
     def set_models(self, models: Sequence[KnownModel]) -> None:
-        """What can be chosen besides the bundled one, with full paths."""
+        """Set the models that can be chosen besides the bundled one, with full paths."""
         self.columns.set_models(models)
 
     def set_catalogue(self, catalogue: Sequence[OptionSpec]) -> None:
@@ -123,16 +123,16 @@ class ComparePage(QWidget):
             self._choose(BUILT_IN)
 
     def set_blocked(self, reason: str) -> None:
-        """Why nothing may run now, as a sentence; empty when it may."""
+        """Set the reason nothing may run now, as a sentence; empty when it may."""
         self._blocked = reason if self.comparison.possible else words.NO_COMPARE
         self._refresh()
 
     def set_disturbed(self, disturbed: bool) -> None:
-        """Whether an answer was written since the run began, which its figures suffered from."""
+        """Set whether an answer was written since the run began, which its figures suffered from."""
         self._disturbed = disturbed
 
     def run(self) -> None:
-        """As if the person had pressed the button; what is amiss is said under it."""
+        """Run the comparison the way the button does; an invalid input is reported under it."""
         if self.busy or self._blocked:
             return
         file = _path_of(self.file) if self._source == FILE else ""
@@ -162,7 +162,7 @@ class ComparePage(QWidget):
             super().keyPressEvent(event)
 
     def _work(self) -> QWidget:
-        """What the columns are to do."""
+        """Build the card of the work: prompts, length of an answer, rounds, and a text to score."""
         self._sources = Segments("Prompts", list(_PROMPTS), list(_PROMPTS.values()), "compare.prompts")
         self._sources.chosen.connect(self._choose)
         self.file, browse = self._path("compare.file", "Prompts: path of a file", "A text, or a .jsonl of prompts")

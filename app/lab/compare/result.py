@@ -1,4 +1,4 @@
-"""What a comparison found: a table for each kind of text, the texts, quality, and how it was taken."""
+"""Result of a comparison: a table for each kind of text, the texts, quality, and how it was taken."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ResultView(QWidget):
             grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
 
     def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int) -> Iterator[None]:
-        """Of the prompts before ``until`` those that are not there yet."""
+        """Add those of the prompts before ``until`` that are not there yet."""
         for place in range(column.count(), min(until, len(kind.prompts))):
             column.addWidget(self._texts(kind, place, kind.prompts[place]))
             yield
@@ -112,7 +112,7 @@ class ResultView(QWidget):
         Steps(self._add_texts(kind, column, len(kind.prompts)), self)
 
     def _texts(self, kind: KindFigures, place: int, prompt: str) -> QWidget:
-        """What all columns wrote to one prompt."""
+        """Texts that all columns wrote to one prompt."""
         told = kind.texts[place]
         card, grid = _card(len(self._names), self._theme)
         grid.addWidget(ElidedLabel(f"“{' '.join(prompt.split())}”", "caption"), 0, 0, 1, len(self._names))

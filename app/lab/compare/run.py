@@ -22,7 +22,7 @@ CHAT = "this chat"
 
 
 class Work(NamedTuple):
-    """What the columns are to do. ``prompts``: texts, or the path of a file of them; none: the built-in ones. ``text``:
+    """Work of the columns. ``prompts``: texts, or the path of a file of them; none: the built-in ones. ``text``:
     the path of a text to score, "" for none. ``rounds`` 0: as many as a verdict takes."""
 
     columns: Sequence[Column]
@@ -95,12 +95,12 @@ class Comparison(QObject):
 
     @property
     def preparing(self) -> bool:
-        """Whether it still waits for memory."""
+        """True while it still waits for memory."""
         return self.running and self._run is None
 
     @property
     def can_save(self) -> bool:
-        """Whether there is a result with its files."""
+        """True if there is a result with its files."""
         return self._kept is not None
 
     def save(self, kind: Literal["html", "json"], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the comparison's page says. Pure functions, no widgets."""
+"""Texts of the comparison's page. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def not_saved(error: OSError) -> str:
 
 
 def column_name(model: str, quantise: str, values: Mapping[str, Value], specs: Mapping[str, OptionSpec]) -> str:
-    """What a column without a name of its own is called: what it differs in. ``quantise`` "": off."""
+    """Name of a column that was given none: its differences from the baseline. ``quantise`` "": off."""
     parts = [model, quantise, *(setting(specs[key], value) for key, value in values.items())]
     return ", ".join(filter(None, parts)) or AS_IT_IS
 
 
 def setting(spec: OptionSpec, value: Value) -> str:
-    """As "KV cache precision 8-bit"."""
+    """Describe a switch with its value, such as "KV cache precision 8-bit"."""
     return f"{in_two(spec.title)[0]} {in_two(value_title(spec, value))[0]}"
 
 
@@ -51,7 +51,7 @@ def unlike(names: Sequence[str]) -> list[str]:
 
 
 def first_value(spec: OptionSpec) -> Value:
-    """What a switch is set to when it is added: a value that is not its default, so that there is a difference."""
+    """Value of a switch when it is added: one that is not its default, so that there is a difference."""
     if spec.kind == "bool":
         return not spec.default
     others = [value for value in (*spec.compare, *spec.choices) if value != spec.default]
@@ -59,7 +59,7 @@ def first_value(spec: OptionSpec) -> Value:
 
 
 def progress(told: LabProgress, names: Sequence[str]) -> str:
-    """For example "Prose, run 3: int8"."""
+    """Describe the progress, such as "Prose, run 3: int8"."""
     side = f": {names[told.side]}" if 0 <= told.side < len(names) else ""
     said = doing(told)
     return f"{told.name[:1].upper()}{told.name[1:]}, {said[:1].lower()}{said[1:]}{side}"

@@ -1,4 +1,4 @@
-"""What was drafted, step by step, and what became of it: chips from left to right, a tree where drafts branch."""
+"""Picture of drafts, step by step, and their fates: chips from left to right, a tree where drafts branch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHIP_PX, BARE_PX, SPACE_PX, SIGN_PX = 20, 10, 6, 8
 
 
 class Fit(NamedTuple):
-    """How wide the text of a chip may be (0: it is its sign alone), the room within its edges, and that between two."""
+    """Greatest width of a chip's text (0: it is its sign alone), the room within its edges, and that between two."""
 
     text: int
     pad: int = 6
@@ -103,7 +103,7 @@ class DraftsPainter(Painter):
             top += SPACE_PX
 
     def _left_out(self, steps: Sequence[Sequence[DraftToken]], room: QRectF, row: int) -> int:
-        """How many of the first steps find no room; the last is always shown."""
+        """Number of first steps that find no room; the last step is always shown."""
         heights: list[int] = []
         for step in reversed(steps):
             heights.append(row * _lines(step) + SPACE_PX)

@@ -21,7 +21,7 @@ from engine.protocol.lab import (
 
 
 def _step(*drafted: tuple[Fate, int]) -> list[DraftToken]:
-    """What became of each token, and the place of the one before it."""
+    """Draft tokens of a step, from each one's fate and its parent's place."""
     return [DraftToken(text="", fate=fate, parent=parent) for fate, parent in drafted]
 
 

@@ -18,7 +18,7 @@ from engine.protocol.lab import Doing, Lanes, Picture
 
 ROW_PX = 24
 MOST_SECONDS = 3600
-"""Of a run, whose moments are told apart."""
+"""Seconds of a run whose moments are told apart."""
 _MARKS: dict[Doing, str] = {"waiting": "■", "reading": "■", "writing": "■", "idle": "▨"}
 
 

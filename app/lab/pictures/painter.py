@@ -1,4 +1,4 @@
-"""What paints one picture: where it draws, what its colours mean, and what is under the mouse."""
+"""Painter of one picture: its drawing, the meaning of its colours, and the words for what is under the mouse."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ GAP = 6
 
 
 class Painter:
-    """Of one picture. Colours and sizes are asked of the theme at each painting, so that it may change."""
+    """Painter of one picture. Colours and sizes are asked of the theme at each painting, so that it may change."""
 
     metrics: QFontMetrics
-    """Of the small font, once something was drawn."""
+    """Metrics of the small font, once something was drawn."""
 
     moments = 0
-    """How many the picture went through until it was whole; 0: it shows none of them."""
+    """Number of moments until the picture was whole; 0: it shows none of them."""
 
     moment: int | None = None
     """The one that is painted; None, and whatever is past the last: the whole."""
 
     wordless = False
-    """Whether nothing is written, and no room is kept for it."""
+    """True if nothing is written, and no room is kept for it."""
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
@@ -59,7 +59,7 @@ class Painter:
         raise NotImplementedError
 
     def under(self, at: QPointF) -> str:
-        """What is there in what was painted last, in words; "" for nothing."""
+        """Describe what was painted last at that place; "" for nothing."""
         raise NotImplementedError
 
     def legend(self) -> list[Legend]:

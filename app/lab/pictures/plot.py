@@ -32,14 +32,14 @@ _EMPTY = Plot(title="", x=Axis(title=""), y=Axis(title=""), series=[])
 
 
 class Style(NamedTuple):
-    """Of one series. ``dash``: an index of the dashes that tell lines apart beside their colours."""
+    """Style of one series. ``dash``: an index of the dashes that tell lines apart beside their colours."""
 
     color: str
     dash: int
 
 
 class Spot(NamedTuple):
-    """Where a point or bar was drawn, and which of its series it is."""
+    """Area where a point or bar was drawn, and its place in its series."""
 
     area: QRectF
     series: Series
@@ -47,7 +47,7 @@ class Spot(NamedTuple):
 
 
 def colors(theme: Theme) -> list[str]:
-    """Of sides, ``#rrggbb``: grey for the first one, which the others are compared with."""
+    """Colours of sides, ``#rrggbb``: grey for the first one, which the others are compared with."""
     tokens = theme.tokens
     return [tokens.mute, tokens.accent, tokens.violet, tokens.teal, *theme.chat_hues[1:3]]
 
@@ -145,7 +145,7 @@ class LabAxes(Axes):
 
     @property
     def rules(self) -> list[float]:
-        """As many as there is room to name."""
+        """Ticks of the hairlines, as many as there is room to name."""
         ticks, line = self._up.ticks(), self.fontMetrics().height()
         most = max(1, int(self.height() / line - self.heads - self.feet))
         return ticks[:: -(-len(ticks) // most)]

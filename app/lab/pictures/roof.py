@@ -20,11 +20,11 @@ from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, Ro
 HEIGHT_PX = 400
 DOT_PX, SMALL_DOT_PX, ROOF_PX = 4.5, 3.5, 1.75
 PIECE = 2.0
-"""How far the piece of a point's roof goes to both sides of it, in times its intensity."""
+"""Extent of the piece of a point's roof to both sides of it, in times its intensity."""
 LABEL_GAP = 10
 """Pixels between a label and the line or dot that it stands beside."""
 LEFT, RIGHT, ABOVE, BELOW = 8.0, 4.0, 2.0, 3.0
-"""How many times the outermost values the axes go beyond them: there labels stand."""
+"""Factors by which the axes go beyond the outermost values: there labels stand."""
 X = Axis(title="Arithmetic intensity", unit="operations a byte", log=True)
 Y = Axis(title="Speed", unit="operations a second", log=True)
 GROUPS: dict[PointGroup, tuple[str, str]] = {
@@ -81,13 +81,13 @@ class Name(NamedTuple):
     turned: float
 
     def area(self, metrics: QFontMetrics) -> QPolygonF:
-        """What they cover."""
+        """Polygon that the words cover."""
         words = QRectF(0, -metrics.ascent(), metrics.horizontalAdvance(self.text), metrics.height())
         return QTransform().translate(self.at.x(), self.at.y()).rotate(self.turned).map(QPolygonF(words))
 
 
 class RoofAxes(LabAxes):
-    """What was measured is labelled below its roof; no two labels or names of ceilings overlap."""
+    """Axes of the roofline. Measured points are labelled below their roof; no labels or names of ceilings overlap."""
 
     _found: LabRoofline | None = None
 
@@ -162,7 +162,7 @@ class RoofAxes(LabAxes):
         return QLineF(self._place(room, left, left * read.value), self._place(room, top / read.value, top))
 
     def names_of(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
-        """Where the ceilings' names stand: below the start of a slope in its direction, above the end of a flat."""
+        """Place the ceilings' names: below the start of a slope in its direction, above the end of a flat."""
         return [*self._slope_names(room), *self._flat_names(room, labels)]
 
     def _slope_names(self, room: QRectF) -> list[Name]:
@@ -181,7 +181,7 @@ class RoofAxes(LabAxes):
         return found
 
     def _flat_names(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
-        """As far right as no measured point's line and no label crosses them; at the right end where they always do."""
+        """Place names as far right as no measured point's line and no label crosses them, else at the right end."""
         metrics, ridge = self.fontMetrics(), self._slope(room, self._reads[-1]).x2()
         lines = [self.place_x(room, point.intensity) for point in self._measured]
         up = [-self.place_y(room, product.value) for product in self._products]
@@ -229,8 +229,8 @@ class RoofAxes(LabAxes):
         self._dots.append((at, point))
 
     def labels_of(self, room: QRectF) -> list[Label]:
-        """Where the labels of what was measured stand, in the order of their dots' heights, each in a row of its own;
-        of the other points the mouse is told."""
+        """Place the labels of measured points in the order of their dots' heights, each in a row of its own; the other
+        points are described under the mouse."""
         line = self.fontMetrics().height()
         dots = sorted(((self._place(room, p.intensity, p.operations), p) for p in self._measured), key=_height)
         heights = spread([dot.y() for dot, _ in dots], line, room.top() + line / 2, room.bottom() - line / 2)
@@ -274,7 +274,8 @@ class RoofAxes(LabAxes):
 
 
 def point_words(point: RoofPoint) -> str:
-    """For example "batch 1: 2.0 operations a byte, 7.9 G operations a second, 413 tokens a second (measured, …)"."""
+    """Describe the point, such as "batch 1: 2.0 operations a byte, 7.9 G operations a second, 413 tokens a second
+    (measured, …)"."""
     at = f"{point.intensity:,.3g} operations a byte, {words.with_unit(Y, point.operations)}"
     return f"{point.name}: {at}, {words.count(float(f'{point.tokens:.4g}'))} tokens a second ({point.setting})"
 
@@ -301,7 +302,7 @@ def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> li
 
 
 def stacked(lines: Sequence[float], apart: float) -> list[float]:
-    """Where the words of each of the rising ``lines`` begin: at its line; those of lines that are too near for words
+    """Starts of the words of each of the rising ``lines``: at its line; those of lines that are too near for words
     ``apart`` high between them, one after another at the last of these."""
     groups: list[list[float]] = []
     for line in lines:

@@ -27,7 +27,7 @@ class Scale(NamedTuple):
         return (value - self.low) / (self.high - self.low)
 
     def has(self, value: float) -> bool:
-        """Whether the value is a number that this axis can show: zero has no logarithm."""
+        """True if the value is a number that this axis can show: zero has no logarithm."""
         return placeable(value, self.log)
 
     def ticks(self, about: int = STEPS) -> list[float]:

@@ -19,7 +19,7 @@ SHADES = 16
 NARROWEST_PX, WIDEST_PX, HIGHEST_PX = 6, 16, 32
 LEAST_FRAME_PX = 6
 USUAL_PX = 400
-"""How wide it is about, with two sides next to each other."""
+"""Usual width, about, with two sides next to each other."""
 
 
 class StripPainter(Painter):
@@ -69,5 +69,5 @@ class StripPainter(Painter):
         return [*found, Legend("warn", words.MARKED, "□")] if self._marked else found
 
     def _shade(self, share: float) -> str:
-        """Of the colour of keys and values in use."""
+        """Mix the colour of keys and values in use at this share."""
         return mix(self.theme.tokens.teal, self.theme.tint("mute", 0.22, "panel"), share)

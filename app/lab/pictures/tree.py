@@ -25,7 +25,7 @@ class TreePainter(Painter):
         self._readers = sorted({reader for node in picture.nodes for reader in node.readers})
         self.moments = len(self._readers)
         self._part: TreePainter | None = None
-        """What is painted in the place of the whole."""
+        """Painter of the part that takes the place of the whole."""
         parents = [node.parent if 0 <= node.parent < place else -1 for place, node in enumerate(self._nodes)]
         self._children: list[list[int]] = [[] for _ in self._nodes]
         self._starts, self._depths = [0] * len(self._nodes), [0] * len(self._nodes)

@@ -74,7 +74,7 @@ class PictureView(QWidget):
 
     @property
     def moments(self) -> int:
-        """How many it went through until it was whole; 0 where it shows none of them."""
+        """Number of moments until the picture was whole; 0 if it shows none of them."""
         return self._painter.moments if self._painter is not None else 0
 
     def fit(self, least: int, most: int) -> None:
@@ -121,7 +121,7 @@ class Face(QWidget):
         return QSize(self.theme.px(160), self.theme.px(80))
 
     def take(self, height: int) -> None:
-        """So many pixels, and no more than a layout has to give."""
+        """Set the height in pixels, also as the minimum, so that a layout gives no more."""
         self._high = height
         self.setMinimumHeight(height)
 

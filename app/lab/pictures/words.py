@@ -1,4 +1,4 @@
-"""What pictures and plots say of themselves. Pure functions, no widgets."""
+"""Texts of pictures and plots about themselves. Pure functions, no widgets."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from engine.protocol.lab import (
 )
 
 MOMENTS_A_SECOND = 100
-"""Of requests over time."""
+"""Moments a second of requests over time."""
 LETTERS = "ABCDEFGH"
-"""Of the sides, in their order."""
+"""Letters of the sides, in their order."""
 NO_PICTURE = "Picture"
 COMPUTED, KEPT = "computed in this step", "kept in the KV cache"
 FREE, RESERVED = "free", "reserved, empty"
@@ -51,17 +51,17 @@ PREFIXES = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6))
 
 
 def some(number: int, one: str, many: str = "") -> str:
-    """For example "1 page", "2,048 pages"."""
+    """Format a number with its noun, such as "1 page", "2,048 pages"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def seconds(value: float) -> str:
-    """For example "0 s", "0.25 s", "90 s"."""
+    """Format seconds, such as "0 s", "0.25 s", "90 s"."""
     return f"{count(round(value, 3))} s"
 
 
 def in_bytes(value: float) -> str:
-    """For example "512 B", "3.5 kB", "48 kB", "1.2 GB"."""
+    """Format a number of bytes, such as "512 B", "3.5 kB", "48 kB", "1.2 GB"."""
     if not value or abs(value) >= 999_500:
         return size(value)
     return f"{value / 1e3:.{int(abs(value) < 9950)}f} kB" if abs(value) >= 1000 else f"{count(round(value))} B"
@@ -127,7 +127,7 @@ def unchecked(step: int, drafted: DraftToken) -> str:
 
 
 def moment(pictures: Sequence[Picture], at: int) -> str:
-    """How far pictures of one kind are that were whole later; the first goes through the most moments."""
+    """Describe the moment of pictures of one kind that were whole later; the first goes through the most moments."""
     match pictures[0]:
         case Drafts() as picture:
             steps, step = len(picture.steps), -(-at // 2)
@@ -175,7 +175,7 @@ def limit(value: float) -> str:
 
 
 def far_limit(value: float) -> str:
-    """Of one far beyond the picture's edge."""
+    """Label of a limit far beyond the picture's edge."""
     return f"{limit(value)}, far beyond →"
 
 
@@ -185,12 +185,12 @@ def amount(name: str, amount: float, limit: float) -> str:
 
 
 def name(picture: Picture) -> str:
-    """What kind of picture it is."""
+    """Name of the picture's kind."""
     return _KINDS[type(picture)][0]
 
 
 def miniature(picture: Picture, drawing: bool) -> str:
-    """Of a picture, whether it is of the last run or only a ``drawing``."""
+    """Description of a picture: one of the last run, or only a ``drawing``."""
     return f"{name(picture)}, {'a drawing: this was not run yet' if drawing else 'in the last run'}"
 
 
@@ -200,12 +200,12 @@ def sentence(picture: Picture) -> str:
 
 
 def nothing(picture: Picture) -> str:
-    """What stands in the place of an empty picture."""
+    """Text in the place of an empty picture."""
     return _KINDS[type(picture)][1]
 
 
 def shows(picture: Picture) -> bool:
-    """Whether there is anything to paint."""
+    """True if there is anything to paint."""
     match picture:
         case Cells():
             return bool(picture.computed) and max(picture.present, default=0) > 0
@@ -309,7 +309,7 @@ _KINDS: dict[type, tuple[str, str, Callable[[Any], str]]] = {
 
 
 def axis(axis: Axis) -> str:
-    """For example "Time (ms)"."""
+    """Title of an axis with its unit, such as "Time (ms)"."""
     return f"{axis.title} ({axis.unit})" if axis.unit else axis.title
 
 
@@ -321,7 +321,7 @@ def value(axis: Axis, value: float) -> str:
 
 
 def with_unit(shown: Axis, number: float) -> str:
-    """For example "34 ms"."""
+    """Format a number with the axis's unit, such as "34 ms"."""
     rounded = float(f"{number:.4g}")
     return value(shown, rounded) + (f" {shown.unit}" if shown.unit and shown.unit not in BYTES else "")
 

@@ -66,7 +66,7 @@ class TextView(QTextBrowser):
         return self._theme.ui_font()
 
     def createMimeDataFromSelection(self) -> QMimeData:
-        """What is copied: no letter is another one for it, as a no-break space would be."""
+        """Return the selection for the clipboard, every letter unchanged: a no-break space stays one, for example."""
         copied = super().createMimeDataFromSelection()
         copied.setText(selected(self.textCursor()))
         return copied
@@ -82,7 +82,7 @@ class TextView(QTextBrowser):
 
     @property
     def tint_runs(self) -> list[TintRun]:
-        """What is tinted now, in Qt's positions."""
+        """Runs that are tinted now, in Qt's positions."""
         return self._runs
 
     def mark(self, runs: list[TintRun]) -> None:

@@ -16,7 +16,7 @@ _parser = extend(
     MarkdownIt("commonmark", {"html": False, "inline_definitions": True}).enable(["table", "strikethrough"])
 )
 _RESYNC = 160
-"""How many characters of markup :func:`align` may skip to find the next shown character."""
+"""Characters of markup that :func:`align` may skip to find the next shown character."""
 
 
 class MarkdownBlock(NamedTuple):
@@ -33,7 +33,7 @@ class MarkdownBlock(NamedTuple):
     body: str
     body_start: int
     info: str = ""
-    """What stands behind the fence of a code block."""
+    """Text behind the fence of a code block."""
 
     @property
     def language(self) -> str:
@@ -104,14 +104,15 @@ class Alignment(NamedTuple):
     where: list[int]
 
     def prefix(self, shown: str, source: str) -> list[int]:
-        """What still holds for a longer text: all but the last few characters, whose rendering may have changed."""
+        """Return the part that still holds for a longer text: all but the last few characters, whose rendering may
+        have changed. Empty unless the longer text continues the earlier one."""
         keep = max(0, len(self.shown) - _RESYNC)
         same = source.startswith(self.source) and shown.startswith(self.shown[:keep])
         return self.where[:keep] if same else []
 
 
 def align(shown: str, source: str, known: Sequence[int] = ()) -> list[int]:
-    """For each character of the rendered text its index in the Markdown source, -1 where there is none.
+    """Index in the Markdown source of each character of the rendered text, -1 if there is none.
 
     ``known`` is the result for the beginning of ``shown``.
     """

@@ -1,4 +1,4 @@
-"""What people write beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
+"""Markdown beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
 images, which are never loaded. Nothing is hidden: definitions of links are shown too."""
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ IMAGE = "▨"
 
 
 _MATHS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
-"""How maths begins and ends."""
+"""Delimiters that begin and end maths."""
 _ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}")
 _IN_DOLLARS = re.compile(r"\$(?![\s$])(?:\\.|[^$\\\n]){1,500}(?<!\s)\$(?!\d)")
-"""As Pandoc has it, so that prices are none."""
+"""Maths in dollars by Pandoc's rule, so that prices are none."""
 _AS_WRITTEN = re.compile(r"\\[()\[\],;]")
 """Escapes that are more often maths than Markdown."""
 _MOST = 4_000
@@ -52,7 +52,7 @@ def _task_list(state: StateCore) -> None:
     """A box for the brackets that begin an item, which takes the place of its bullet where all of a list have one."""
     tokens = state.tokens
     lists: list[tuple[Token, list[bool]]] = []
-    """Those that are open here, with whether each item has a box."""
+    """Lists that are open here, with whether each item has a box."""
     for index, token in enumerate(tokens):
         if token.type in ("bullet_list_open", "ordered_list_open"):
             lists.append((token, []))
@@ -74,7 +74,7 @@ def _boxed(words: Sequence[Token]) -> bool:
 
 
 def _whole_rows(state: StateCore) -> None:
-    """What a row of a table has beyond the columns of its head stays in its last cell."""
+    """Keep the cells of a table's row beyond the columns of its head in its last cell."""
     tokens, source, row = state.tokens, None, 0
     for index, token in enumerate(tokens):
         if token.type == "tr_open":
@@ -107,7 +107,7 @@ def _definition(state: StateCore) -> None:
 
 
 def _end_of_maths(text: str, start: int, stop: int) -> int:
-    """Where the maths that begins at ``start`` ends, at most at ``stop``; -1 where none begins, or it has no end."""
+    """End of the maths that begins at ``start``, at most ``stop``; -1 if none begins, or it has no end."""
     closing = _MATHS.get(text[start : start + 2], "")
     if not closing and (environment := _ENVIRONMENT.match(text, start, stop)):
         closing = f"\\end{{{environment[1]}}}"

@@ -127,7 +127,7 @@ def run_at(view: QTextEdit, point: QPoint, runs: Sequence[TintRun]) -> TintRun |
 
 
 def who(run: TintRun) -> str:
-    """Where a tinted run came from, for its tooltip."""
+    """Origin of a tinted run, for its tooltip."""
     if run.token == TOKENS["corrected"]:
         return "The model's token: the draft was rejected here"
     return f"Drafted {proposer(run.by).by}, accepted by the model" if run.by else "Drafted, accepted by the model"

@@ -1,4 +1,4 @@
-"""How text breaks into lines, also where somebody pastes a megabyte without a space."""
+"""Line breaking of text, also of a pasted megabyte without a space."""
 
 from __future__ import annotations
 
