@@ -140,7 +140,7 @@ class Batch:
 
 
 class ForwardOutput(NamedTuple):
-    """What one forward returns.
+    """Result of one forward.
 
     logits [L, V], in the order of `want_logits` (empty when the layer range stops before the last layer); hidden maps
     a wanted layer index to the hidden state entering that layer [T, hidden]. A forward over a layer range that stops

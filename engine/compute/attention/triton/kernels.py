@@ -60,7 +60,7 @@ def bounds(row, index, begin, window, first, stop, positions, WINDOW: tl.constex
 
 @triton.jit
 def seen_in_tree(key, prefix, length, begin, index, bottom, limit, bits, positions):
-    """Which keys [BM, BN] rows see: of the prefix what is in their bounds, of the new rows their ancestors there."""
+    """Mask [BM, BN] of the keys that rows see within their bounds: the prefix and, of the new rows, their ancestors."""
     new = key >= prefix
     at = tl.load(positions + begin + key - prefix, mask=new & (key < length), other=0).to(tl.int32)
     at = tl.where(new, at, key)[None, :]
