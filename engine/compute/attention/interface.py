@@ -130,8 +130,7 @@ class ModelAttention(Protocol):
         keys: KeyRange | None = None,
         sink_q: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Same as `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where those are set.
-        """
+        """Same as `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where set."""
 
 
 def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:

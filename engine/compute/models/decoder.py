@@ -70,7 +70,7 @@ class PreNormLayer:
         stream.add(self.mlp.forward(stream.normed(self.mlp_norm)), self.scale)
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
-        """See :meth:`DecoderLayer.replay`."""
+        """Implements :meth:`DecoderLayer.replay`."""
         if isinstance(self.attention, StateBlock):
             self.attention.replay(states, rows, runs)
 

@@ -1,4 +1,4 @@
-"""What `delta.c` is told of a layer and of a step."""
+"""Structures that describe a layer and a step to `delta.c`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.config.states import RecurrentShape
 
 
 class DeltaWeights(NamedTuple):
-    """What a layer multiplies by besides its linear layers, all in float32."""
+    """Weights of a layer besides its linear layers, all in float32."""
 
     convolution: Tensor
     """[kernel, channels], the oldest token's first."""

@@ -1,4 +1,4 @@
-"""What is drawn: one row's settings and place, and the ways of choosing that serve it."""
+"""Inputs of a draw: one row's settings and place, and the ways of choosing that serve it."""
 
 from __future__ import annotations
 

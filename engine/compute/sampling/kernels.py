@@ -88,13 +88,13 @@ def number(words, row, word, inside):
 
 @triton.jit
 def count_from(order, least):
-    """How many of [ROWS, C] are at least ``least`` [ROWS]."""
+    """Number of entries [ROWS, C] in each row that are at least ``least`` [ROWS]."""
     return tl.sum((order >= least[:, None]).to(tl.int32), 1)
 
 
 @triton.jit
 def share_from(order, share, least):
-    """What those of [ROWS, C] that are at least ``least`` [ROWS] hold."""
+    """Sum of the shares [ROWS, C] in each row whose order is at least ``least`` [ROWS], float64."""
     return tl.sum(tl.where(order >= least[:, None], share, 0), 1).to(tl.float64)
 
 

@@ -47,7 +47,7 @@ class SamplingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """As :class:`engine.protocol.Sampling`, resolved. ``max_tokens`` None: up to the context. Defaults are neutral.
+    """Resolved :class:`engine.protocol.Sampling`. ``max_tokens`` None: up to the context. Defaults are neutral.
 
     None of ``end_ids`` is drawn for a sequence of fewer than ``min_length`` tokens, its prompt included.
     """

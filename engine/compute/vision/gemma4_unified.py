@@ -1,4 +1,4 @@
-"""What Gemma 4 12B has in place of a tower (Google DeepMind 2026): squares of pixels are projected, each by itself."""
+"""Substitute for a tower in Gemma 4 12B (Google DeepMind 2026): squares of pixels are projected, each by itself."""
 
 from __future__ import annotations
 

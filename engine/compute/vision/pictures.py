@@ -95,7 +95,7 @@ def _enough(width: int, height: int) -> tuple[int, int]:
 
 
 def _reduced(image: Image.Image) -> Image.Image:
-    """With means of neighbouring pixels, where there are many more than enough."""
+    """Image reduced to means of neighbouring pixels, where there are many more than enough."""
     if image.width * image.height <= 2 * ENOUGH_PIXELS:
         return image
     if image.mode in ("1", "P"):
@@ -127,13 +127,13 @@ def _decoded(image: Image.Image, data: bytes) -> Image.Image:
 
 
 def _last_rows(image: Image.Image) -> bool:
-    """Whether the last two rows have a pixel that is not zero in memory, as those that were never read are."""
+    """Return True if each of the last two rows has a byte that is not zero in memory; rows never read have none."""
     left, upper, right, lower = 0, max(0, image.height - 2), image.width, image.height
     return all(image.crop((left, row, right, row + 1)).tobytes().strip(b"\0") != b"" for row in range(upper, lower))
 
 
 def png_is_whole(data: bytes) -> bool:
-    """Whether the compressed stream of a PNG has all rows (PNG, third edition, sections 7.2, 8.1 and 10.1).
+    """Return True if the compressed stream of a PNG has all rows (PNG, third edition, sections 7.2, 8.1 and 10.1).
 
     Pillow takes a stream that ends early for a picture whose last rows are black. The stream is counted in pieces.
     """

@@ -62,8 +62,7 @@ def make_ranged_plan(
 
 
 def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _VisibleRange:
-    """Keys that each row of a sequence sees; for a tree, whose rows' positions only the device knows, bounds of them.
-    """
+    """Keys that each row of a sequence sees; of a tree, whose rows' positions only the device knows, bounds of them."""
     host = batch.host
     rows, kv_len = slice(host.row_start[sequence], host.row_start[sequence + 1]), host.kv_len[sequence]
     start = kv_len - (rows.stop - rows.start)

@@ -51,8 +51,7 @@ def disagrees(width: int, dtype: torch.dtype, device: torch.device) -> str | Non
 
 
 def compare(width: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Reason the kernel's merges are wrong, of a few and of empty parts too; None where they agree with the definition.
-    """
+    """Reason a few merges by the kernel, of empty parts too, are wrong; None where they agree with the definition."""
     generator = torch.Generator().manual_seed(1)
     o1, o2 = (torch.randn(4, 3, width, generator=generator).to(dtype) for _ in range(2))
     lse1, lse2 = (3 * torch.randn(4, 3, generator=generator) for _ in range(2))

@@ -44,7 +44,7 @@ class Linear(ABC):
 
     @abstractmethod
     def forward_float32(self, x: Tensor) -> Tensor:
-        """As :meth:`forward` with a float32 result that was never rounded to less (for logits)."""
+        """Same as :meth:`forward`, with a float32 result that was never rounded to less (for logits)."""
 
     @abstractmethod
     def storage_size(self) -> int:
@@ -59,7 +59,7 @@ class Linear(ABC):
 
 
 class Target(NamedTuple):
-    """What layers are made for: ``dtype`` is the model's. ``native`` admits Kvasir's own kernels."""
+    """Traits that layers are made for: ``dtype`` is the model's. ``native`` admits Kvasir's own kernels."""
 
     dtype: torch.dtype
     device: torch.device
@@ -68,7 +68,7 @@ class Target(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """How the blocks' magnitudes are packed themselves: ``table[absmax] * nested_absmax[block // size] + offset``."""
+    """Packing of the blocks' magnitudes themselves: ``table[absmax] * nested_absmax[block // size] + offset``."""
 
     size: int
     offset: float
@@ -76,7 +76,7 @@ class Nested(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearShape:
-    """What a packed layer is: all that its kernel is chosen by, and its tensors' sizes. ``kind`` names its paths."""
+    """Traits of a packed layer by which its kernel is chosen, and its tensors' sizes. ``kind`` names its paths."""
 
     kind: str
     in_features: int

@@ -72,7 +72,7 @@ _NEXT_DIGIT = 254
 
 
 class _Form(NamedTuple):
-    """How a kind is held."""
+    """Storage layout of a kind."""
 
     codes: int
     group: int
@@ -221,7 +221,7 @@ def put(values: Tensor, packed: Tensor, start: int) -> None:
 
 
 def native_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the native code does not serve a layer; None when it does."""
+    """Reason the native code does not serve a layer; None when it does."""
     if reason := declines(target.dtype, target.device):
         return reason
     if shape.in_features % UNIT:
@@ -234,7 +234,7 @@ def native_declines(shape: LinearShape, target: Target) -> str | None:
 
 
 class NativeInt4Linear(NativeLinear):
-    """See :mod:`engine.compute.layers.linear.affine` for the weights' definition."""
+    """Affine weights of 4 bits: see :mod:`engine.compute.layers.linear.affine`."""
 
     @staticmethod
     def form(shape: LinearShape) -> _Form:
@@ -272,7 +272,7 @@ class NativeCodedLinear(NativeLinear):
 
 
 def coded_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the native code does not serve groups of codes; None when it does."""
+    """Reason the native code does not serve groups of codes; None when it does."""
     if shape.bits != 8 and shape.bits not in _UNSIGNED:
         return f"the weights have {shape.bits} bits"
     if shape.bits == 5 and shape.group % UNIT:
@@ -415,5 +415,5 @@ def _entries(name: str) -> Tensor:
 
 
 def ggml_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the native code does not serve ggml's blocks, which are of 32 weights or more; None when it does."""
+    """Reason the native code does not serve ggml's blocks, which are of 32 weights or more; None when it does."""
     return declines(target.dtype, target.device)

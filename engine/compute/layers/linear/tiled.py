@@ -30,7 +30,7 @@ def _on_processor() -> int:
 
 
 def _alike(rows: int) -> bool:
-    """Whether equal rows of a tile are multiplied to equal rows."""
+    """Return True if equal rows of a tile are multiplied to equal rows."""
     for depth, columns in TRIED:
         pattern = torch.arange(depth * columns, dtype=torch.float32).view(depth, columns)
         row = (0.1 + pattern[:, 0]).sin()

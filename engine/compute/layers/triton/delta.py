@@ -35,7 +35,7 @@ Definition = Callable[[Tensor, Tensor, DeltaWeights, RecurrentShape, LayerStates
 def declines(
     shape: RecurrentShape, runs: StateRuns, dtype: torch.dtype, device: torch.device, definition: Definition
 ) -> str | None:
-    """Why torch computes a step; None where the kernel does."""
+    """Reason torch computes a step; None where the kernel does."""
     if runs.parents is not None:
         return "rows of a drafted tree go on from states of their own"
     if (runs.runs[:, 2] == runs.runs[:, 3]).any():
@@ -45,7 +45,7 @@ def declines(
 
 @functools.cache
 def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
-    """Why torch computes layers of this shape; None where the kernel is to be trusted."""
+    """Reason torch computes layers of this shape; None where the kernel is to be trusted."""
     for width in (shape.key, shape.value):
         if width > WIDEST or width % 16 or width % min(PART, width):
             return f"it has no heads of {width} numbers"
@@ -55,7 +55,7 @@ def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, d
 def delta_rule(
     mixed: Tensor, gates: Tensor, weights: DeltaWeights, shape: RecurrentShape, states: LayerStates, table: StateRuns
 ) -> Tensor:
-    """See :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`; for steps that nothing :func:`declines`."""
+    """Same as :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`, for steps that are not declined."""
     from engine.compute.layers.triton import delta_kernels
 
     mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -86,7 +86,8 @@ def delta_rule(
 
 
 def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
-    """What is wrong with a few sequences: one that begins, one that goes on, one cut in two with draft tokens."""
+    """Reason the kernel is wrong on a few sequences: one that begins, one that continues, one cut in two with draft
+    tokens; None where it agrees with ``definition``."""
     generator = torch.Generator().manual_seed(1)
 
     def some(*sizes: int) -> Tensor:

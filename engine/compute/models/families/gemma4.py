@@ -103,7 +103,7 @@ def _shapes(raw: RawConfig, local: tuple[bool, ...]) -> tuple[HeadShape, ...]:
 
 
 def _sources(raw: RawConfig, local: tuple[bool, ...]) -> tuple[int, ...]:
-    """Whose keys and values each layer reads: the last ones those of the last layer of their kind before them."""
+    """Layer whose keys and values each layer reads: for the last ones, the last layer of their kind with its own."""
     layers = len(local)
     shared = raw.integer("num_kv_shared_layers", 0, least=0, most=layers - 1)
     own = layers - shared
@@ -184,7 +184,7 @@ class ParallelExperts:
         )
 
     def forward(self, mlp: Tensor, x: Tensor) -> Tensor:
-        """What the MLP gave, and the stream that it read ``x [T, hidden_size]`` -> their sum, alike."""
+        """MLP output and the stream ``x [T, hidden_size]`` that it read -> sum of MLP and experts, both normed."""
         chosen = self.block.forward(self.norm.forward(x), self.router_norm.forward(x))
         return self.mlp_out_norm.forward(mlp).add_(self.out_norm.forward(chosen))
 

@@ -81,7 +81,7 @@ def _experts(raw: RawConfig, layers: int) -> MoEConfig | None:
 
 
 class Layer(PreNormLayer):
-    """With as many heads as the layer has."""
+    """Decoder layer with its own number of heads."""
 
     attention_kind = GatedAttention
 

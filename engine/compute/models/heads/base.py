@@ -61,7 +61,7 @@ class HeadLayer:
 
 
 class FeatureHead(ABC):
-    """What EAGLE heads and multi-token layers have in common; a :class:`engine.compute.runner.runner.RunnableModel`.
+    """Base of EAGLE heads and multi-token layers; a :class:`engine.compute.runner.runner.RunnableModel`.
 
     Built on the ``target`` in memory, whose token table and output layer it uses where it has none of its own.
     """

@@ -48,7 +48,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
 
 
 def _inner(raw: RawConfig) -> int:
-    """What is stated is that of a block without gate, which this one is to be as large as."""
+    """Inner width. The stated one is that of a block without gate, which this one is to be as large as."""
     inner = raw.integer("block_ff_dim", raw.integer("intermediate_size", 1))
     if not raw.flag("block_auto_adjust_ff_dim", True):
         return inner

@@ -89,7 +89,7 @@ def _states(raw: RawConfig, kinds: list[str]) -> MambaShape | None:
 
 
 def _experts(raw: RawConfig, kinds: list[str]) -> MoEConfig:
-    """As DeepSeek-V3's, without gates."""
+    """Experts as those of DeepSeek-V3, without gates."""
     groups = raw.optional_integer("n_group", 1) or 1
     if groups > 1 and raw.integer("n_routed_experts", 8) < 2 * groups:
         raise raw.wrong(f"{groups} groups of {raw.integer('n_routed_experts', 8)} experts have no two best ones each")
@@ -137,7 +137,7 @@ class Layer:
             stream.add(self.block.forward(x))
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
-        """See :meth:`DecoderLayer.replay`."""
+        """Implements :meth:`DecoderLayer.replay`."""
         if isinstance(self.block, Mamba2):
             self.block.replay(states, rows, runs)
 

@@ -32,7 +32,7 @@ def nibbles(dtype: torch.dtype) -> tuple[str, float]:
 
 @functools.cache
 def lookup(table: tuple[float, ...], dtype: torch.dtype) -> str:
-    """As :func:`nibbles` with codes that stand for the 16 numbers of ``table``, rounded to ``dtype``; nothing is added.
+    """Same as :func:`nibbles`, with codes for the 16 numbers of ``table``, rounded to ``dtype``; nothing is added.
 
     A byte permutation looks up four codes of 3 bits among 8 bytes; the fourth bit then chooses between two of them.
     """
