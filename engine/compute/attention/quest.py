@@ -60,7 +60,7 @@ class QuestAttention:
     def __init__(self) -> None:
         self.bytes_read = 0
         self.watched: list[Tensor] | None = None
-        """Where it is a list, pages are chosen by their definition, and those that each layer chose are added to it:
+        """A list makes pages be chosen by their definition, and the pages that each layer chose are added to it:
         [R, H, n], as places in the sequence."""
         self._library, _ = find()
         self._splits: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()

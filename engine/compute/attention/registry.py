@@ -69,7 +69,7 @@ class AttentionDispatcher:
         self._parts: PerBatch[tuple[list[AttentionPart], KeyRange | None]] = PerBatch()
         self.quest = QuestAttention()
         self.uncaptured = ""
-        """Why the calls since it was last emptied cannot be captured in a graph; "" if they can."""
+        """Reason the calls since it was last emptied cannot be captured in a graph; "" if they can."""
         self.keys_saved = 0
         """Readings of a key that cascades have saved so far, counted in each layer."""
 

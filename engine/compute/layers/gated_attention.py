@@ -29,7 +29,7 @@ class GatedAttention(Attention):
             self.gate = source.linear(prefix, ("g_proj",), [gates], config.hidden_size, False)
 
     def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
-        """Implements :meth:`Attention.opened`."""
+        """Same as :meth:`Attention.opened`, with gates that a layer of its own computes from ``x``."""
         if self.gate is None:
             return out
         gates = self.numerics.by_row(self.opens, self.gate(x).float()).to(out.dtype)

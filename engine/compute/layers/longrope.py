@@ -45,7 +45,7 @@ class LongRotaryEmbedding:
         return self.short.generation + self.long.generation
 
     def reserve(self, positions: int) -> None:
-        """Implements :meth:`RotaryEmbedding.reserve` for both tables."""
+        """Same as :meth:`RotaryEmbedding.reserve`, for both tables."""
         self.short.reserve(positions)
         self.long.reserve(positions)
 

@@ -53,7 +53,7 @@ class CausalLM(ABC):
     device: torch.device
     dtype: torch.dtype
     kv_dtype: torch.dtype
-    """That of keys and values that are not packed: ``dtype``, until a loader says otherwise."""
+    """Dtype of keys and values that are not packed: ``dtype``, until a loader says otherwise."""
     embedding: TokenTable
     layers: Sequence[DecoderLayer]
     norm: Norm

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.cache.stores.packed import PackedKV
 
 _KINDS = {"int8": 1, "fp8": 2, "int4": 3, "kivi": 4}
-"""What attention.h calls the packed kinds; all others are 0, numbers in bfloat16."""
+"""Numbers of the packed kinds in attention.h; all others are 0, numbers in bfloat16."""
 
 
 def fields(kind: type[Any], *names: str) -> tuple[tuple[str, type[Any]], ...]:

@@ -26,7 +26,7 @@ class DeltaWeights(NamedTuple):
     norm: Tensor
     """[value]"""
     eps: float
-    """Of that norm."""
+    """Epsilon of that norm."""
     unit_eps: float = 1e-6
     """Added to the squares of queries and keys."""
 

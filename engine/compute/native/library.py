@@ -31,7 +31,7 @@ from engine.config.states import RecurrentShape
 DTYPES = (torch.bfloat16, torch.float32)
 """The types of activations that there is native code for."""
 GATINGS = ("silu", "gelu_tanh", "clamped")
-"""What rows.c calls 0, 1 and 2."""
+"""Gatings 0, 1 and 2 of rows.c."""
 ROW_UNIT = 16
 WIDEST_HEAD = 1024
 """Rows are read in runs of so many numbers."""
@@ -70,7 +70,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "hadamard": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
     "lanes_write": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT),
 }
-"""What each function returns, then what it takes."""
+"""Return type of each function, then its argument types."""
 
 
 class Library:
@@ -258,7 +258,7 @@ def find() -> LibraryLookup:
 
 @functools.cache
 def find_with(instructions: str) -> LibraryLookup:
-    """Same as :func:`find`, with one of `engine.compute.native.instructions.SETS`, AUTO or OFF."""
+    """Same as :func:`find`, with one of `instructions.SETS`, AUTO or OFF. Raises :class:`NoSuchInstructions`."""
     if instructions == OFF:
         return LibraryLookup(None, f"{VARIABLE}={OFF} leaves Kvasir's native code out")
     plain = load(SETS[PORTABLE])

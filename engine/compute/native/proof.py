@@ -1,4 +1,4 @@
-"""Check that Triton's kernels can run here, and a trial of one."""
+"""Check that Triton's kernels can run here, and a trial of one that makes a reason of any error but lack of memory."""
 
 from __future__ import annotations
 

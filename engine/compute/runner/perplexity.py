@@ -23,7 +23,7 @@ LEAST_TOKENS = 2
 """A text of fewer predicts nothing."""
 TOO_SHORT = "The text is too short to be scored. Choose a longer one."
 MOST_TOKENS = 8192
-"""Of a longer text the first ones are scored."""
+"""Tokens scored at most: the first ones of a longer text."""
 _LOGITS = 1 << 23
 """Numbers in the logits of a chunk."""
 _LONGEST_CHUNK = 256

@@ -62,7 +62,7 @@ class Runner:
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self.eager = NOT_HERE
-        """Why the last step was launched kernel by kernel; "": it was a captured graph."""
+        """Reason the last step was launched kernel by kernel; "": it was a captured graph."""
         self._device = torch.device(device)
         self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
         self.graphs: Graphs | None = None
@@ -210,7 +210,7 @@ class Runner:
         return on_device(self._device, np.unique(memory.host.slots[0] // PAGE_SIZE))
 
     def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
-        """Limits on the keys that rows see; None when nothing is hidden in this step. `like` [T] is padded.
+        """Limits of policies, store and pictures on the keys of rows; None where there are none. `like` [T] is padded.
 
         Raises ValueError where rows choose pages and the store cannot rank them.
         """

@@ -26,7 +26,8 @@ from engine.compute.sampling.draw import Draw, kind_of
 from engine.compute.sampling.params import SamplingParams
 
 WORDS = 6
-"""Of 64 bits in a row of the table: key (two halves), kind, top-k, then float64: temperature, top-p, log(min-p)."""
+"""Words of 64 bits in a row of the table: key (two halves), kind, top-k, then float64: temperature, top-p,
+log(min-p)."""
 OTHER = 3
 """The kind of a row that is not drawn here."""
 LARGEST_VOCABULARY = 1 << 19
@@ -160,7 +161,7 @@ class Pending(NamedTuple):
     tokens: Tensor
     """[n] int64 on the device; 0 where the token is not known."""
     answer: Tensor
-    """As `RowBuffers.out`, in pinned memory ..."""
+    """Same as `RowBuffers.out`, in pinned memory ..."""
     copied: torch.cuda.Event
     """... once this has happened."""
 

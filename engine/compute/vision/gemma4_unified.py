@@ -13,7 +13,7 @@ from engine.compute.vision.layers import read_norm
 from engine.compute.vision.settings import Section, TowerConfig
 
 EPS = 1e-5
-"""Of its norms with a mean."""
+"""Epsilon of its norms with a mean."""
 
 
 class Gemma4Embedder(Gemma4Pictures):

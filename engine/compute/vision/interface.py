@@ -21,11 +21,11 @@ class Picture:
     """A picture prepared for a model's tower."""
 
     pixels: Tensor
-    """As the tower reads it, float32 on the host: patches, or channels, rows and columns; the tower's own affair."""
+    """Input of the tower, float32 on the host: patches, or channels, rows and columns; the tower's own affair."""
     grid: tuple[int, int]
     """Rows and columns of tokens, as the language model sees them."""
     tokens: int
-    """How many embeddings it gives: rows times columns of the grid."""
+    """Number of embeddings it gives: rows times columns of the grid."""
     key: bytes
     """SHA-256 of the pixels and the tower's settings: a picture that is shown again has the same key."""
 

@@ -24,7 +24,7 @@ from engine.compute.vision.settings import CLIP, MOST_RESIZED, Colours, Section,
 from engine.config.raw import RawConfig
 
 MOST_RATIO = 200.0
-"""Of a picture's sides."""
+"""Largest ratio of a picture's sides."""
 
 
 def in_squares(grid: Tensor, merge: int) -> Tensor:

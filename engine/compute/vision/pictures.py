@@ -21,17 +21,17 @@ MOST_MEMORY = 512 << 20
 ENOUGH_PIXELS = 16_000_000
 """No tower is shown as many: of a picture more than twice as large fewer pixels are decoded, or kept."""
 _ROW_BYTES = 64
-"""That Pillow takes for a row besides its pixels, generously."""
+"""Bytes that Pillow takes for a row besides its pixels, generously."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """Pillow's names of those that are read; its decoders of others are never asked."""
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Of an interlaced PNG's passes: the first column and row, and the steps to the next ones."""
+"""Passes of an interlaced PNG: the first column and row, and the steps to the next ones."""
 CUT = "The picture is damaged, or not all of it is there. Send it again."
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 """Pillow's modes of one channel with more than 8 bits."""
 
 _ONE_AT_A_TIME = threading.Lock()
-"""So that no more memory is asked for than that of the largest; and because what is done to warnings is global."""
+"""Lock that bounds memory to that of the largest; needed also because what is done to warnings is global."""
 
 # Pillow warns from half of its own bound on, and raises above it; memory is bounded here, before pixels are read.
 Image.MAX_IMAGE_PIXELS = None

@@ -17,7 +17,7 @@ import numpy as np
 from engine.compute.vision.interface import Picture, PictureError, Tower
 
 MOST_PICTURES = 128
-"""Of one prompt: each is decoded, held as numbers and computed."""
+"""Limit of one prompt: each is decoded, held as numbers and computed."""
 
 
 class PictureRun(NamedTuple):

@@ -23,7 +23,7 @@ class Windows(NamedTuple):
     order: Tensor
     """``[tokens]``: which token comes where."""
     spans: list[Span]
-    """In tokens."""
+    """Spans in tokens."""
 
     @classmethod
     def of(cls, rows: int, columns: int, side: int, device: torch.device) -> Windows:

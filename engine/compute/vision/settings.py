@@ -55,7 +55,7 @@ class TowerConfig(NamedTuple):
     raw: RawConfig
     """All of config.json."""
     processor: RawConfig
-    """How pictures are prepared; see :func:`read_processor`."""
+    """Settings of how pictures are prepared; see :func:`read_processor`."""
     width: int
     """The language model's hidden size."""
     token_id: Callable[[str], int | None]

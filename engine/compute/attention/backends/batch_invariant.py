@@ -88,7 +88,7 @@ class _VisibleKeys:
         self._stop = np.minimum(stop, chain.stop)  # a row of a tree sees none after its own, whatever its range
         seeing = self._first < self._stop
         self.first = int(self._first[seeing].min(initial=chain.stop))
-        """Of all keys that any row sees; not below `stop` if there are none."""
+        """First of all keys that any row sees; not below `stop` if there are none."""
         self.stop = int(self._stop[seeing].max(initial=0))
 
     def hidden(self, tile: int, key_tile: int) -> np.ndarray | None:

@@ -77,7 +77,7 @@ def capped(scores, softcap):
 
 
 TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions"]
-"""What is read number by number: where it begins in memory is no reason to compile another kernel."""
+"""Tensors read number by number: their alignment is no reason to compile another kernel."""
 
 
 @triton.jit(do_not_specialize=["sequences", "tokens", "window", "table_row"], do_not_specialize_on_alignment=TABLES)

@@ -20,7 +20,7 @@ from engine.compute.batch import Batch, HostShape
 from engine.compute.native.proof import failure
 
 TOLERANCE = 0.02
-"""Of the largest value: what 16 bits may differ by."""
+"""Share of the largest value by which 16 bits may differ."""
 SHAPES = ([(700, 1), (37, 1)], [(40, 70), (3, 9)])
 """Tokens in the cache and new rows of each sequence: decoding, which splits keys, and prompts."""
 HEADS_PER_KV = 4

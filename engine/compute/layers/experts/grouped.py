@@ -32,7 +32,7 @@ TRIED = 128
 _WRONG = "does not agree with the definition here"
 
 _tried: dict[Hashable, str | None] = {}
-"""What trials have found in this process."""
+"""Results of trials in this process."""
 
 
 class Routing(NamedTuple):

@@ -32,11 +32,11 @@ class Linear(ABC):
     path: str
     declined: list[Declined]
     as_in_file: bool = False
-    """Whether the weights are held as the file has them, so that loading is copying."""
+    """True if the weights are held as the file has them, so that loading is copying."""
     float32_is_free: bool = False
-    """Whether :meth:`forward_float32` takes no longer than :meth:`forward`."""
+    """True if :meth:`forward_float32` takes no longer than :meth:`forward`."""
     tied: bool = False
-    """Whether the weights are the token table's own, which holds the memory."""
+    """True if the weights are the token table's own, which holds the memory."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class PackedLinear(Linear):
 Maker = Callable[[LinearShape, Target, torch.device], PackedLinear]
 """Makes a layer, not yet filled: ``make(shape, target, device)``."""
 Declines = Callable[[LinearShape, Target], str | None]
-"""Why a path does not serve a layer; None when it does."""
+"""Reason a path does not serve a layer; None when it does."""
 
 
 def _serves(shape: LinearShape, target: Target) -> None:

@@ -65,7 +65,7 @@ _PLANES = {_U2: (2, 0), _U3: (2, 1), _U4: (4, 0), _U5: (4, 1), _U6: (4, 2), _SIG
 _UNSIGNED = {2: _U2, 3: _U3, 4: _U4, 5: _U5, 6: _U6}
 _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _NESTED, _EXPONENTS, _PRODUCTS, _NIBBLES, _BOOK = 3, 4, 5, 6, 7
-"""How scales are held that are not numbers (products.h)."""
+"""Storage formats of scales that are not numbers (products.h)."""
 _SIGN = 0x80
 _DIGITS = {8: 1, 16: 2, 32: 3}
 _NEXT_DIGIT = 254
@@ -84,7 +84,7 @@ class _Form(NamedTuple):
     supers: bool = False
     shifts: bool = False
     words: int = 0
-    """Of a block of 256 weights, where blocks are held as the file has them (books.h)."""
+    """Words of a block of 256 weights, where blocks are held as the file has them (books.h)."""
 
 
 class NativeLinear(PackedLinear):

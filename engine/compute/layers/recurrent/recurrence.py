@@ -21,20 +21,20 @@ CHUNK = 64
 LEAST_CHUNK = 8
 """Shorter runs are computed row by row."""
 TOGETHER_BYTES = 16 << 20
-"""Of matrices that sequences of one row each are moved on in at a time."""
+"""Bytes of matrices that sequences of one row each update at a time."""
 Rows = tuple[Tensor, ...]
-"""What rows bring, float32 and [T, heads, ...] each: queries, keys, values, and what else the rule wants of them."""
+"""Inputs of rows, float32 and [T, heads, ...] each: queries, keys, values, and what else the rule wants of them."""
 Form = Callable[[Rows, Tensor], tuple[Tensor, Tensor]]
-"""Of the rows and the matrices before them: what is read ``[T, heads, value]``, and the matrices afterwards."""
+"""Rows and the matrices before them -> their result ``[T, heads, value]``, and the matrices afterwards."""
 
 
 class Rule(NamedTuple):
     """The forms of a rule."""
 
     step: Form
-    """Of one row without the dimension T; or of T sequences, each with a row and matrices ``[heads, key, value]``."""
+    """One row without the dimension T; or T sequences, each with a row and matrices ``[heads, key, value]``."""
     by_chunks: Form
-    """Of the rows of a chain, and its matrices ``[heads, key, value]``."""
+    """Rows of a chain, and its matrices ``[heads, key, value]``."""
 
 
 def read_through(rows: Rows, matrices: Tensor, runs: StateRuns, rule: Rule, numerics: Numerics) -> Tensor:

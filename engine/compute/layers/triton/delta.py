@@ -24,12 +24,12 @@ WIDEST = 256
 PART, WARPS = 32, 4
 """Columns of a head's matrix that a program holds in registers, and the warps that share them."""
 TOLERANCE = 0.02
-"""Of the largest value."""
+"""Share of the largest value by which results may differ."""
 _variants = Variants()
 
 
 Definition = Callable[[Tensor, Tensor, DeltaWeights, RecurrentShape, LayerStates, StateRuns, Numerics], Tensor]
-"""What the kernels are compared with: :func:`engine.compute.layers.recurrent.delta_rule.by_torch`."""
+"""Definition that the kernels are compared with: :func:`engine.compute.layers.recurrent.delta_rule.by_torch`."""
 
 
 def declines(
@@ -55,7 +55,7 @@ def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, d
 def delta_rule(
     mixed: Tensor, gates: Tensor, weights: DeltaWeights, shape: RecurrentShape, states: LayerStates, table: StateRuns
 ) -> Tensor:
-    """Same as :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`, for steps that are not declined."""
+    """Same as :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`, where :func:`declines` gives None."""
     from engine.compute.layers.triton import delta_kernels
 
     mixed, gates = mixed.contiguous(), gates.contiguous()

@@ -16,7 +16,7 @@ WIDEST = 16384
 """Channels of a row that one program normalises."""
 GATED_AT_ONCE = 1024
 TOLERANCE = 0.01
-"""Of the largest value: what the last bit of 16 may differ by."""
+"""Share of the largest value by which the last of 16 bits may differ."""
 
 Gating = Literal["silu", "gelu", "gelu_tanh", "clamped"]
 _variants = Variants()

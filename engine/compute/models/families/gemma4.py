@@ -26,9 +26,9 @@ from engine.config.model import HeadShape, ModelConfig, MoEConfig
 from engine.config.raw import RawConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 OF_LAYERS = ("num_key_value_heads", "head_dim")
-"""What ``per_layer_config`` may say of a layer."""
+"""Keys that ``per_layer_config`` may state for a layer."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:

@@ -18,7 +18,7 @@ from engine.config.model import ModelConfig
 
 TABLE = "embed_tokens.weight"
 LEAST_LAYERS = 7
-"""Of an EAGLE-3 head's target: with fewer, two of the three layers that it reads are the same."""
+"""Layers of an EAGLE-3 head's target: with fewer, two of the three layers that it reads are the same."""
 
 
 def read_layers(layers: int) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     token_first: bool
     """... in this order."""
     normed: bool
-    """Whether states reach it after the target's final norm, or before."""
+    """True if states reach it after the target's final norm, False if before."""
     table: str = ""
     """A token table of the layer's own, which few checkpoints have."""
 

@@ -167,4 +167,4 @@ HALVES = {
     "TQ1_0": (52,),
     "TQ2_0": (64,),
 }
-"""Where blocks hold float16 numbers; elsewhere at their beginning."""
+"""Byte offsets of float16 numbers in blocks; elsewhere at their beginning."""

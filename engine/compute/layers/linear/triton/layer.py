@@ -21,8 +21,8 @@ class TritonLinear(BlockwiseLinear):
 
     path = PATH
     block_weights = 1 << 25
-    """In 16 bits: 64 MB, which memory/estimate.py counts as scratch: larger blocks take fewer launches, and their
-    products fill more multiprocessors."""
+    """Weights dequantised at a time. In 16 bits: 64 MB, which memory/estimate.py counts as scratch: larger blocks take
+    fewer launches, and their products fill more multiprocessors."""
     granule = 128
     """Torch's products are made of tiles of about as many output features."""
     program_outputs: ClassVar[int] = 32

@@ -41,7 +41,7 @@ class FmaTile(NamedTuple):
 
 
 Cut = Tile | WideTile | FmaTile
-"""How a product is cut into programs, and by which kernel it is computed."""
+"""Partition of a product into programs, and the kernel that computes it."""
 
 TENSOR_MEMORY = (10, 11)
 """Compute capabilities whose tensor cores have a memory of their own, for which gemm.py's largest tile is too large."""

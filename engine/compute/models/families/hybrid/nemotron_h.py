@@ -26,7 +26,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import MambaShape
 
 STATE, ATTENTION, MLP, EXPERTS = KINDS = ("linear_attention", "full_attention", "mlp", "moe")
-"""What ``layers_block_type`` calls the kinds of layers..."""
+"""Names in ``layers_block_type`` of the kinds of layers..."""
 OTHERS = {"M": STATE, "*": ATTENTION, "-": MLP, "E": EXPERTS, "mamba": STATE, "attention": ATTENTION}
 """... and ``hybrid_override_pattern``, by a letter each, and files from before transformers 5."""
 NAMES = (

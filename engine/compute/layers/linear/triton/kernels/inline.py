@@ -13,7 +13,7 @@ import torch
 _ONES = {torch.bfloat16: 0x43004300, torch.float16: 0x64006400}
 """Two floats whose last mantissa bit counts 1: an integer of few bits, put there, is added to them."""
 _MAGIC = {torch.bfloat16: 128.0, torch.float16: 1024.0}
-"""What each of those floats is."""
+"""Value of each of those floats."""
 
 
 @functools.cache
