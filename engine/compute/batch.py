@@ -63,7 +63,7 @@ class HostShape:
 
 
 Ahead = Literal["none", "sliding", "all"]
-"""In which layers the tokens of a picture see those after them, too: none, those with a window, all."""
+"""Layers in which the tokens of a picture see those after them, too: none, those with a window, all."""
 
 
 class RowViews(NamedTuple):
@@ -140,7 +140,7 @@ class Batch:
 
 
 class ForwardOutput(NamedTuple):
-    """What one forward returns.
+    """Result of one forward.
 
     logits [L, V], in the order of `want_logits` (empty when the layer range stops before the last layer); hidden maps
     a wanted layer index to the hidden state entering that layer [T, hidden]. A forward over a layer range that stops
@@ -170,11 +170,11 @@ class SequenceRows(NamedTuple):
     (`engine.cache.stores.recent.recent_span`)."""
     policy: PagePolicy | None = None
     states: Sequence[StateRun] = ()
-    """For a model with states, runs that cover the rows in order; none: the rows begin a text and leave no state."""
+    """Runs that cover the rows in order, for a model with states; none: the rows begin a text and leave no state."""
     adapter: int = 0
     """The number of the rows' adapter (`engine.compute.models.adapters`); 0: none."""
     axes: Axes | None = None
-    """What the rotary embedding sees of its places; None: each row's own, start + depth."""
+    """Axes of its places that the rotary embedding sees; None: each row's own, start + depth."""
     embedded: Sequence[EmbeddedRows] = ()
     """Rows of these whose embeddings are given."""
 

@@ -1,4 +1,4 @@
-"""What an attention backend is, and the one function that combines two attentions.
+"""Interface of attention backends, and the one function that merges two attentions.
 
 Attention over a set of keys gives (o, lse): the output and the log of the sum of the exponentiated scores. Attention
 over the union of two sets follows from the two results alone, so split keys, cached plus new keys, and windows plus
@@ -18,7 +18,7 @@ from engine.compute.batch import Batch, HostShape
 
 
 class AttnSpec(NamedTuple):
-    """How one layer attends.
+    """Attention parameters of one layer.
 
     scale multiplies q·k. A window of w lets a query at index i see the keys with i - w < index <= i. A softcap c
     replaces a scaled score x by c * tanh(x / c).
@@ -67,7 +67,7 @@ def _one_of(choose: np.ufunc, a: np.ndarray | None, b: np.ndarray | None) -> np.
 
 
 class AttnProblem(NamedTuple):
-    """What a backend needs to know to accept or to decline."""
+    """Traits of a call by which a backend accepts or declines it."""
 
     device: str  # a name of `engine.base.devices.TRAITS`
     dtype: torch.dtype
@@ -87,10 +87,10 @@ class AttentionBackend(Protocol):
 
     name: str
     captures: bool
-    """Whether its launches over a frozen batch can be captured in a CUDA graph."""
+    """True if its launches over a frozen batch can be captured in a CUDA graph."""
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """Why this backend cannot serve the problem; None if it can."""
+        """Reason this backend cannot serve the problem; None if it can."""
 
     def attend(
         self,
@@ -114,10 +114,10 @@ class ModelAttention(Protocol):
     """The attention that a model's layers call: a backend, or what combines the calls of backends by `batch.views`."""
 
     uncaptured: str
-    """Why the calls since it was last emptied cannot be captured in a CUDA graph; "" if they can."""
+    """Reason the calls since it was last emptied cannot be captured in a CUDA graph; "" if they can."""
 
     def shares_keys(self, host: HostShape) -> bool:
-        """Whether keys that sequences of this step share would be read once for all of them."""
+        """Return True if keys that sequences of this step share would be read once for all of them."""
 
     def attend(
         self,
@@ -130,7 +130,7 @@ class ModelAttention(Protocol):
         keys: KeyRange | None = None,
         sink_q: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where those are set."""
+        """Same as `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where set."""
 
 
 def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Which calls of a backend make up one attention: the parts of a batch whose rows are restricted (`Batch.views`).
+"""Backend calls that make up one attention: the parts of a batch whose rows are restricted (`Batch.views`).
 
 Recent keys are stored apart from packed ones, and sinks apart from the window. Each part is attention over a range of
 keys, and the parts are disjoint, so that their results merge.
@@ -45,7 +45,7 @@ def parts_of(
 
 
 def sees_ahead(views: RowViews | None, window: int | None) -> bool:
-    """Whether rows see keys after their own in a layer with this window."""
+    """Return True if rows see keys after their own in a layer with this window."""
     return views is not None and views.until is not None and (views.ahead == "all" or window is not None)
 
 

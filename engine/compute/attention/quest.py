@@ -60,7 +60,7 @@ class QuestAttention:
     def __init__(self) -> None:
         self.bytes_read = 0
         self.watched: list[Tensor] | None = None
-        """Where it is a list, pages are chosen by their definition, and those that each layer chose are added to it:
+        """A list makes pages be chosen by their definition, and the pages that each layer chose are added to it:
         [R, H, n], as places in the sequence."""
         self._library, _ = find()
         self._splits: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
@@ -114,7 +114,7 @@ class QuestAttention:
         need_lse: bool = False,
         invariant: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`: rows with a budget as in `attend`, and all others by `others`.
+        """Same as `AttentionBackend.attend`: rows with a budget by `attend`, and all others by `others`.
 
         `others` is given the range that leaves out the rows with a budget.
         """
@@ -136,7 +136,7 @@ class QuestAttention:
         return out, out_lse
 
     def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
-        """Whether native code serves this (engine/compute/native/quest.c)."""
+        """Return True if native code serves this call (engine/compute/native/quest.c)."""
         width = q.shape[2]
         fits = width % 32 == 0 and width <= 256 and kv.v_dim == width and spec.softcap is None
         known = q.dtype in DTYPES and kv.k.dtype == torch.bfloat16
@@ -176,7 +176,7 @@ class QuestAttention:
 
 
 class _Choices(NamedTuple):
-    """What the kernels are told of a step's rows, the same for all layers."""
+    """Kernel arguments that describe a step's rows, the same for all layers."""
 
     rows: Tensor | None
     """[R] int64: those with a budget; None: all."""
@@ -190,7 +190,7 @@ class _Choices(NamedTuple):
 
 
 def kernels_decline(q: Tensor, kv: PackedKV, spec: AttnSpec) -> str | None:
-    """Why pages are not chosen and read by Triton's kernels; None where they are, having proved themselves here."""
+    """Reason Triton's kernels do not choose and read the pages; None where they do, proven on this device."""
     if not traits(q.device).kernels:
         return "the model is not on a GPU"
     if kv.v_dim != q.shape[2] or spec.window is not None:

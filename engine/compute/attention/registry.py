@@ -1,4 +1,4 @@
-"""Which backend attends, an ordered list of those that may decline, the reference last; and how their parts merge."""
+"""Choice of an attention backend from an ordered list of those that may decline, reference last; merge of parts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class AttentionDispatcher:
         self._parts: PerBatch[tuple[list[AttentionPart], KeyRange | None]] = PerBatch()
         self.quest = QuestAttention()
         self.uncaptured = ""
-        """Why the calls since it was last emptied cannot be captured in a graph; "" if they can."""
+        """Reason the calls since it was last emptied cannot be captured in a graph; "" if they can."""
         self.keys_saved = 0
         """Readings of a key that cascades have saved so far, counted in each layer."""
 
@@ -84,7 +84,7 @@ class AttentionDispatcher:
         keys: KeyRange | None = None,
         sink_q: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `ModelAttention.attend`."""
+        """Implements `ModelAttention.attend`."""
         if kv.bounds is not None and batch.views is not None and batch.views.sparse is not None:
             assert keys is None, "pages are chosen of all that is before a row"
             others = functools.partial(self._attend_parts, q, kv, spec, batch, group, need_lse, sink_q=sink_q)
@@ -98,7 +98,7 @@ class AttentionDispatcher:
         return self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, need_lse, keys)
 
     def shares_keys(self, host: HostShape) -> bool:
-        """See `ModelAttention.shares_keys`."""
+        """Implements `ModelAttention.shares_keys`."""
         return self._cascades and next(clusters_of(host, 0), None) is not None
 
     def _backend(

@@ -1,4 +1,4 @@
-"""How a step's queries and keys are rotated and its keys and values reach the cache: on a GPU by one kernel."""
+"""Rotation of a step's queries and keys, and the write of its keys and values to the cache: on a GPU by one kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_rotated(
 
 
 def declines(store: KVStore, layer: int, qk: Tensor, rope: RotaryStep | None) -> str | None:
-    """Why no kernel rotates and writes; None where one does, which has then proved itself on this device."""
+    """Reason no kernel rotates and writes; None where one does, proven on this device."""
     if type(store) not in _KNOWN:
         return f"it does not know how {type(store).__name__} writes"
     width, turns = qk.shape[2], 0 if rope is None else rope.cos.shape[-1]

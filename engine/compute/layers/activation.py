@@ -35,7 +35,7 @@ class Activation:
 
 
 class Gated:
-    """What a gated block does between its layers: ``act(gate) * up``."""
+    """Gating between the layers of a gated block: ``act(gate) * up``."""
 
     def __init__(self, kind: ActivationKind, numerics: Numerics) -> None:
         self.kind, self.activation = kind, Activation(kind, numerics)
@@ -75,7 +75,7 @@ def _native(gate_up: Tensor, kind: str, limit: float = 0.0, alpha: float = 0.0) 
 
 
 def _by_kernel(gate_up: Tensor, kind: fused.Gating, numerics: Numerics) -> bool:
-    """Whether one kernel gates. (Its exponential may differ from torch's in the last bit.)"""
+    """Return True if one kernel gates. (Its exponential may differ from torch's in the last bit.)"""
     if not gate_up.is_cuda or numerics.batch_invariant or not gate_up.is_contiguous() or gate_up.data_ptr() % 16:
         return False
     return fused.gate_disagrees(kind, gate_up.dtype, gate_up.device) is None

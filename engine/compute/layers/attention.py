@@ -104,7 +104,7 @@ class Attention:
         return x if mixed is None else mixed(x)
 
     def heads_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What was projected ``[T, *]`` -> queries and keys ``[T, heads + kv_heads, head_dim]`` and values, normalised.
+        """Projections ``[T, *]`` -> queries and keys ``[T, heads + kv_heads, head_dim]`` and values, normalised.
 
         Queries alone, and None, in a layer that reads another's keys and values.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GatedAttention(Attention):
-    """What a head gives is multiplied by its gate, if the configuration has a ``head_gate``."""
+    """Attention whose heads' outputs are multiplied by gates, if the configuration has a ``head_gate``."""
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
         super().__init__(config, index, source, prefix)
@@ -29,7 +29,7 @@ class GatedAttention(Attention):
             self.gate = source.linear(prefix, ("g_proj",), [gates], config.hidden_size, False)
 
     def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
-        """See :meth:`Attention.opened`."""
+        """Same as :meth:`Attention.opened`, with gates that a layer of its own computes from ``x``."""
         if self.gate is None:
             return out
         gates = self.numerics.by_row(self.opens, self.gate(x).float()).to(out.dtype)

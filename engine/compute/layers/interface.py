@@ -1,4 +1,4 @@
-"""What layers are made from and what they share in a step."""
+"""Interfaces that layers are made from, and the state that they share in a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.compute.layers.numerics import Numerics
 
 
 class WeightSource(Protocol):
-    """Where a family gets its weights from, by their names in the checkpoint (engine/formats/source.py)."""
+    """Source of a family's weights, by their names in the checkpoint (engine/formats/source.py)."""
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         """One layer of the modules ``prefix + name``, fused along their output features, which are ``sizes``."""
@@ -54,7 +54,7 @@ class WeightSource(Protocol):
 
 
 class Step(NamedTuple):
-    """What all layers of one forward share."""
+    """State that all layers of one forward share."""
 
     batch: Batch
     kv: KVStore
@@ -93,7 +93,7 @@ def new_step(
     query_scale: Tensor | None = None,
     layer_inputs: Tensor | None = None,
 ) -> Step:
-    """What the layers share of a step over ``batch``."""
+    """Return the state that the layers share in a step over ``batch``."""
     at = None if batch.views is None else batch.views.sink_positions
     sinks = None if at is None else tuple(rotary.step(batch, at) for rotary in rotaries)
     ropes = tuple(rotary.step(batch) for rotary in rotaries)

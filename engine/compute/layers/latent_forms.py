@@ -1,4 +1,4 @@
-"""Which sequences of a step attend to latents as they are, and which to keys and values expanded from them."""
+"""Form of latent attention for each sequence of a step: over latents, or over keys and values expanded from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SubBatch(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """As :class:`SubBatch`, for a temporary arena: page p holds the tokens of ``slots[16 * p :]`` ``[N]``."""
+    """Same as :class:`SubBatch`, for a temporary arena: page p holds the tokens of ``slots[16 * p :]`` ``[N]``."""
 
     batch: Batch
     rows: Tensor
@@ -46,7 +46,7 @@ class Forms(NamedTuple):
 
 
 def expanding_pays(shape: LatentShape, rows: int, keys: int) -> bool:
-    """Whether ``rows`` new tokens among ``keys`` cost fewer multiplications of a head in the expanded form.
+    """Return True if ``rows`` new tokens among ``keys`` cost fewer multiplications of a head in the expanded form.
 
     Per pair of query and key: rank + rope and rank against nope + rope and value. On the other side stands the
     projection: of every key here, of every row (query and result) in the absorbed form. One row is never worth it.

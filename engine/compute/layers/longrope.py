@@ -33,7 +33,7 @@ class LongRotaryEmbedding:
         self.long = RotaryEmbedding(beyond, head_dim, max_position, dtype, device)
 
     def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
-        """As :meth:`RotaryEmbedding.step`; nothing is read from the device."""
+        """Same as :meth:`RotaryEmbedding.step`; nothing is read from the device."""
         at = batch.positions if positions is None else positions
         short, long = self.short.at(at, batch.host.max_kv), self.long.at(at, batch.host.max_kv)
         beyond = (_lengths(batch) > self.boundary)[:, None, None]
@@ -41,11 +41,11 @@ class LongRotaryEmbedding:
 
     @property
     def generation(self) -> int:
-        """As of :class:`RotaryEmbedding`."""
+        """Sum of the generations of both tables, used as that of a :class:`RotaryEmbedding`."""
         return self.short.generation + self.long.generation
 
     def reserve(self, positions: int) -> None:
-        """As :meth:`RotaryEmbedding.reserve`."""
+        """Same as :meth:`RotaryEmbedding.reserve`, for both tables."""
         self.short.reserve(positions)
         self.long.reserve(positions)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.config.model import ModelConfig
 
 LATENT_EPS = 1e-6
-"""Of the norms of latents, whatever that of the stream's norms is."""
+"""Epsilon of the norms of latents, whatever that of the stream's norms is."""
 
 
 class LatentAttention:

@@ -65,7 +65,7 @@ class SparseMLP:
         self.grouped = self._grouped(source)
 
     def _grouped(self, source: WeightSource) -> grouped.GroupedExperts | None:
-        """What computes all experts at once, where something does."""
+        """Block that computes all experts at once; None where no kernels serve it."""
         reason = "an expert's other layer has no such kernel"
         if isinstance(self.gate_up, ExpertStack) and isinstance(self.down, ExpertStack):
             if source.device.type == "meta":
@@ -117,7 +117,7 @@ class SparseMLP:
         return (out if shared is None else out.add_(shared)).to(x.dtype)
 
     def _shared(self, x: Tensor) -> Tensor | None:
-        """What every row gets besides."""
+        """Output of the shared experts, which every row gets besides; None where there are none."""
         if self.shared is None:
             return None
         shared = self.shared.forward(x)
@@ -144,5 +144,5 @@ class SparseMLP:
 
 
 def on_host(asked: Tensor, experts: int) -> list[int]:
-    """How often each of the experts is in ``asked [n]``. The one wait for a device whose experts run one by one."""
+    """Number of times that each expert is in ``asked [n]``. The one wait for a device whose experts run one by one."""
     return asked.new_zeros(experts).scatter_add_(0, asked, torch.ones_like(asked)).tolist()

@@ -59,7 +59,7 @@ class RMSNorm:
         return self.forward(x)
 
     def _serves(self, x: Tensor, added: Tensor) -> bool:
-        """Whether one kernel adds and normalises. (It sums squares in another order than torch.)"""
+        """Return True if one kernel adds and normalises. (It sums squares in another order than torch.)"""
         if self.numerics.batch_invariant or not (x.is_contiguous() and added.is_contiguous()):
             return False
         if (x.data_ptr() | added.data_ptr() | self.weight.data_ptr()) % 16:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 LEAST_BITS, EXACT_BITS = 8, 32
-"""Of quantised activations, and of those that are as exact as float32."""
+"""Bits of quantised activations, and of those that are as exact as float32."""
 
 
 class Numerics:

@@ -63,7 +63,7 @@ class RotaryEmbedding:
         return self._table.index_select(0, positions)
 
     def reserve(self, positions: int) -> None:
-        """See :meth:`engine.compute.layers.interface.Rotary.reserve`."""
+        """Implements :meth:`engine.compute.layers.interface.Rotary.reserve`."""
         if positions > self._table.shape[0]:
             self._table = self._build(positions)
             self.generation += 1
@@ -151,7 +151,7 @@ def _yarn(config: RopeConfig, head_dim: int, powers: Tensor) -> Tensor:
 
 
 def softmax_scale(config: RopeConfig) -> float:
-    """What DeepSeek's families multiply q·k by besides, for their extended context (1 where there is none)."""
+    """Factor by which DeepSeek's families multiply q·k besides, for their extended context (1 where there is none)."""
     if config.kind == "default" or not config.mscale_all_dim:
         return 1.0
     return _mscale(config.factor, config.mscale_all_dim) ** 2
@@ -162,7 +162,7 @@ def _mscale(scale: float, weight: float = 1.0) -> float:
 
 
 def _attention_factor(config: RopeConfig) -> float:
-    """Of "longrope" or "yarn"."""
+    """Factor of cosines and sines for "longrope" or "yarn"."""
     if config.attention_factor is not None:
         return config.attention_factor
     if config.kind == "longrope":

@@ -13,7 +13,7 @@ from engine.compute.layers.numerics import Numerics
 
 
 class Site(NamedTuple):
-    """Where a linear module of the checkpoint is computed: the output features ``[start, stop)`` of the layer that a
+    """Layer that computes a linear module of the checkpoint: the output features ``[start, stop)`` of the layer that a
     block has under the name of an ``attribute``."""
 
     block: Any
@@ -49,7 +49,7 @@ class Adapter:
 
 
 class ModelAdapters:
-    """Where no adapter is loaded, the model's layers are what they were without this."""
+    """Adapters loaded into a model. Where none is loaded, the model's layers are what they were without this."""
 
     def __init__(self, numerics: Numerics) -> None:
         self.loaded: tuple[Adapter, ...] = ()

@@ -23,7 +23,7 @@ SIXTEEN_BITS = KVKind()
 
 
 def refuses(config: ModelConfig, kind: KVKind) -> str:
-    """Why a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
+    """Reason a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
     reason = excluded(config, keys.PAGE_POLICY, QuestPolicy.name) if kind.bounds else ""
     reason = reason or excluded(config, keys.KV_KIND, kind.name)
     planes = max(1, 8 // min(kind.key_bits, kind.value_bits))
@@ -99,7 +99,7 @@ def _new_store(
 
 
 class Arenas(NamedTuple):
-    """What a store is made for. ``pages`` and ``recent_pages`` each count a page 0; ``layers`` are those of the cache
+    """Parameters of a store. ``pages`` and ``recent_pages`` each count a page 0; ``layers`` are those of the cache
     that it has."""
 
     config: ModelConfig
@@ -146,6 +146,6 @@ def bounded_layers(config: ModelConfig) -> list[bool]:
 
 
 def sparse_reads(config: ModelConfig) -> SparseReads:
-    """What rows that choose pages read in all."""
+    """Share of layers that read everything, and query heads for each key head: what rows that choose pages read."""
     bounded = bounded_layers(config)
     return SparseReads(1 - sum(bounded) / len(bounded), config.num_heads // config.num_kv_heads)

@@ -40,7 +40,7 @@ class DecoderLayer(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a forward waits for something that it reads from the device."""
+        """True if a forward waits for something that it reads from the device."""
 
 
 class CausalLM(ABC):
@@ -53,7 +53,7 @@ class CausalLM(ABC):
     device: torch.device
     dtype: torch.dtype
     kv_dtype: torch.dtype
-    """That of keys and values that are not packed: ``dtype``, until a loader says otherwise."""
+    """Dtype of keys and values that are not packed: ``dtype``, until a loader says otherwise."""
     embedding: TokenTable
     layers: Sequence[DecoderLayer]
     norm: Norm
@@ -74,7 +74,7 @@ class CausalLM(ABC):
 
     @property
     def uncaptured(self) -> str:
-        """Why a forward cannot be captured in a CUDA graph; "" if it can."""
+        """Reason a forward cannot be captured in a CUDA graph; "" if it can."""
         if self.config.recurrent is not None:
             return "where states are read and written is planned on the host"
         waits = self.config.moe is not None and any(layer.waits for layer in self.layers)
@@ -157,7 +157,7 @@ class CausalLM(ABC):
                 stream.value()[first : first + vectors.shape[0]] += part
 
     def query_scale(self, batch: Batch) -> Tensor | None:
-        """See :attr:`Step.query_scale`; None also where it is 1 for all rows, which the host knows."""
+        """Value of :attr:`Step.query_scale`; None also where it is 1 for all rows, which the host knows."""
         rope = self.config.rope
         if not rope.query_beta or (batch.host.max_kv <= rope.original_max_position and not batch.host.frozen):
             return None
@@ -165,7 +165,7 @@ class CausalLM(ABC):
         return (1 + rope.query_beta * torch.log1p(turns)).to(self.dtype)[:, None, None]
 
     def layer_inputs(self, batch: Batch) -> Tensor | None:
-        """See :attr:`Step.layer_inputs`; None: this family has none."""
+        """Value of :attr:`Step.layer_inputs`; None: this family has none."""
         return None
 
     @torch.inference_mode()

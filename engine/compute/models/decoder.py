@@ -43,12 +43,12 @@ class PreNormLayer:
     state_block: tuple[type[StateBlock], str] | None = None
     """The block of layers with states and its name, where :data:`STATE_BLOCKS` does not say it."""
     norm_names = ("input_layernorm", "post_attention_layernorm")
-    """What the checkpoint calls the norms of attention and MLP."""
+    """Names of the norms of attention and MLP in the checkpoint."""
     mlp: GatedMLP | SparseMLP | PlainMLP
     attention_norm: Norm
     mlp_norm: Norm
     scale = 1.0
-    """Of what a block adds."""
+    """Factor on what a block adds."""
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."
@@ -70,7 +70,7 @@ class PreNormLayer:
         stream.add(self.mlp.forward(stream.normed(self.mlp_norm)), self.scale)
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
-        """See :meth:`DecoderLayer.replay`."""
+        """Implements :meth:`DecoderLayer.replay`."""
         if isinstance(self.attention, StateBlock):
             self.attention.replay(states, rows, runs)
 

@@ -64,7 +64,7 @@ REFUSED = {
 
 
 class Family(Protocol):
-    """What a family module offers: how to read its configuration, and its model class."""
+    """Interface of a family module: the reader of its configuration, and its model class."""
 
     Model: type[CausalLM]
 
@@ -73,7 +73,7 @@ class Family(Protocol):
 
 
 def names_of(architecture: str) -> Sequence[tuple[str, str]]:
-    """What is replaced in the names of a checkpoint's tensors, where its family has words of its own."""
+    """Replacements in the names of a checkpoint's tensors, where its family has words of its own."""
     return getattr(family(architecture), "NAMES", ())
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.cache.stores.packed import PackedKV
 
 _KINDS = {"int8": 1, "fp8": 2, "int4": 3, "kivi": 4}
-"""What attention.h calls the packed kinds; all others are 0, numbers in bfloat16."""
+"""Numbers of the packed kinds in attention.h; all others are 0, numbers in bfloat16."""
 
 
 def fields(kind: type[Any], *names: str) -> tuple[tuple[str, type[Any]], ...]:
@@ -40,7 +40,7 @@ class Quest(ctypes.Structure):
 def attend_of(
     q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None
 ) -> Attend:
-    """See `Library.attend`. It holds addresses: the tensors have to outlive it."""
+    """Arguments of `Library.attend` as a structure. It holds addresses: the tensors have to outlive it."""
     return Attend(
         *_addresses(kv),
         pages.data_ptr(),
@@ -62,7 +62,7 @@ def attend_of_pages(kv: PackedKV, dtype: torch.dtype) -> Attend:
 
 
 def _addresses(kv: PackedKV) -> tuple[int | None, ...]:
-    """Where keys, values, and what belongs to them begin: the first four fields of `Attend`."""
+    """Addresses of keys, values and their metadata: the first four fields of `Attend`."""
     return tuple(None if part is None else part.data_ptr() for part in (kv.k, kv.v, kv.k_meta, kv.v_meta))
 
 

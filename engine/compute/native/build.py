@@ -32,12 +32,12 @@ _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 
 
 def library_file(instructions: InstructionSet) -> Path:
-    """Where the library of a set lies, once it is built."""
+    """Path of the library of a set, once it is built."""
     return FOLDER / f"kvasir_native_{instructions.name}{SUFFIX}"
 
 
 def source_hash(instructions: InstructionSet) -> str:
-    """What a library says that was built for these instructions from the source as it is now."""
+    """Hash that a library states if it was built for these instructions from the source as it is now."""
     texts = [path.read_bytes() for path in (*SOURCES, *sorted(FOLDER.glob("*.h")))]
     return hashlib.sha256(b"".join([*texts, " ".join((*FLAGS, *instructions.flags)).encode()])).hexdigest()[:16]
 
@@ -65,7 +65,7 @@ def built_from(handle: ctypes.CDLL) -> str:
 
 
 def is_current(instructions: InstructionSet) -> bool:
-    """Whether the library of a set lies there and was built from the source as it is now.
+    """Return True if the library of a set exists and was built from the source as it is now.
 
     It is not loaded, as this processor may not be able to run it: what it says is text among its bytes.
     """
@@ -74,7 +74,7 @@ def is_current(instructions: InstructionSet) -> bool:
 
 
 def runs_here(instructions: InstructionSet) -> bool:
-    """Whether this processor has the instructions, as the plain library tells. False where that does not load."""
+    """Return True if this processor has the instructions, as the plain library tells; False if that does not load."""
     try:
         return bool(opened(library_file(SETS[PORTABLE])).can_run(instructions.name.encode()))
     except (OSError, AttributeError):
@@ -82,7 +82,7 @@ def runs_here(instructions: InstructionSet) -> bool:
 
 
 def why_not_built() -> str:
-    """Why there is no library, as a phrase, and what to do about it."""
+    """Reason there is no library, as a phrase, and what to do about it."""
     if not SOURCES:
         return "Kvasir's native code did not come with this installation: Kvasir's packages and its source bring it"
     if not compilers():

@@ -1,4 +1,4 @@
-"""What `delta.c` is told of a layer and of a step."""
+"""Structures that describe a layer and a step to `delta.c`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.config.states import RecurrentShape
 
 
 class DeltaWeights(NamedTuple):
-    """What a layer multiplies by besides its linear layers, all in float32."""
+    """Weights of a layer besides its linear layers, all in float32."""
 
     convolution: Tensor
     """[kernel, channels], the oldest token's first."""
@@ -26,7 +26,7 @@ class DeltaWeights(NamedTuple):
     norm: Tensor
     """[value]"""
     eps: float
-    """Of that norm."""
+    """Epsilon of that norm."""
     unit_eps: float = 1e-6
     """Added to the squares of queries and keys."""
 

@@ -1,4 +1,4 @@
-"""What kernels are chosen by: a GPU's compute capability and its number of multiprocessors."""
+"""Properties of a GPU by which kernels are chosen: its compute capability and its number of multiprocessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the processor's instructions Kvasir's own code uses: all it knows, or those that KVASIR_NATIVE names."""
+"""Processor instructions that Kvasir's own code uses: all it knows, or those that KVASIR_NATIVE names."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def wanted() -> str:
 
 
 def leaves_bfloat16() -> bool:
-    """Whether KVASIR_NATIVE lets the processor multiply in bfloat16, if it can."""
+    """Return True if KVASIR_NATIVE lets the processor multiply in bfloat16, if it can."""
     return wanted() in (AUTO, OFF, AVX512_BF16)
 
 
 def lack_of(name: str) -> str:
-    """Why the instructions ``name`` are not used: by what was asked for, or because there are none."""
+    """Reason the instructions ``name`` are not used: by what was asked for, or because there are none."""
     return f"this processor lacks {name}" if leaves_bfloat16() else f"{VARIABLE}={wanted()} leaves {name} out"

@@ -31,7 +31,7 @@ from engine.config.states import RecurrentShape
 DTYPES = (torch.bfloat16, torch.float32)
 """The types of activations that there is native code for."""
 GATINGS = ("silu", "gelu_tanh", "clamped")
-"""What rows.c calls 0, 1 and 2."""
+"""Gatings 0, 1 and 2 of rows.c."""
 ROW_UNIT = 16
 WIDEST_HEAD = 1024
 """Rows are read in runs of so many numbers."""
@@ -70,7 +70,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "hadamard": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
     "lanes_write": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT),
 }
-"""What each function returns, then what it takes."""
+"""Return type of each function, then its argument types."""
 
 
 class Library:
@@ -180,7 +180,7 @@ class Library:
         states: LayerStates,
         runs: StateRuns,
     ) -> Tensor | None:
-        """See `engine.compute.layers.recurrent.delta_rule.delta_rule`; None where it has no heads of such widths."""
+        """Same as `engine.compute.layers.recurrent.delta_rule.delta_rule`; None if dtype or head widths do not fit."""
         if mixed.dtype not in DTYPES or gates.dtype != mixed.dtype or (shape.key | shape.value) % ROW_UNIT:
             return None
         mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -218,7 +218,7 @@ class Library:
     def attend_chosen(
         self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
     ) -> None:
-        """As :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
+        """Same as :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
 
         ``kv`` is dense and has bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages begin, how many
         of them a head reads, and where its keys stop.
@@ -258,7 +258,7 @@ def find() -> LibraryLookup:
 
 @functools.cache
 def find_with(instructions: str) -> LibraryLookup:
-    """As :func:`find`, with one of `engine.compute.native.instructions.SETS`, AUTO or OFF."""
+    """Same as :func:`find`, with one of `instructions.SETS`, AUTO or OFF. Raises :class:`NoSuchInstructions`."""
     if instructions == OFF:
         return LibraryLookup(None, f"{VARIABLE}={OFF} leaves Kvasir's native code out")
     plain = load(SETS[PORTABLE])
@@ -296,7 +296,7 @@ def load(instructions: InstructionSet) -> LibraryLookup:
 
 
 def declines(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why native products do not serve a model that runs in ``dtype``; None when they do."""
+    """Reason native products do not serve a model that runs in ``dtype``; None when they do."""
     if device.type not in ("cpu", "meta"):
         return "the model is not on a CPU"
     if dtype not in DTYPES:

@@ -1,4 +1,4 @@
-"""Whether Triton's kernels can run here, and a trial of one that never raises but for memory."""
+"""Check that Triton's kernels can run here, and a trial of one that makes a reason of any error but lack of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DTYPES = (torch.bfloat16, torch.float16)
 
 
 def machine_declines(dtype: torch.dtype, device: torch.device, oldest: tuple[int, int] = TENSOR_CORES) -> str | None:
-    """Why no kernel runs here that needs the compute capability ``oldest``; None where one may."""
+    """Reason no kernel runs here that needs the compute capability ``oldest``; None where one may."""
     if device.type != "cuda":
         return "the model is not on a GPU"
     if dtype not in DTYPES:
@@ -40,9 +40,10 @@ def machine_declines(dtype: torch.dtype, device: torch.device, oldest: tuple[int
 
 
 def failure(compare: Callable[[], str | None]) -> str | None:
-    """What a comparison on the device says, or why it could not be made.
+    """Reason that a comparison on the device gives, or for which it could not be made; None where it found none.
 
-    Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
+    Raises torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason, and
+    RuntimeError while a step is being captured.
     """
     if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
         raise RuntimeError("a kernel cannot be tried while a step is being captured")

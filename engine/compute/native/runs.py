@@ -24,7 +24,7 @@ class RunTables(NamedTuple):
 
     @property
     def addresses(self) -> tuple[int | None, ...]:
-        """Of the three, in this order."""
+        """Addresses of the three arrays, in this order; None for an absent one."""
         return tuple(None if array is None else array.ctypes.data for array in self)
 
     @property

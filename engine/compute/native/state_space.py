@@ -1,4 +1,4 @@
-"""What `state_space.c` is told of a step."""
+"""Structure that describes a step to `state_space.c`."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def system_compiler() -> str | None:
 
 
 def unavailable() -> str | None:
-    """Why Triton's helpers cannot be had; None where they can."""
+    """Reason Triton's helpers cannot be had; None where they can."""
     if c_compiler() is not None or sys.platform == "win32":
         return None
     return "Triton finds no C compiler (install the package gcc or build-essential)"

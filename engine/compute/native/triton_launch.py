@@ -1,4 +1,4 @@
-"""How Triton's kernels are launched: compiled code directly, and all variants of a model compiled before they are met.
+"""Launch of Triton's kernels: compiled code directly, and all variants of a model compiled before they are met.
 
 Triton looks at every argument of every launch to find the variant that was compiled for such. Here the caller says what
 decides the variant, and the code found at its first launch is launched without another look. That asks of the caller:
@@ -23,7 +23,7 @@ from torch import Tensor
 
 Grid = tuple[int, int, int]
 CHECKED = os.environ.get("KVASIR_CHECK_LAUNCHES", "0") not in ("", "0")
-"""Whether every launch is compared with what Triton itself would have launched: for tests."""
+"""True if every launch is compared with what Triton itself would have launched: for tests."""
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 """Keywords of a launch that are no parameters of its kernel."""
 
@@ -84,7 +84,7 @@ class Launch(NamedTuple):
 
 
 def _trait(value: Any, plain: bool, anywhere: bool) -> Hashable:
-    """What Triton specialises an argument on."""
+    """Trait of an argument on which Triton specialises a kernel."""
     if isinstance(value, Tensor):
         return value.dtype, plain or anywhere or value.is_meta or value.data_ptr() % 16 == 0
     if isinstance(value, int) and not isinstance(value, bool):

@@ -244,7 +244,7 @@ def _even(words: int) -> int:
 
 
 def _run_length(pages: list[int], known: int) -> int:
-    """How many of the first pages are consecutive, of which `known` are known to be."""
+    """Number of the first pages that are consecutive, of which `known` are known to be."""
     if pages[-1] - pages[0] == len(pages) - 1 and pages == list(range(pages[0], pages[0] + len(pages))):
         return len(pages)
     length = max(known, 1)

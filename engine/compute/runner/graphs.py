@@ -64,7 +64,7 @@ NO_MEMORY = "there was no memory to capture graphs"
 
 
 class ForwardOptions(NamedTuple):
-    """What a forward is asked for besides logits, as in `engine.compute.runner.runner.Runner.forward`."""
+    """Options of a forward besides logits, as in `engine.compute.runner.runner.Runner.forward`."""
 
     want_hidden: frozenset[int] = frozenset()
     layers: tuple[int, int] | None = None
@@ -72,7 +72,7 @@ class ForwardOptions(NamedTuple):
 
 
 class GraphKey(NamedTuple):
-    """What steps of one graph have in common: padded sizes, the class of their context, and what is asked for."""
+    """Traits that steps of one graph share: padded sizes, the class of their context, and what is asked for."""
 
     bucket: Bucket
     decoding: bool
@@ -90,11 +90,11 @@ class Captured(NamedTuple):
 
 
 class CapturedModel(Protocol):
-    """What a model says about its capture (`engine.compute.models.base.CausalLM`)."""
+    """Members of a model that concern its capture (`engine.compute.models.base.CausalLM`)."""
 
     @property
     def uncaptured(self) -> str:
-        """Why a forward cannot be captured in a CUDA graph; "" if it can."""
+        """Reason a forward cannot be captured in a CUDA graph; "" if it can."""
 
     @property
     def generation(self) -> int:
@@ -119,7 +119,7 @@ class CudaRecorder:
         self._stream = torch.cuda.Stream(device)
 
     def record(self, run: Callable[[], ForwardOutput]) -> Captured:
-        """See :meth:`Recorder.record`."""
+        """Implements :meth:`Recorder.record`."""
         if not self._graphs:  # PyTorch takes no pool whose graphs are all gone while anything still lies in it
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
@@ -183,7 +183,7 @@ class Graphs:
         return key_of(shape.sizes, most, max(shape.kv_len), self._context, asked), ""
 
     def declines(self, rows: Sequence[SequenceRows], shape: StepShape, hidden_in: Tensor | None = None) -> str:
-        """Why a step cannot be captured, whatever its key; "" if it may."""
+        """Reason a step cannot be captured, whatever its key; "" if it may."""
         if reason := self._switched_off():
             return reason
         if hidden_in is not None:
@@ -208,7 +208,7 @@ class Graphs:
         return INVARIANT if self._switches.batch_invariant else ""
 
     def reason(self, key: GraphKey) -> str:
-        """Why a step of this key, for which there is no graph, runs eagerly."""
+        """Reason a step of this key, for which there is no graph, runs eagerly."""
         if self._no_memory:
             return NO_MEMORY
         return self._refused.get(key, FIRST_USES)
@@ -261,13 +261,13 @@ class Graphs:
         return had
 
     def _due(self, key: GraphKey, uses: int) -> bool:
-        """Whether the key is to be captured once it was met so often."""
+        """Return True if the key is to be captured, as it was met at least ``uses`` times."""
         if self._no_memory or key in self._captured or key in self._refused:
             return False
         return self._uses[key] >= uses
 
     def _capture(self, key: GraphKey) -> bool:
-        """Whether it could be captured; else :meth:`reason` knows why. No graph is left where memory ran out."""
+        """Capture the key; False if that failed: :meth:`reason` knows why. No graph is left where memory ran out."""
         try:
             # Of these very shapes everything has run once: kernels are loaded, trials are over. By a batch of its own,
             # because what is remembered of the captured one has to lie in the graph's memory.
@@ -345,7 +345,7 @@ def _restricted(row: SequenceRows) -> bool:
 
 
 def _host_shape(rows: Sequence[SequenceRows], shape: StepShape) -> HostShape:
-    """As much of it as says which keys are shared."""
+    """Host shape of a step, as much of it as says which keys are shared."""
     size = shape.sizes
     return HostShape(
         T=size.T,

@@ -1,4 +1,4 @@
-"""What a step tells the device, made from the rows of its sequences and written into static memory."""
+"""Inputs of a step on the device, made from the rows of its sequences and written into static memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepShape(NamedTuple):
 
 
 class FilledStep(NamedTuple):
-    """What was written, as the host knows it: see :class:`engine.compute.batch.HostShape`."""
+    """Values that were written, as the host knows them: see :class:`engine.compute.batch.HostShape`."""
 
     tables: list[list[Sequence[int]]]
     positions: list[int]
@@ -109,7 +109,7 @@ def shape_of(rows: Sequence[SequenceRows], groups: int) -> StepShape:
 
 
 def state_runs(rows: Sequence[SequenceRows], row_start: Sequence[int]) -> StateRuns:
-    """How the rows of a step move the states of their sequences on.
+    """Runs by which the rows of a step advance the states of their sequences.
 
     Raises ValueError where runs do not cover the rows, and for rows within a text that say nothing of its state.
     """

@@ -23,7 +23,7 @@ LEAST_TOKENS = 2
 """A text of fewer predicts nothing."""
 TOO_SHORT = "The text is too short to be scored. Choose a longer one."
 MOST_TOKENS = 8192
-"""Of a longer text the first ones are scored."""
+"""Tokens scored at most: the first ones of a longer text."""
 _LOGITS = 1 << 23
 """Numbers in the logits of a chunk."""
 _LONGEST_CHUNK = 256
@@ -35,7 +35,7 @@ ReaderFactory = Callable[[int], Reader]
 
 
 class Scores(NamedTuple):
-    """Of one text: perplexities, and the mean KL(exact || present) of the next-token distributions in nats.
+    """Scores of one text: perplexities, and the mean KL(exact || present) of the next-token distributions in nats.
 
     ``tokens`` counts the predictions. ``setting`` names what was measured. ``error`` is the standard error of
     ln(present / exact), the mean difference of the log-likelihoods, token by token. ``same_top``: the share of
@@ -92,7 +92,7 @@ def score(
 
 
 def scored(work: Generator[None, None, Scores]) -> Scores:
-    """What :func:`score` returns, at once."""
+    """Result of :func:`score`, at once."""
     while True:
         try:
             next(work)
@@ -140,7 +140,7 @@ def _perplexity(mean: float) -> float:
 
 
 class Readers(NamedTuple):
-    """How a text is scored with one model: exactly, and as its present settings see it, which ``setting`` names."""
+    """Readers that score a text with one model: exactly, and with its present settings, which ``setting`` names."""
 
     exact: ReaderFactory
     present: ReaderFactory

@@ -25,7 +25,7 @@ from engine.compute.runner.inputs import StepInputs, StepShape, adapter_rows, ru
 
 
 class RunnableModel(CapturedModel, Protocol):
-    """What the runner needs of a model (`CausalLM`); what concerns capture only with a recorder."""
+    """Members of a model that the runner needs (`CausalLM`); what concerns capture only with a recorder."""
 
     num_groups: int
 
@@ -62,7 +62,7 @@ class Runner:
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self.eager = NOT_HERE
-        """Why the last step was launched kernel by kernel; "": it was a captured graph."""
+        """Reason the last step was launched kernel by kernel; "": it was a captured graph."""
         self._device = torch.device(device)
         self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
         self.graphs: Graphs | None = None
@@ -114,7 +114,7 @@ class Runner:
         return _without_padding(out, batch.host.T, batch.host.L)
 
     def run_eagerly(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
-        """As :meth:`forward`, launched kernel by kernel."""
+        """Same as :meth:`forward`, launched kernel by kernel."""
         return self._run(self.batch(rows), ForwardOptions())
 
     def _run(self, batch: Batch, asked: ForwardOptions, hidden_in: Tensor | None = None) -> ForwardOutput:
@@ -128,7 +128,7 @@ class Runner:
             return self.model.forward(batch, self.kv, self.attention, **options)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """What the model would say of streams [N, hidden] that left it after any layer: final norm and head, [N, V]."""
+        """Logits [N, V] of streams [N, hidden] that left the model after any layer: final norm and head."""
         with torch.inference_mode():
             return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
@@ -191,7 +191,7 @@ class Runner:
         )
 
     def _axes(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> Tensor | None:
-        """What the rotary embedding sees where some sequence has pictures; `like` [T] is padded."""
+        """Positions [3, T] that the rotary embedding sees; None if no sequence has pictures. `like` [T] is padded."""
         if all(row.axes is None for row in rows):
             return None
         at = np.zeros((3, like.shape[0]), dtype=np.int64)
@@ -210,7 +210,7 @@ class Runner:
         return on_device(self._device, np.unique(memory.host.slots[0] // PAGE_SIZE))
 
     def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
-        """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.
+        """Limits of policies, store and pictures on the keys of rows; None where there are none. `like` [T] is padded.
 
         Raises ValueError where rows choose pages and the store cannot rank them.
         """

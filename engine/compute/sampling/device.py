@@ -26,7 +26,8 @@ from engine.compute.sampling.draw import Draw, kind_of
 from engine.compute.sampling.params import SamplingParams
 
 WORDS = 6
-"""Of 64 bits in a row of the table: key (two halves), kind, top-k, then float64: temperature, top-p, log(min-p)."""
+"""Words of 64 bits in a row of the table: key (two halves), kind, top-k, then float64: temperature, top-p,
+log(min-p)."""
 OTHER = 3
 """The kind of a row that is not drawn here."""
 LARGEST_VOCABULARY = 1 << 19
@@ -48,7 +49,7 @@ class Cut(NamedTuple):
 
 
 class FilledRows(NamedTuple):
-    """How many rows of a table are drawn here, and whether any is truncated."""
+    """Number of rows of a table that are drawn here, and whether any is truncated."""
 
     served: int
     truncates: bool
@@ -160,12 +161,12 @@ class Pending(NamedTuple):
     tokens: Tensor
     """[n] int64 on the device; 0 where the token is not known."""
     answer: Tensor
-    """As `RowBuffers.out`, in pinned memory ..."""
+    """Same as `RowBuffers.out`, in pinned memory ..."""
     copied: torch.cuda.Event
     """... once this has happened."""
 
     def read(self) -> list[int | None]:
-        """As :func:`draw`; waits for the device."""
+        """Same as :func:`draw`; waits for the device."""
         self.copied.synchronize()
         tokens, unknown = self.answer.tolist()
         count = self.tokens.shape[0]
@@ -183,7 +184,7 @@ class DrawsAhead:
         self._turn = 0
 
     def draws(self, params: SamplingParams) -> bool:
-        """Whether rows with these settings are drawn here."""
+        """Return True if rows with these settings are drawn here."""
         return _kind(params) != OTHER
 
     def launch(self, logits: Tensor, draws: Sequence[Draw]) -> Pending:
@@ -222,7 +223,7 @@ def draw(logits: Tensor, draws: Sequence[Draw]) -> list[int | None] | None:
 
 @functools.cache
 def declines(dtype: torch.dtype, vocabulary: int, device: torch.device, reference: Reference) -> str | None:
-    """Why logits of this kind are not drawn by the kernels, which must first agree with ``reference`` on the device.
+    """Reason logits of this kind are not drawn by the kernels, which must first agree with ``reference`` on the device.
 
     Raises only torch.OutOfMemoryError, see :func:`failure`.
     """
@@ -235,7 +236,7 @@ def declines(dtype: torch.dtype, vocabulary: int, device: torch.device, referenc
 
 
 def compare(dtype: torch.dtype, vocabulary: int, device: torch.device, reference: Reference) -> str | None:
-    """As :func:`declines`, of the kernels alone and without the guard."""
+    """Same as :func:`declines`, of the kernels alone and without the guard."""
     settings: list[dict[str, Any]] = [
         {"temperature": 0.0}, {}, {"temperature": 0.6}, {"temperature": 0.6, "top_p": 0.9}, {"top_k": 20},
         {"temperature": 0.7, "top_k": 40, "top_p": 0.95}, {"min_p": 0.05, "temperature": 1.3}, {"top_p": 0.0},

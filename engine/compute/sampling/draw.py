@@ -1,4 +1,4 @@
-"""What is drawn: one row's settings and place, and the ways of choosing that serve it."""
+"""Inputs of a draw: one row's settings and place, and the ways of choosing that serve it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.processors import History
 
 Kind = Literal["greedy", "whole", "truncated", "typical"]
-"""How a row is drawn: its largest score; from all tokens; from the most likely ones; from the most typical ones."""
+"""Draw of a row: its largest score; from all tokens; from the most likely ones; from the most typical ones."""
 
 
 class Draw(NamedTuple):

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 WORDS = tl.constexpr(6)
-"""Of 64 bits in a row's parameters: key, kind, top_k, then as float64: temperature, top_p, log(min_p)."""
+"""Words of 64 bits in a row's parameters: key, kind, top_k, then as float64: temperature, top_p, log(min_p)."""
 GREEDY = tl.constexpr(0)
 WHOLE = tl.constexpr(1)
 TRUNCATED = tl.constexpr(2)
@@ -35,7 +35,7 @@ UNIT = tl.constexpr(float(1 << 48))
 DOUBT = tl.constexpr(1e-9)
 """A share this near to ``top_p``, relative to the whole, may fall on either side by rounding."""
 LARGEST = tl.constexpr(float(1 << 30))
-"""Of scores beyond it float64 loses the noise of equal ones, and which of them is taken is not defined."""
+"""Largest score: beyond it float64 loses the noise of equal ones, and which of them is taken is not defined."""
 
 
 @triton.jit
@@ -88,13 +88,13 @@ def number(words, row, word, inside):
 
 @triton.jit
 def count_from(order, least):
-    """How many of [ROWS, C] are at least ``least`` [ROWS]."""
+    """Number of entries [ROWS, C] in each row that are at least ``least`` [ROWS]."""
     return tl.sum((order >= least[:, None]).to(tl.int32), 1)
 
 
 @triton.jit
 def share_from(order, share, least):
-    """What those of [ROWS, C] that are at least ``least`` [ROWS] hold."""
+    """Sum of the shares [ROWS, C] in each row whose order is at least ``least`` [ROWS], float64."""
     return tl.sum(tl.where(order >= least[:, None], share, 0), 1).to(tl.float64)
 
 

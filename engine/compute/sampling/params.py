@@ -36,9 +36,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }
 """The least and the most of each setting."""
 TOP_K_OFF = (0, -1)
-"""What stands for a top-k that keeps all: other programs write -1."""
+"""Values of top-k that keep all: other programs write -1."""
 LEFT_TO_MODEL = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty")
-"""What generation_config.json says where a request does not."""
+"""Settings that generation_config.json states where a request does not."""
 
 
 class SamplingError(ValueError):
@@ -47,7 +47,7 @@ class SamplingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """As :class:`engine.protocol.Sampling`, resolved. ``max_tokens`` None: up to the context. Defaults are neutral.
+    """Resolved :class:`engine.protocol.Sampling`. ``max_tokens`` None: up to the context. Defaults are neutral.
 
     None of ``end_ids`` is drawn for a sequence of fewer than ``min_length`` tokens, its prompt included.
     """
@@ -74,13 +74,13 @@ class SamplingParams:
     end_ids: tuple[int, ...] = ()
 
     greedy: bool = field(init=False)
-    """Whether no noise is added: temperature 0, or too near to 0 to divide by."""
+    """True if no noise is added: temperature 0, or too near to 0 to divide by."""
     truncates: bool = field(init=False)
-    """Whether any setting removes tokens before the draw."""
+    """True if any setting removes tokens before the draw."""
     counts: bool = field(init=False)
-    """Whether repetition, presence or frequency change the logits."""
+    """True if repetition, presence or frequency change the logits."""
     plain: bool = field(init=False)
-    """Whether the logits go to the draw as the model gave them (up to temperature and truncation)."""
+    """True if the logits go to the draw as the model gave them (up to temperature and truncation)."""
 
     def __post_init__(self) -> None:
         counts = self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0

@@ -1,4 +1,4 @@
-"""What changes logits before the draw, in Hugging Face's order.
+"""Processors that change logits before the draw, in Hugging Face's order.
 
 Bias, repetition, presence and frequency, DRY, temperature, then truncation: top-k, top-p, min-p, typical-p, each over
 what the one before it left. Repetition and DRY look at prompt and output; presence and frequency at the output alone.
@@ -20,7 +20,7 @@ MAX_DRY_MATCH = 50
 
 
 class History:
-    """What the penalties of one answer need to know about its tokens, kept up to date token by token.
+    """Token statistics that the penalties of one answer need, kept up to date token by token.
 
     ``seen`` [V] bool: prompt and output; ``counts`` [V] float32: the output's tokens. A copy follows a drafted path.
     """
@@ -85,7 +85,7 @@ def bar_end_(logits: Tensor, length: int, params: SamplingParams) -> None:
 
 
 def dry_penalties(tokens: np.ndarray, params: SamplingParams) -> dict[int, float]:
-    """What DRY takes off which token, after the sequence ``tokens``.
+    """Penalty that DRY takes off the logit of each token after the sequence ``tokens``.
 
     For every earlier occurrence of the last token: how long do the texts up to there and up to the end agree? A token
     that followed an agreement of n >= allowed_length tokens loses multiplier * base^(n - allowed_length), the longest

@@ -48,7 +48,7 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
 
 def drawn(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
-    """As :func:`sample`: by kernels where they are trusted, with one transfer from the device for the whole batch."""
+    """Same as :func:`sample`: by kernels where they are trusted, with one transfer from the device for all rows."""
     if not draws:
         return Drawn([], [])
     tokens = None
@@ -64,7 +64,7 @@ def drawn(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
 
 
 def by_torch(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """As :func:`sample`, by torch's operators: the definition, and what draws where no kernel does."""
+    """Same as :func:`sample`, by torch's operators: the definition, and what draws where no kernel does."""
     if all(draw.params.greedy and draw.params.plain for draw in draws):
         return likeliest(logits)
     return over_kinds(logits, draws, _choose, torch.empty(len(draws), dtype=torch.int64, device=logits.device)).tolist()
@@ -93,7 +93,7 @@ def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> l
 
 
 def top_log_probs(logs: Tensor, tokens: Sequence[int], most: int) -> list[LogProbs]:
-    """Of each row of log-probabilities ``logs`` [R, V] that of its token, and the ``most`` likeliest ones."""
+    """Log-probability of each row's token, and the ``most`` likeliest ones, of log-probabilities ``logs`` [R, V]."""
     chosen = logs.gather(1, torch.tensor(tokens, dtype=torch.int64, device=logs.device)[:, None]).flatten().tolist()
     top = torch.topk(logs, min(most, logs.shape[1]), dim=-1)
     likeliest = zip(top.indices.tolist(), top.values.tolist(), strict=True)
@@ -143,7 +143,7 @@ def over_kinds(
 
 
 def survivors(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Candidates:
-    """What truncation leaves of the processed ``scores`` [R, V] of rows of a truncating kind."""
+    """Candidates that truncation leaves of the processed ``scores`` [R, V] of rows of a truncating kind."""
     settings = [draw.params for draw in draws]
     return truncate_typical(scores, settings) if kind == "typical" else truncate(scores, settings)
 

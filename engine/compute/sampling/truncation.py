@@ -120,7 +120,7 @@ def _typical(top: Tensor, kept: Tensor, limits: TruncationSettings, rows: Sequen
 
 
 def _surprise(logs: Tensor, shares: Tensor) -> Tensor:
-    """How far each token's information [R, C] is from the expected information."""
+    """Distance of each token's information [R, C] from the expected information."""
     entropy = -(shares * logs).nansum(-1, keepdim=True)
     return (-logs - entropy).abs()
 

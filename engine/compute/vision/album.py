@@ -19,7 +19,7 @@ class Album:
     """Prepares the pictures of conversations, and keeps the last ones. Safe to use from several threads."""
 
     most_bytes = 2 << 30
-    """Of all pictures of one conversation, prepared: about 80,000 tokens of Qwen's."""
+    """Limit of the bytes of all pictures of one conversation, prepared: about 80,000 tokens of Qwen's."""
 
     def __init__(self, tower: Tower, marker: int, most_tokens: int | None = None, budget: int = KEPT_BYTES) -> None:
         """``marker`` is the token of the text by which chat templates stand for a picture (:attr:`Tower.marker`). A

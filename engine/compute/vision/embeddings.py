@@ -16,7 +16,7 @@ KEPT_BYTES = 64 << 20
 
 
 class PictureEmbeddings:
-    """What a tower gives, by the pictures' keys; the least recently used go first. Used by the engine thread alone."""
+    """Cache of a tower's embeddings by picture key; least recently used go first. Used by the engine thread alone."""
 
     def __init__(self, tower: Tower, budget: int = KEPT_BYTES) -> None:
         self.tower, self._budget = tower, budget
@@ -25,7 +25,7 @@ class PictureEmbeddings:
 
     @property
     def whole(self) -> bool:
-        """Whether all of a picture's tokens are read in one step."""
+        """True if all of a picture's tokens are read in one step."""
         return self.tower.bidirectional != "none"
 
     def rows(self, places: Places, start: int, stop: int) -> tuple[EmbeddedRows, ...]:

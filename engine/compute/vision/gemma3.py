@@ -33,7 +33,7 @@ MOST_SIDE = 4096
 
 
 class GemmaTower(Part):
-    """What both of Gemma's towers share; see :class:`engine.compute.vision.interface.Tower`."""
+    """Base of both of Gemma's towers; see :class:`engine.compute.vision.interface.Tower`."""
 
     positions: Literal["text"] = "text"
     most_ratio = math.inf

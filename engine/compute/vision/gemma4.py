@@ -103,7 +103,7 @@ class Layer(Part):
 
 
 class Gemma4Pictures(GemmaTower):
-    """How Gemma 4's pictures are prepared, whatever reads them."""
+    """Preparation of Gemma 4's pictures, whatever reads them."""
 
     marker = "<|image|>"
     around = ("", "")

@@ -1,4 +1,4 @@
-"""What Gemma 4 12B has in place of a tower (Google DeepMind 2026): squares of pixels are projected, each by itself."""
+"""Substitute for a tower in Gemma 4 12B (Google DeepMind 2026): squares of pixels are projected, each by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.compute.vision.layers import read_norm
 from engine.compute.vision.settings import Section, TowerConfig
 
 EPS = 1e-5
-"""Of its norms with a mean."""
+"""Epsilon of its norms with a mean."""
 
 
 class Gemma4Embedder(Gemma4Pictures):

@@ -1,4 +1,4 @@
-"""What a vision tower gives and what surrounds it needs to know: pictures in, embeddings out."""
+"""Interface between a vision tower and what surrounds it: pictures in, embeddings out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Picture:
     """A picture prepared for a model's tower."""
 
     pixels: Tensor
-    """As the tower reads it, float32 on the host: patches, or channels, rows and columns; the tower's own affair."""
+    """Input of the tower, float32 on the host: patches, or channels, rows and columns; the tower's own affair."""
     grid: tuple[int, int]
     """Rows and columns of tokens, as the language model sees them."""
     tokens: int
-    """How many embeddings it gives: rows times columns of the grid."""
+    """Number of embeddings it gives: rows times columns of the grid."""
     key: bytes
     """SHA-256 of the pixels and the tower's settings: a picture that is shown again has the same key."""
 
@@ -35,7 +35,7 @@ class Tower(Protocol):
 
     @property
     def title(self) -> str:
-        """For people: "Qwen3.5 vision tower, 27 layers"."""
+        """Title for people: "Qwen3.5 vision tower, 27 layers"."""
 
     @property
     def placeholder(self) -> int:
@@ -52,7 +52,7 @@ class Tower(Protocol):
 
     @property
     def bidirectional(self) -> Ahead:
-        """In which layers of the language model the placeholders of one picture attend to those after them, too."""
+        """Layers of the language model in which the placeholders of one picture attend to those after them, too."""
 
     @property
     def positions(self) -> Literal["text", "mrope"]:
@@ -61,12 +61,12 @@ class Tower(Protocol):
 
     @property
     def deep(self) -> int:
-        """How many first layers of the language model are given additions of their own (DeepStack, arXiv 2406.04334):
+        """Number of first layers of the language model with additions of their own (DeepStack, arXiv 2406.04334):
         after layer ``i < deep``, part ``i + 1`` of an embedding is added to the stream."""
 
     @property
     def most_ratio(self) -> float:
-        """How many times the other a side of a picture may be at most."""
+        """Largest allowed ratio of one side of a picture to the other."""
 
     def prepare(self, image: Image, most_tokens: int | None = None) -> Picture:
         """The picture of an RGB image, in fewer tokens than its size asks for where ``most_tokens`` says so and the

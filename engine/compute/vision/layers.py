@@ -1,4 +1,4 @@
-"""What the layers of vision towers share: transformers over the patches of one picture, without a cache.
+"""Layers that vision towers share: transformers over the patches of one picture, without a cache.
 
 Patches ``[n, width]`` are rows as tokens are in the language model, so that the same linear layers serve both.
 """
@@ -90,7 +90,7 @@ class Shape(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What a family calls the modules of a layer."""
+    """Names that a family gives the modules of a layer."""
 
     norms: tuple[str, str]
     qkv: tuple[str, ...]

@@ -24,7 +24,7 @@ from engine.compute.vision.settings import CLIP, MOST_RESIZED, Colours, Section,
 from engine.config.raw import RawConfig
 
 MOST_RATIO = 200.0
-"""Of a picture's sides."""
+"""Largest ratio of a picture's sides."""
 
 
 def in_squares(grid: Tensor, merge: int) -> Tensor:
@@ -42,7 +42,7 @@ def patch_positions(rows: int, columns: int, merge: int, device: torch.device) -
 
 @dataclass(frozen=True)
 class SquarePatches:
-    """How Qwen's pictures are prepared (Qwen2VLImageProcessor): their size is kept as far as the bounds allow.
+    """Preparation of Qwen's pictures (Qwen2VLImageProcessor): their size is kept as far as the bounds allow.
 
     ``least`` and ``most`` bound a picture's pixels. A tower for videos sees each picture as ``frames`` alike.
     """
@@ -129,7 +129,7 @@ class Merger(Part):
 
 
 class QwenTower(Part):
-    """What all of Qwen's towers share; see :class:`engine.compute.vision.interface.Tower`."""
+    """Base of all of Qwen's towers; see :class:`engine.compute.vision.interface.Tower`."""
 
     marker = "<|image_pad|>"
     around = ("", "")
@@ -171,7 +171,7 @@ class QwenTower(Part):
         ]
 
     def angles(self, rows: int, columns: int) -> Tensor:
-        """Those of each patch ``[n, head / 2]``: by its row, then by its column."""
+        """Angles of each patch ``[n, head / 2]``: by its row, then by its column."""
         places = patch_positions(rows, columns, self.patches.merge, self.device)
         return angles(places, self.shape.head // 2, self.theta).flatten(1)
 

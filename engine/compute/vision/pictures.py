@@ -21,17 +21,17 @@ MOST_MEMORY = 512 << 20
 ENOUGH_PIXELS = 16_000_000
 """No tower is shown as many: of a picture more than twice as large fewer pixels are decoded, or kept."""
 _ROW_BYTES = 64
-"""That Pillow takes for a row besides its pixels, generously."""
+"""Bytes that Pillow takes for a row besides its pixels, generously."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """Pillow's names of those that are read; its decoders of others are never asked."""
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Of an interlaced PNG's passes: the first column and row, and the steps to the next ones."""
+"""Passes of an interlaced PNG: the first column and row, and the steps to the next ones."""
 CUT = "The picture is damaged, or not all of it is there. Send it again."
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 """Pillow's modes of one channel with more than 8 bits."""
 
 _ONE_AT_A_TIME = threading.Lock()
-"""So that no more memory is asked for than that of the largest; and because what is done to warnings is global."""
+"""Lock that bounds memory to that of the largest; needed also because what is done to warnings is global."""
 
 # Pillow warns from half of its own bound on, and raises above it; memory is bounded here, before pixels are read.
 Image.MAX_IMAGE_PIXELS = None
@@ -95,7 +95,7 @@ def _enough(width: int, height: int) -> tuple[int, int]:
 
 
 def _reduced(image: Image.Image) -> Image.Image:
-    """With means of neighbouring pixels, where there are many more than enough."""
+    """Image reduced to means of neighbouring pixels, where there are many more than enough."""
     if image.width * image.height <= 2 * ENOUGH_PIXELS:
         return image
     if image.mode in ("1", "P"):
@@ -127,13 +127,13 @@ def _decoded(image: Image.Image, data: bytes) -> Image.Image:
 
 
 def _last_rows(image: Image.Image) -> bool:
-    """Whether the last two rows have a pixel that is not zero in memory, as those that were never read are."""
+    """Return True if each of the last two rows has a byte that is not zero in memory; rows never read have none."""
     left, upper, right, lower = 0, max(0, image.height - 2), image.width, image.height
     return all(image.crop((left, row, right, row + 1)).tobytes().strip(b"\0") != b"" for row in range(upper, lower))
 
 
 def png_is_whole(data: bytes) -> bool:
-    """Whether the compressed stream of a PNG has all rows (PNG, third edition, sections 7.2, 8.1 and 10.1).
+    """Return True if the compressed stream of a PNG has all rows (PNG, third edition, sections 7.2, 8.1 and 10.1).
 
     Pillow takes a stream that ends early for a picture whose last rows are black. The stream is counted in pieces.
     """

@@ -40,7 +40,7 @@ EPS = 1e-5
 
 
 class PixtralTower(Part):
-    """See :class:`engine.compute.vision.interface.Tower`. Rows of tokens end with a token of their own."""
+    """Implements :class:`engine.compute.vision.interface.Tower`. Rows of tokens end with a token of their own."""
 
     marker = "[IMG]"
     around = ("", "")

@@ -1,4 +1,4 @@
-"""Where the pictures of a prompt stand among its tokens, and what follows from that: rows, positions, identity.
+"""Places of a prompt's pictures among its tokens, and what follows from them: rows, positions, identity.
 
 A prompt's token ids stay those that the model knows: where a picture is, its tower's placeholder stands once for each
 embedding. So sampling, drafts and counts need not know of pictures. Two things do: the prefix cache, for which
@@ -17,7 +17,7 @@ import numpy as np
 from engine.compute.vision.interface import Picture, PictureError, Tower
 
 MOST_PICTURES = 128
-"""Of one prompt: each is decoded, held as numbers and computed."""
+"""Limit of one prompt: each is decoded, held as numbers and computed."""
 
 
 class PictureRun(NamedTuple):
@@ -46,7 +46,7 @@ class Places:
         self._less = np.concatenate(([0], np.cumsum(self._tokens - longest)))
 
     def runs(self, start: int, stop: int) -> Iterator[PictureRun]:
-        """What of pictures is among the tokens [start, stop) of the sequence."""
+        """Runs of picture tokens among the tokens [start, stop) of the sequence."""
         for picture, at in zip(self.pictures, self._at, strict=True):
             begin, end = np.searchsorted(at, (start, stop))
             cuts = begin + 1 + np.flatnonzero(np.diff(at[begin:end]) != 1)
@@ -59,7 +59,7 @@ class Places:
         return [(int(at[0]), int(at[-1]) + 1) for at in self._at]
 
     def axes(self, index: np.ndarray) -> np.ndarray:
-        """See :class:`engine.compute.batch.Axes`; Qwen2-VL (Wang et al. 2024, arXiv 2409.12191, section 2.1)."""
+        """Implements :class:`engine.compute.batch.Axes`; Qwen2-VL (Wang et al. 2024, arXiv 2409.12191, section 2.1)."""
         before = np.searchsorted(self._first, index, side="right")  # pictures that have begun
         found = np.broadcast_to(index - self._less[before], (3, len(index))).copy()
         last = np.maximum(before - 1, 0)
@@ -81,7 +81,7 @@ class Places:
 
 
 def is_mark(token: int) -> bool:
-    """Whether a number of :meth:`Places.marks` stands for a part of a picture."""
+    """Return True if a number of :meth:`Places.marks` stands for a part of a picture."""
     return token < 0
 
 

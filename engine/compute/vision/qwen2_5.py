@@ -23,7 +23,7 @@ class Windows(NamedTuple):
     order: Tensor
     """``[tokens]``: which token comes where."""
     spans: list[Span]
-    """In tokens."""
+    """Spans in tokens."""
 
     @classmethod
     def of(cls, rows: int, columns: int, side: int, device: torch.device) -> Windows:
@@ -59,7 +59,7 @@ class Qwen2Tower(QwenTower):
         self.merger = Merger(source, "visual.merger.", (shape.width, merge**2, width), MERGER, rms=True)
 
     def embed(self, patches: Tensor, rows: int, columns: int) -> Tensor:
-        """See :meth:`QwenTower.embed`."""
+        """Implements :meth:`QwenTower.embed`."""
         merge = self.patches.merge
         windows = Windows.of(rows // merge, columns // merge, self.side, self.device)
 

@@ -48,7 +48,7 @@ class Qwen3Tower(QwenTower):
         ]
 
     def embed(self, patches: Tensor, rows: int, columns: int) -> Tensor:
-        """See :meth:`QwenTower.embed`."""
+        """Implements :meth:`QwenTower.embed`."""
         x = self.embedding(patches) + self._positions(rows, columns)
         turn = rotation(self.angles(rows, columns))
         span, seen = [Span(1, x.shape[0])], list[Tensor]()

@@ -25,7 +25,7 @@ TOWERS = {
 
 
 def has_tower(architecture: str) -> bool:
-    """Whether Kvasir knows the vision tower of an architecture."""
+    """Return True if Kvasir knows the vision tower of an architecture."""
     return architecture in TOWERS
 
 

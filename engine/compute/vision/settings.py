@@ -1,4 +1,4 @@
-"""How a model wants its pictures: what its configuration and its processor's say, checked."""
+"""Picture settings of a model: those of its configuration and of its processor's, checked."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Section(RawConfig):
 
 
 class TowerConfig(NamedTuple):
-    """What a checkpoint says of its tower."""
+    """Settings of a tower in its checkpoint."""
 
     raw: RawConfig
     """All of config.json."""
     processor: RawConfig
-    """How pictures are prepared; see :func:`read_processor`."""
+    """Settings of how pictures are prepared; see :func:`read_processor`."""
     width: int
     """The language model's hidden size."""
     token_id: Callable[[str], int | None]
@@ -70,7 +70,7 @@ class TowerConfig(NamedTuple):
 
 
 def read_processor(folder: Path) -> RawConfig | None:
-    """What a model's folder says of how pictures are prepared; None where it says nothing.
+    """Settings in a model's folder of how pictures are prepared; None where it has none.
 
     transformers 5 writes processor_config.json, and those before it preprocessor_config.json; where a folder has both,
     the first holds, as there. Raises :class:`CheckpointError`.
@@ -86,7 +86,7 @@ def read_processor(folder: Path) -> RawConfig | None:
 
 @dataclass(frozen=True)
 class Colours:
-    """How a channel's 256 values become numbers: ``(value * scale - mean) / std``; and the filter of resizing."""
+    """Map of a channel's 256 values to numbers: ``(value * scale - mean) / std``; and the filter of resizing."""
 
     scale: float
     mean: Three

@@ -67,7 +67,7 @@ class BatchInvariantAttention:
         need_lse: bool = False,
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`."""
+        """Implements `AttentionBackend.attend`."""
         chains = self._chains.of(batch)
         if group not in chains:
             chains[group] = list(_chains(batch, group))
@@ -79,7 +79,7 @@ class BatchInvariantAttention:
 
 
 class _VisibleKeys:
-    """Which keys the rows of a chain see: row i those with first[i] <= index < stop[i]."""
+    """Keys visible to the rows of a chain: row i sees those with first[i] <= index < stop[i]."""
 
     def __init__(self, chain: Chain, window: int | None, keys: KeyRange | None) -> None:
         self._begin = chain.first
@@ -88,11 +88,11 @@ class _VisibleKeys:
         self._stop = np.minimum(stop, chain.stop)  # a row of a tree sees none after its own, whatever its range
         seeing = self._first < self._stop
         self.first = int(self._first[seeing].min(initial=chain.stop))
-        """Of all keys that any row sees; not below `stop` if there are none."""
+        """First of all keys that any row sees; not below `stop` if there are none."""
         self.stop = int(self._stop[seeing].max(initial=0))
 
     def hidden(self, tile: int, key_tile: int) -> np.ndarray | None:
-        """Which keys of a tile the rows of a tile of queries do not see [8, 256]; None: no row sees any.
+        """Mask [8, 256] of the keys of a tile that the rows of a tile of queries do not see; None: no row sees any.
 
         Absent rows hide nothing: they are zeros, and nobody reads what they give.
         """

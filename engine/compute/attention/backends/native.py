@@ -67,7 +67,7 @@ class NativeAttention:
         need_lse: bool = False,
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`."""
+        """Implements `AttentionBackend.attend`."""
         if batch.host.max_rows > FEW_ROWS:
             return self._many.attend(q, kv, spec, batch, group, need_lse, keys)
         assert self._library is not None, "see declines"

@@ -1,4 +1,4 @@
-"""What a batch asks of attention, worked out once for all layers of a step.
+"""Attention plan of a batch, computed once for all layers of a step.
 
 A chunk of rows is cut into blocks, so that no mask or score matrix grows with the product of chunk and context. Every
 block reads a range of its sequence's keys: a view of the arena where the pages are consecutive, a gathered copy
@@ -83,7 +83,7 @@ def make_plan(
 
 
 def worth_padding(batch: Batch, lengths: list[int]) -> bool:
-    """Whether sequences of one row each, with these ``lengths`` of keys, are attended in one padded call."""
+    """Return True if sequences of one row each, with these ``lengths`` of keys, are attended in one padded call."""
     if batch.tokens.device.type != "cpu":
         return len(lengths) > 1
     return len(lengths) > 2 and max(lengths) <= MAX_PADDED_KV and max(lengths) * len(lengths) <= 2 * sum(lengths)
@@ -129,7 +129,7 @@ def _source(
 def place(
     batch: Batch, group: int, sequence: int, lo: int, hi: int, granule: int = 1
 ) -> tuple[int, int, Tensor | None]:
-    """Where the keys [lo, hi) are: the index of the first key on their pages, and `Source`'s first two fields."""
+    """Location of the keys [lo, hi): the index of the first key on their pages, and `Source`'s first two fields."""
     first, stop = lo // PAGE_SIZE, -(-hi // PAGE_SIZE)
     first -= first % granule
     pages = batch.host.pages[group][sequence]
@@ -168,7 +168,7 @@ def _tree_block(batch: Batch, spec: AttnSpec, sequence: int, base: int, heads_pe
 
 
 def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores: 0 where a key is seen."""
+    """Additive mask for the scores: 0 where a key is seen, -inf elsewhere."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
 
 

@@ -46,7 +46,7 @@ class _VisibleRange(NamedTuple):
 def make_ranged_plan(
     batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, keys: KeyRange, granule: int = 1
 ) -> AttentionPlan:
-    """As `make_plan`, for ranges. Rows that see nothing may be in no block: their result is (0, -inf)."""
+    """Same as `make_plan`, for ranges. Rows that see nothing may be in no block: their result is (0, -inf)."""
     trees = batch.host.trees
     sights = [_sight(batch, spec, s, keys) for s in range(batch.host.S)]
     sights = [sight for sight in sights if sight.span()[1]]
@@ -62,7 +62,7 @@ def make_ranged_plan(
 
 
 def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _VisibleRange:
-    """For a tree, whose rows' positions only the device knows, bounds of what each row sees."""
+    """Keys that each row of a sequence sees; of a tree, whose rows' positions only the device knows, bounds of them."""
     host = batch.host
     rows, kv_len = slice(host.row_start[sequence], host.row_start[sequence + 1]), host.kv_len[sequence]
     start = kv_len - (rows.stop - rows.start)

@@ -36,7 +36,7 @@ class ReferenceAttention:
         need_lse: bool = False,
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`."""
+        """Implements `AttentionBackend.attend`."""
         out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=exact, device=q.device)
@@ -54,7 +54,7 @@ class ReferenceAttention:
 
 
 def _whole_groups(used: Tensor, size: int) -> Tensor:
-    """Which keys [N] are in a group of ``size`` that has a used key: a group is read as a whole."""
+    """Mask [N] of the keys in a group of ``size`` that has a used key: a group is read as a whole."""
     rest = -used.shape[0] % size
     groups = torch.nn.functional.pad(used, (0, rest)).view(-1, size)
     return groups.any(1, keepdim=True).expand_as(groups).flatten()[: used.shape[0]]
@@ -88,7 +88,8 @@ def slots_of(batch: Batch, group: int, sequence: int, kv_len: int) -> Tensor:
 def visible(
     batch: Batch, spec: AttnSpec, sequence: int, kv_len: int, rows: slice | None = None, keys: KeyRange | None = None
 ) -> Tensor:
-    """Which keys each new row of a sequence sees [rows, kv_len]: the prefix, and of the new rows its own ancestors.
+    """Mask [rows, kv_len] of the keys that each new row of a sequence sees: the prefix and, of the new rows, its own
+    ancestors.
 
     `rows` are the sequence's rows of the batch; None reads them from the device. Windows and ranges count positions:
     for a tree a key's position is root + depth, otherwise it is the key's index.

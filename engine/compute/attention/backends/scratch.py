@@ -37,12 +37,12 @@ class Scratch:
         return k, v
 
     def _serves(self, kv: PackedKV, dtype: torch.dtype) -> bool:
-        """Whether native code unpacks these pages (`Library.unpack_pages`)."""
+        """Return True if native code unpacks these pages (`Library.unpack_pages`)."""
         fits = all(width % 32 == 0 and width <= 256 for width in (kv.k_dim, kv.v_dim))
         return self._library is not None and fits and dtype in DTYPES and kv.k.device.type == "cpu"
 
     def _natively(self, kv: PackedKV, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """As `engine.cache.stores.codecs.unpack_pages`."""
+        """Same as `engine.cache.stores.codecs.unpack_pages`, by native code into scratch buffers."""
         assert self._library is not None, "see _serves"
         slots = pages.shape[0] * PAGE_SIZE
         self._k, k = _room(self._k, (slots, kv.kv_heads, kv.k_dim), dtype, pages.device)

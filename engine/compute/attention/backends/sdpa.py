@@ -65,7 +65,7 @@ class SdpaAttention:
         need_lse: bool = False,
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`."""
+        """Implements `AttentionBackend.attend`."""
         v_dim, kv = kv.v_dim, _as_wide_as_keys(kv)
         plan = self._plan(q, kv, spec, batch, group, keys)
         if len(plan.sources) == 1 and q.shape[0] == 1 and not need_lse and plan.sources[0].blocks[0].mask is None:
@@ -199,7 +199,7 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -
 
 
 def _fused_with_lse(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    """As `_fused`, and lse [B, H_kv, R] float32.
+    """Same as `_fused`, and lse [B, H_kv, R] float32.
 
     Torch's flash kernel on CUDA gives it too, but takes no mask: there a masked part (the new rows among themselves)
     materialises its scores, and the part that grows with the context does not. GPUs older than compute capability 8.0

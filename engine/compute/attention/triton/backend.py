@@ -61,7 +61,7 @@ class TritonAttention:
         need_lse: bool = False,
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`."""
+        """Implements `AttentionBackend.attend`."""
         first, stop = (None, None) if keys is None else (self._there(part, batch) for part in keys[:2])
         q = launch.with_whole_heads(q)
         plans = self._plans.of(batch)

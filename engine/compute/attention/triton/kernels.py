@@ -60,7 +60,7 @@ def bounds(row, index, begin, window, first, stop, positions, WINDOW: tl.constex
 
 @triton.jit
 def seen_in_tree(key, prefix, length, begin, index, bottom, limit, bits, positions):
-    """Which keys [BM, BN] rows see: of the prefix what is in their bounds, of the new rows their ancestors there."""
+    """Mask [BM, BN] of the keys that rows see within their bounds: the prefix and, of the new rows, their ancestors."""
     new = key >= prefix
     at = tl.load(positions + begin + key - prefix, mask=new & (key < length), other=0).to(tl.int32)
     at = tl.where(new, at, key)[None, :]
@@ -77,7 +77,7 @@ def capped(scores, softcap):
 
 
 TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions"]
-"""What is read number by number: where it begins in memory is no reason to compile another kernel."""
+"""Tensors read number by number: their alignment is no reason to compile another kernel."""
 
 
 @triton.jit(do_not_specialize=["sequences", "tokens", "window", "table_row"], do_not_specialize_on_alignment=TABLES)

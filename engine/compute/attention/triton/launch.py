@@ -1,4 +1,4 @@
-"""How an attention is cut into programs, and the launch of its kernels."""
+"""Partition of an attention into programs, and the launch of its kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DECODE_ROWS = 16
 
 
 class TileConfig(NamedTuple):
-    """What one program computes: ``rows`` packed rows, ``keys`` at a time; the keys of a tile in ``splits`` parts."""
+    """Tile of one program: ``rows`` packed rows, ``keys`` at a time; the keys of a tile in ``splits`` parts."""
 
     rows: int
     keys: int
@@ -103,7 +103,7 @@ def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
 
 
 class LaunchPlan(NamedTuple):
-    """What is launched for every layer of a batch whose arenas and queries have one form, worked out once."""
+    """Launch arguments for every layer of a batch whose arenas and queries have one form, computed once."""
 
     grid: Grid
     key: Hashable
@@ -213,7 +213,7 @@ def attend(
     stop: Tensor | None = None,
     cut: TileConfig | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """As `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
+    """Same as `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
     `stop` must not exceed what is packed."""
     q = with_whole_heads(q)
     return run(plan(q, kv, spec, batch, group, need_lse, first, stop, cut), q, kv, need_lse)

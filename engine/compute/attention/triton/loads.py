@@ -1,4 +1,4 @@
-"""How kernels read keys and values of every kind: a tile of keys, as numbers, in the columns that its layout gives.
+"""Loads of keys and values of every kind in kernels: a tile of keys, as numbers, in the columns of its layout.
 
 A tile's columns are planes of LANES columns each: column ``p * LANES + j`` holds channel ``p * (WIDTH // PLANES) + j``
 where ``j < WIDTH // PLANES``, and 0 elsewhere. Queries and results have the same columns, so nothing is ever put in
@@ -96,7 +96,7 @@ def halves(word):
 @triton.jit
 def token_groups(codes, meta, slot, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
                  LANES: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """What :func:`planes` gives -> numbers where GROUP channels of a token share a scale and a minimum.
+    """Results of :func:`planes` -> numbers where GROUP channels of a token share a scale and a minimum.
 
     ``meta [slots, .., WIDTH / GROUP]`` int32: both. Without padding columns are channels, and a group loads them once;
     else a block of columns does that lies in one group and is padding or not as a whole.
@@ -123,7 +123,7 @@ def token_groups(codes, meta, slot, stride, WIDTH: tl.constexpr, BITS: tl.conste
 
 @triton.jit
 def channel_groups(codes, meta, even, odd, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, LANES: tl.constexpr):
-    """What :func:`planes` gives of 32 tokens -> numbers where they share each channel's scale, at page ``even`` of
+    """Results of :func:`planes` for 32 tokens -> numbers where they share each channel's scale, at page ``even`` of
     ``meta [pages, .., WIDTH]`` float16, and its minimum, at page ``odd``."""
     channel, real = channels(WIDTH, 8 // BITS, LANES)
     scale = tl.load(meta + even * stride + channel, mask=real, other=0.0).to(tl.float32)

@@ -18,7 +18,8 @@ _variants = Variants()
 
 
 def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:
-    """As `engine.compute.attention.interface.merge`; o [T, H, d] in one dtype, lse [T, H] float32, all contiguous."""
+    """Same as `engine.compute.attention.interface.merge`; o [T, H, d] in one dtype, lse [T, H] float32, all
+    contiguous."""
     from engine.compute.attention.triton import merge_kernels
 
     out, lse = torch.empty_like(o1), torch.empty_like(lse1)
@@ -34,7 +35,7 @@ def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, T
 
 
 def serves(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> bool:
-    """Whether the kernel merges these."""
+    """Return True if the kernel merges these."""
     tensors = (o1, lse1, o2, lse2)
     if not o1.is_cuda or lse1.dtype != torch.float32 or o1.dtype != o2.dtype:
         return False
@@ -45,12 +46,12 @@ def serves(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> bool:
 
 @functools.cache
 def disagrees(width: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why torch merges heads of ``width`` channels; None where the kernel is to be trusted."""
+    """Reason torch merges heads of ``width`` channels; None where the kernel is to be trusted."""
     return machine_declines(dtype, device) or failure(lambda: compare(width, dtype, device))
 
 
 def compare(width: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """What is wrong with a few merges, of empty parts too."""
+    """Reason a few merges by the kernel, of empty parts too, are wrong; None where they agree with the definition."""
     generator = torch.Generator().manual_seed(1)
     o1, o2 = (torch.randn(4, 3, width, generator=generator).to(dtype) for _ in range(2))
     lse1, lse2 = (3 * torch.randn(4, 3, generator=generator) for _ in range(2))

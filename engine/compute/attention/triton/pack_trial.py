@@ -26,8 +26,8 @@ ROWS = (PAGES - 1) * PAGE_SIZE
 def disagrees(
     kind: str, bits: tuple[int, int], width: int, turns: int, dtype: torch.dtype, device: torch.device
 ) -> str | None:
-    """Why the kernels are not to be trusted here with heads of ``width`` channels, the first ``turns`` of them rotated;
-    None where they store the same numbers as torch on the host. ``bits`` are those of a key and of a value.
+    """Reason not to trust the kernels here with heads of ``width`` channels, the first ``turns`` of them rotated; None
+    where they store the same numbers as torch on the host. ``bits`` are those of a key and of a value.
     """
     return machine_declines(dtype, device) or failure(lambda: compare(kind, bits, width, turns, dtype, device))
 
@@ -35,7 +35,7 @@ def disagrees(
 def compare(
     kind: str, bits: tuple[int, int], width: int, turns: int, dtype: torch.dtype, device: torch.device
 ) -> str | None:
-    """As :func:`disagrees`, without the guard."""
+    """Same as :func:`disagrees`, without the guard."""
     expected, found = (_store(kind, bits, width, dtype, place) for place in (torch.device("cpu"), device))
     rows = _rows(width, turns, dtype, torch.device("cpu"))
     qk = torch.cat((rows.q, rows.k), 1) if rows.rope is None else rotate(torch.cat((rows.q, rows.k), 1), rows.rope)

@@ -48,8 +48,8 @@ def choose_pages(q: Tensor, bounds: Tensor, batch: Batch, count: int, group: int
 
 
 def page_scores(q: Tensor, bounds: Tensor, batch: Batch, group: int = 0) -> Tensor:
-    """What no key of a page can exceed [T, H, pages of the longest sequence] float32; inf for a row's own page, -inf
-    after it, anything in rows that are none."""
+    """Upper bounds of q·k over the keys of each page [T, H, pages of the longest sequence] float32; inf for a row's own
+    page, -inf after it, undefined in padding rows."""
     from engine.compute.attention.triton import quest_kernels
 
     host = batch.host

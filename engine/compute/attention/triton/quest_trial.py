@@ -21,14 +21,14 @@ HEADS_OF_KV = 2
 
 @functools.cache
 def disagrees(width: int, softcap: bool, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the kernels are not to be trusted here with heads of ``width`` channels; None where they agree."""
+    """Reason not to trust the kernels here with heads of ``width`` channels; None where they agree."""
     if width % 8 or width > 256:
         return f"it has no heads of {width}"
     return machine_declines(dtype, device) or failure(lambda: compare(width, softcap, dtype, device))
 
 
 def compare(width: int, softcap: bool, dtype: torch.dtype, device: torch.device) -> str | None:
-    """As :func:`disagrees`, without the guard."""
+    """Same as :func:`disagrees`, without the guard."""
     generator = torch.Generator().manual_seed(1)
     spec = AttnSpec(width**-0.5, None, 2.0 if softcap else None)
     batch = trial.batch_of(SHAPES)
@@ -57,7 +57,7 @@ def compare(width: int, softcap: bool, dtype: torch.dtype, device: torch.device)
 
 
 def _misses(scores: Tensor, pages: Tensor) -> bool:
-    """Whether a page that was left out scores clearly more than one that was chosen."""
+    """Return True if a page that was left out scores clearly more than one that was chosen."""
     left_out = scores.clone()
     for entry in pages.unbind(-1):  # of what is cut off, the best page stands in, which is always chosen
         left_out.scatter_(2, torch.where(entry < 0, pages[..., 0], entry)[..., None], -torch.inf)
@@ -67,7 +67,7 @@ def _misses(scores: Tensor, pages: Tensor) -> bool:
 
 
 def scores_of(q: Tensor, bounds: Tensor, batch: Batch) -> Tensor:
-    """As `quest.page_scores`, by the definition."""
+    """Same as `quest.page_scores`, by the definition."""
     host = batch.host
     scores = q.new_full((*q.shape[:2], -(-host.max_kv // PAGE_SIZE)), -torch.inf)
     for row, (sequence, index) in enumerate(_indices(batch)):
@@ -80,7 +80,7 @@ def scores_of(q: Tensor, bounds: Tensor, batch: Batch) -> Tensor:
 
 
 def attended(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, pages: Tensor) -> tuple[Tensor, Tensor]:
-    """As `quest.attend_pages`, by the definition, for rows with a page at least."""
+    """Same as `quest.attend_pages`, by the definition, for rows with a page at least."""
     out, lse = torch.zeros_like(q), q.new_zeros(q.shape[:2])
     for row, (sequence, index) in enumerate(_indices(batch)):
         for head in range(q.shape[1]):

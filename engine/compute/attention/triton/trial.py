@@ -20,7 +20,7 @@ from engine.compute.batch import Batch, HostShape
 from engine.compute.native.proof import failure
 
 TOLERANCE = 0.02
-"""Of the largest value: what 16 bits may differ by."""
+"""Share of the largest value by which 16 bits may differ."""
 SHAPES = ([(700, 1), (37, 1)], [(40, 70), (3, 9)])
 """Tokens in the cache and new rows of each sequence: decoding, which splits keys, and prompts."""
 HEADS_PER_KV = 4
@@ -38,7 +38,7 @@ def disagrees(
     device: torch.device,
     per_kv: int = HEADS_PER_KV,
 ) -> str | None:
-    """Why attention of these traits is not to be trusted here; None where it agrees with the definition.
+    """Reason not to trust attention of these traits here; None where it agrees with the definition.
 
     ``per_kv``: query heads to each KV head.
     """
@@ -57,7 +57,7 @@ def compare(
     tolerance: float = TOLERANCE,
     per_kv: int = HEADS_PER_KV,
 ) -> str | None:
-    """As :func:`disagrees`, without the guard."""
+    """Same as :func:`disagrees`, without the guard."""
     spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
     generator = torch.Generator().manual_seed(1)
     for bits in ((4, 4), (2, 2)) if kind == "kivi" else ((16, 16),):
@@ -214,7 +214,7 @@ def on(kv: PackedKV, device: torch.device) -> PackedKV:
 
 
 def batch_on(batch: Batch, device: torch.device) -> Batch:
-    """What the kernels read of a batch, on a device."""
+    """Copy of a batch whose tensors that the kernels read are on a device."""
     return replace(
         batch,
         tokens=batch.tokens.to(device),

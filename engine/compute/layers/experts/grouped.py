@@ -32,7 +32,7 @@ TRIED = 128
 _WRONG = "does not agree with the definition here"
 
 _tried: dict[Hashable, str | None] = {}
-"""What trials have found in this process."""
+"""Results of trials in this process."""
 
 
 class Routing(NamedTuple):
@@ -86,7 +86,7 @@ class GroupedExperts:
         return out
 
     def route(self, scores: Tensor) -> Routing:
-        """As `engine.compute.layers.experts.router.Router.choose`, but for the order of a row's experts."""
+        """Same as `engine.compute.layers.experts.router.Router.choose`, but for the order of a row's experts."""
         moe, bias = self.router.moe, self.router.bias
         chosen = torch.empty(len(scores), self.choices, dtype=torch.int32, device=scores.device)
         shares = torch.empty(len(scores), self.choices, device=scores.device)
@@ -135,7 +135,7 @@ class GroupedExperts:
 
 
 def declines(block: GroupedExperts, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the kernels do not serve the block; None when they do, which they have then proved with its own weights.
+    """Reason the kernels do not serve the block; None when they do, as a trial with its own weights has shown.
 
     Blocks that the same kernels compute are tried once. Raises only torch.OutOfMemoryError.
     """
@@ -189,7 +189,7 @@ def _disagrees(block: GroupedExperts, dtype: torch.dtype, device: torch.device) 
 
 
 def _misjudges(block: GroupedExperts, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether scores are wrong. (A packed router is no kernel of these.)"""
+    """Return True if scores are wrong. (A packed router is no kernel of these.)"""
     linear = block.router.linear
     if not isinstance(linear, Dense):
         return False
@@ -204,7 +204,7 @@ def _ends(outputs: int) -> tuple[tuple[int, int], ...]:
 
 
 def _steady(block: GroupedExperts, x: Tensor, asked: Tensor, whole: SortedRows) -> bool:
-    """Whether rows by themselves get the same bits."""
+    """Return True if rows by themselves get the same bits."""
     all_of_them = block.gate_up.multiply(x, whole, block.choices)[whole.places.flatten().long()]
     few = block.sort(asked[3:5].contiguous(), whole.cut)
     alone = block.gate_up.multiply(aligned(x[3:5]), few, block.choices)[few.places.flatten().long()]
@@ -212,7 +212,7 @@ def _steady(block: GroupedExperts, x: Tensor, asked: Tensor, whole: SortedRows) 
 
 
 def _sum(block: GroupedExperts, dtype: torch.dtype, device: torch.device, generator: torch.Generator) -> str | None:
-    """Why the sum is wrong; None where it is not."""
+    """Reason the sum is wrong; None where it is not."""
     rows, choices = 3, block.choices
     results = torch.randn(rows * choices, block.down.out_features, generator=generator).to(dtype)
     shares, shared = torch.rand(rows, choices, generator=generator), results[:rows] * 2

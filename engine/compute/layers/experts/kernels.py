@@ -39,7 +39,7 @@ def _largest(values, rank, free):
 
 @triton.jit
 def _best_two(judged, group, exists, GROUPS: tl.constexpr):
-    """For each expert, the sum of the two largest values of its group."""
+    """Sum, for each expert, of the two largest values of its group."""
     total = tl.zeros_like(judged)
     for each in tl.static_range(GROUPS):
         inside = exists & (group == each)

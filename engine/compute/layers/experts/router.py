@@ -1,4 +1,4 @@
-"""Which experts a row of a mixture asks, and how much each one counts."""
+"""Router of a mixture of experts: the experts of each row, and each one's share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Router:
-    """Which experts each row asks, and each one's share; in float32, because a near-tie decides what is computed."""
+    """Chooses each row's experts and their shares; in float32, because a near-tie decides what is computed."""
 
     def __init__(self, moe: MoEConfig, hidden_size: int, source: WeightSource, prefix: str) -> None:
         """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``."""
@@ -42,7 +42,7 @@ class Router:
         return self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
 
     def choose(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`route`, of :meth:`scores`; those chosen are in the order of their scores, the largest first."""
+        """Same as :meth:`route`, of :meth:`scores`; the experts are in the order of their scores, the largest first."""
         moe = self.moe
         if moe.routing != "chosen":
             scores = self.numerics.by_row(_softmax if moe.routing == "all" else torch.sigmoid, scores)
@@ -74,7 +74,7 @@ class Router:
 
 
 def best(scores: Tensor, count: int) -> Tensor:
-    """Where the ``count`` largest of each row of ``scores [T, n]`` are, the largest first; of equals the first.
+    """Indices of the ``count`` largest of each row of ``scores [T, n]``, the largest first; of equals the first.
 
     ``topk`` promises nothing about equals, and its algorithm depends on the number of rows.
     """

@@ -33,7 +33,7 @@ class LowRank(NamedTuple):
 
 
 class StepAdapters:
-    """Which rows of the present step have an adapter; all layers of a model share it."""
+    """Rows of the current step that have an adapter; all layers of a model share the object."""
 
     __slots__ = ("groups",)
 

@@ -87,7 +87,7 @@ def scales_dtype(parts: Sequence[_Columns]) -> torch.dtype:
 
 
 def is_symmetric(parts: Sequence[_Columns], middle: int) -> bool:
-    """Whether every zero-point is ``middle``; no more is read than it takes to know."""
+    """Return True if every zero-point is ``middle``; no more is read than it takes to know."""
     return all(
         bool((part.columns(start, min(start + CHUNK, part.out_features)).zeros == middle).all())
         for part in parts

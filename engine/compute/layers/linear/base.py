@@ -32,11 +32,11 @@ class Linear(ABC):
     path: str
     declined: list[Declined]
     as_in_file: bool = False
-    """Whether the weights are held as the file has them, so that loading is copying."""
+    """True if the weights are held as the file has them, so that loading is copying."""
     float32_is_free: bool = False
-    """Whether :meth:`forward_float32` takes no longer than :meth:`forward`."""
+    """True if :meth:`forward_float32` takes no longer than :meth:`forward`."""
     tied: bool = False
-    """Whether the weights are the token table's own, which holds the memory."""
+    """True if the weights are the token table's own, which holds the memory."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class Linear(ABC):
 
     @abstractmethod
     def forward_float32(self, x: Tensor) -> Tensor:
-        """As :meth:`forward` with a float32 result that was never rounded to less (for logits)."""
+        """Same as :meth:`forward`, with a float32 result that was never rounded to less (for logits)."""
 
     @abstractmethod
     def storage_size(self) -> int:
@@ -59,7 +59,7 @@ class Linear(ABC):
 
 
 class Target(NamedTuple):
-    """What layers are made for: ``dtype`` is the model's. ``native`` admits Kvasir's own kernels."""
+    """Traits that layers are made for: ``dtype`` is the model's. ``native`` admits Kvasir's own kernels."""
 
     dtype: torch.dtype
     device: torch.device
@@ -68,7 +68,7 @@ class Target(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """How the blocks' magnitudes are packed themselves: ``table[absmax] * nested_absmax[block // size] + offset``."""
+    """Packing of the blocks' magnitudes themselves: ``table[absmax] * nested_absmax[block // size] + offset``."""
 
     size: int
     offset: float
@@ -76,7 +76,7 @@ class Nested(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearShape:
-    """What a packed layer is: all that its kernel is chosen by, and its tensors' sizes. ``kind`` names its paths."""
+    """Traits of a packed layer by which its kernel is chosen, and its tensors' sizes. ``kind`` names its paths."""
 
     kind: str
     in_features: int
@@ -140,7 +140,7 @@ class PackedLinear(Linear):
 Maker = Callable[[LinearShape, Target, torch.device], PackedLinear]
 """Makes a layer, not yet filled: ``make(shape, target, device)``."""
 Declines = Callable[[LinearShape, Target], str | None]
-"""Why a path does not serve a layer; None when it does."""
+"""Reason a path does not serve a layer; None when it does."""
 
 
 def _serves(shape: LinearShape, target: Target) -> None:

@@ -39,7 +39,7 @@ def pack_words(words: Tensor, columns: tuple[int, ...]) -> Tensor:
 
 @functools.cache
 def operator_columns() -> tuple[int, ...] | None:
-    """Which output feature each nibble holds in the layout of torch's CPU operator on this processor.
+    """Output feature that each nibble holds in the layout of torch's CPU operator on this processor.
 
     It differs with the processor's vector width, so it is read off packed probes; None when a packed random matrix
     does not agree with :func:`pack_words` after all.

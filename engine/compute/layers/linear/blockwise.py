@@ -1,4 +1,4 @@
-"""What most kinds share, where no kernel is faster: dequantise some output features into a buffer, multiply, go on."""
+"""Base of most kinds, where no kernel is faster: dequantise some output features into a buffer, multiply, repeat."""
 
 from __future__ import annotations
 

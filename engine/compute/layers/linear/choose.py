@@ -1,4 +1,4 @@
-"""Which kernel serves a packed linear layer: for each kind an ordered list of paths that may decline, reference last.
+"""Choice of a packed linear layer's kernel: each kind has an ordered list of paths that may decline, reference last.
 
 The same choice plans a layer (:func:`planned`, tensors without storage, for the device where it is to compute) and
 builds it (:func:`built`).

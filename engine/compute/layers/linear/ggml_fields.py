@@ -1,4 +1,4 @@
-"""What the bytes of a block are read with, whatever its type (see ggml_blocks.py)."""
+"""Functions that read the bytes of a block, whatever its type (see ggml_blocks.py)."""
 
 from __future__ import annotations
 

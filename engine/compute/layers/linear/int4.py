@@ -35,7 +35,7 @@ dequantise and multiply 14.4 / 15.0 / 17.4 / 19.7 / 22.4 / 24.9 / 106, of which 
 
 
 def operator_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why torch's CPU operator does not serve a layer; None when it does."""
+    """Reason torch's CPU operator does not serve a layer; None when it does."""
     if target.dtype != torch.bfloat16:
         return f"it needs bfloat16 activations and the model runs in {str(target.dtype).removeprefix('torch.')}"
     if shape.group not in OPERATOR_GROUPS or shape.in_features % shape.group:

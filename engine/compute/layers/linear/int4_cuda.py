@@ -26,7 +26,7 @@ _METAL_FEATURES = 32
 
 
 def cuda_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the operator does not serve a layer on a GPU; None when it does."""
+    """Reason the operator does not serve a layer on a GPU; None when it does."""
     if target.dtype != torch.bfloat16:
         return f"it needs bfloat16 activations and the model runs in {str(target.dtype).removeprefix('torch.')}"
     if torch.cuda.get_device_capability(target.device) < (8, 0):
@@ -35,7 +35,7 @@ def cuda_declines(shape: LinearShape, target: Target) -> str | None:
 
 
 def metal_declines(shape: LinearShape, target: Target) -> str | None:
-    """As :func:`cuda_declines` on an Apple GPU."""
+    """Same as :func:`cuda_declines`, on an Apple GPU."""
     if shape.out_features % _METAL_FEATURES:
         return f"{shape.out_features} output features are not a multiple of {_METAL_FEATURES}"
     return _shape_declines(shape, target)

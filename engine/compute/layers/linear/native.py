@@ -65,14 +65,14 @@ _PLANES = {_U2: (2, 0), _U3: (2, 1), _U4: (4, 0), _U5: (4, 1), _U6: (4, 2), _SIG
 _UNSIGNED = {2: _U2, 3: _U3, 4: _U4, 5: _U5, 6: _U6}
 _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _NESTED, _EXPONENTS, _PRODUCTS, _NIBBLES, _BOOK = 3, 4, 5, 6, 7
-"""How scales are held that are not numbers (products.h)."""
+"""Storage formats of scales that are not numbers (products.h)."""
 _SIGN = 0x80
 _DIGITS = {8: 1, 16: 2, 32: 3}
 _NEXT_DIGIT = 254
 
 
 class _Form(NamedTuple):
-    """How a kind is held."""
+    """Storage layout of a kind."""
 
     codes: int
     group: int
@@ -84,7 +84,7 @@ class _Form(NamedTuple):
     supers: bool = False
     shifts: bool = False
     words: int = 0
-    """Of a block of 256 weights, where blocks are held as the file has them (books.h)."""
+    """Words of a block of 256 weights, where blocks are held as the file has them (books.h)."""
 
 
 class NativeLinear(PackedLinear):
@@ -221,7 +221,7 @@ def put(values: Tensor, packed: Tensor, start: int) -> None:
 
 
 def native_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the native code does not serve a layer; None when it does."""
+    """Reason the native code does not serve a layer; None when it does."""
     if reason := declines(target.dtype, target.device):
         return reason
     if shape.in_features % UNIT:
@@ -234,7 +234,7 @@ def native_declines(shape: LinearShape, target: Target) -> str | None:
 
 
 class NativeInt4Linear(NativeLinear):
-    """See :mod:`engine.compute.layers.linear.affine` for the weights' definition."""
+    """Affine weights of 4 bits: see :mod:`engine.compute.layers.linear.affine`."""
 
     @staticmethod
     def form(shape: LinearShape) -> _Form:
@@ -272,7 +272,7 @@ class NativeCodedLinear(NativeLinear):
 
 
 def coded_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the native code does not serve groups of codes; None when it does."""
+    """Reason the native code does not serve groups of codes; None when it does."""
     if shape.bits != 8 and shape.bits not in _UNSIGNED:
         return f"the weights have {shape.bits} bits"
     if shape.bits == 5 and shape.group % UNIT:
@@ -415,5 +415,5 @@ def _entries(name: str) -> Tensor:
 
 
 def ggml_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the native code does not serve ggml's blocks, which are of 32 weights or more; None when it does."""
+    """Reason the native code does not serve ggml's blocks, which are of 32 weights or more; None when it does."""
     return declines(target.dtype, target.device)

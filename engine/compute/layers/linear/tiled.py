@@ -14,7 +14,7 @@ TILES = (8, 12, 16, 24)
 TRIED = ((48, 16), (256, 17), (100, 40), (1024, 256))
 """(input, output) features that a tile is tried with."""
 LEAST_COLUMNS = 16
-"""Of a multiplication. With 2 or 3, MKL's AVX-512 kernels sum the rows of one tile in different orders."""
+"""Columns of a multiplication. With 2 or 3, MKL's AVX-512 kernels sum the rows of one tile in different orders."""
 
 
 def tile_rows(x: Tensor) -> int:
@@ -30,7 +30,7 @@ def _on_processor() -> int:
 
 
 def _alike(rows: int) -> bool:
-    """Whether equal rows of a tile are multiplied to equal rows."""
+    """Return True if equal rows of a tile are multiplied to equal rows."""
     for depth, columns in TRIED:
         pattern = torch.arange(depth * columns, dtype=torch.float32).view(depth, columns)
         row = (0.1 + pattern[:, 0]).sin()

@@ -43,7 +43,7 @@ def _single_rows(inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns) -
 
 
 def begin_alone(runs: StateRuns, rows: int) -> bool:
-    """Whether all runs of a step are one row of a sequence of its own, so that none reads what another one writes."""
+    """Return True if each run of a step is one row of a sequence of its own, so that none reads what another writes."""
     return len(runs.runs) == rows and bool(runs.runs[:, 4].all())
 
 
@@ -63,7 +63,7 @@ def _summed(seen: list[Tensor], taps: Tensor) -> Tensor:
 
 
 def tree_of(runs: StateRuns, first: int, stop: int) -> list[int] | None:
-    """Which of its rows each row of a run goes on from, -1 for the run's source; None where the run is a chain."""
+    """Parent of each row of a run, as a row of the run, -1 for the run's source; None where the run is a chain."""
     if runs.parents is None:
         return None
     parents = [int(row) - first if row >= 0 else -1 for row in runs.parents[first:stop]]
@@ -71,7 +71,7 @@ def tree_of(runs: StateRuns, first: int, stop: int) -> list[int] | None:
 
 
 def _paths(parents: list[int], kernel: int) -> list[list[int]]:
-    """Where each row of a tree finds what the convolution sees, among the tail and then the rows of its run."""
+    """Indices of the convolution's inputs of each tree row, oldest first, among the tail and then the run's rows."""
     found: list[list[int]] = []
     for row in range(len(parents)):
         path, at = list[int](), row

@@ -37,8 +37,8 @@ CHANNEL_CHUNK = 16
 
 
 class _Rows(NamedTuple):
-    """What the rows of a step bring: q and k [T, value_heads, key], v [T, value_heads, value], decays in log space g
-    and shares b [T, value_heads], all float32. Where channels have decays of their own g is like k."""
+    """Inputs of a step's rows: q and k [T, value_heads, key], v [T, value_heads, value], decays in log space g and
+    shares b [T, value_heads], all float32. Where channels have decays of their own g is like k."""
 
     q: Tensor
     k: Tensor
@@ -57,7 +57,7 @@ def delta_rule(
     numerics: Numerics,
     library: Library | None = None,
 ) -> Tensor:
-    """What a layer's rows read from its states, which they move on: ``[T, value_heads * value]`` in the dtype of mixed.
+    """Reads of a layer's rows from its states, which they update: ``[T, value_heads * value]`` in the dtype of mixed.
 
     ``mixed [T, channels + value_heads * value]``: queries, keys and values before the convolution, then what gates the
     result. ``gates [T, value_heads + decays]``: what shares are made from, then decays. T may exceed the rows of
@@ -147,7 +147,7 @@ def by_chunks(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_chunks_of_channels(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
-    """As :func:`by_chunks`, D_ij being a number for each channel, which the products K K^T and Q K^T sum over."""
+    """Same as :func:`by_chunks`, D_ij being a number for each channel, which the products K K^T and Q K^T sum over."""
     out = torch.empty_like(rows[2])
     for first in range(0, len(out), CHANNEL_CHUNK):
         q, k, v, g, b = (each[first : first + CHANNEL_CHUNK].transpose(0, 1) for each in rows)

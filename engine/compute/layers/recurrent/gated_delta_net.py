@@ -64,7 +64,7 @@ class GatedDeltaNet:
         return self.output(self._rule(*inputs, states, runs))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What :func:`delta_rule` reads of ``x [T, hidden_size]``."""
+        """Project ``x [T, hidden_size]`` to the inputs of :func:`delta_rule`: mixed and gates."""
         return self.mixed(x), self.gates(x)
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:

@@ -1,4 +1,4 @@
-"""How the rows of a step move the matrices of a recurrent layer on: what its rules share.
+"""Updates of a recurrent layer's matrices by the rows of a step: the part that its rules share.
 
 A head carries a matrix [key, value]. A row decays it, writes to it by a key, and reads from it by a query. A rule has
 two forms. One goes row by row: it serves every kind of run, and gives a row the same bits however rows are batched. The
@@ -21,24 +21,24 @@ CHUNK = 64
 LEAST_CHUNK = 8
 """Shorter runs are computed row by row."""
 TOGETHER_BYTES = 16 << 20
-"""Of matrices that sequences of one row each are moved on in at a time."""
+"""Bytes of matrices that sequences of one row each update at a time."""
 Rows = tuple[Tensor, ...]
-"""What rows bring, float32 and [T, heads, ...] each: queries, keys, values, and what else the rule wants of them."""
+"""Inputs of rows, float32 and [T, heads, ...] each: queries, keys, values, and what else the rule wants of them."""
 Form = Callable[[Rows, Tensor], tuple[Tensor, Tensor]]
-"""Of the rows and the matrices before them: what is read ``[T, heads, value]``, and the matrices afterwards."""
+"""Rows and the matrices before them -> their result ``[T, heads, value]``, and the matrices afterwards."""
 
 
 class Rule(NamedTuple):
     """The forms of a rule."""
 
     step: Form
-    """Of one row without the dimension T; or of T sequences, each with a row and matrices ``[heads, key, value]``."""
+    """One row without the dimension T; or T sequences, each with a row and matrices ``[heads, key, value]``."""
     by_chunks: Form
-    """Of the rows of a chain, and its matrices ``[heads, key, value]``."""
+    """Rows of a chain, and its matrices ``[heads, key, value]``."""
 
 
 def read_through(rows: Rows, matrices: Tensor, runs: StateRuns, rule: Rule, numerics: Numerics) -> Tensor:
-    """What every row reads ``[T, heads, value]``; ``matrices [slots, heads, key, value]`` are moved on by the runs."""
+    """Result of every row's read ``[T, heads, value]``; the runs update ``matrices [slots, heads, key, value]``."""
     if len(rows[0]) > 1 and begin_alone(runs, len(rows[0])) and not numerics.batch_invariant:
         return _together(rows, matrices, runs, rule)
     out = torch.empty_like(rows[2])
@@ -65,8 +65,8 @@ def _together(rows: Rows, matrices: Tensor, runs: StateRuns, rule: Rule) -> Tens
 
 
 def row_by_row(rows: Rows, state: Tensor, rule: Rule, parents: list[int] | None = None) -> tuple[Tensor, Tensor]:
-    """What the rows read, and the state after the last; ``parents[i]`` is the row that row i goes on from, -1 for
-    ``state`` (None: each goes on from the row before)."""
+    """Results of the rows' reads, and the state after the last; ``parents[i]`` is the row that row i continues from, -1
+    for ``state`` (None: each continues from the row before)."""
     out, before, after = torch.empty_like(rows[2]), state, list[Tensor]()
     for i, row in enumerate(zip(*rows, strict=True)):
         if parents is not None:
@@ -78,8 +78,8 @@ def row_by_row(rows: Rows, state: Tensor, rule: Rule, parents: list[int] | None 
 
 
 def decays_of(g: Tensor) -> tuple[Tensor, Tensor]:
-    """Of decays in log space ``g [heads, rows]``: their sums up to each row, and ``e^(sum_i - sum_j)`` from the row j
-    to the row i, ``[heads, rows, rows]``, 0 where j comes after i."""
+    """Sums, up to each row, of decays in log space ``g [heads, rows]``, and ``e^(sum_i - sum_j)`` from the row j to the
+    row i, ``[heads, rows, rows]``, 0 where j comes after i."""
     sums = g.cumsum(1)
     lower = torch.ones(g.shape[1], g.shape[1], dtype=torch.bool, device=g.device).tril()
     return sums, (sums[:, :, None] - sums[:, None]).masked_fill(~lower, -torch.inf).exp()

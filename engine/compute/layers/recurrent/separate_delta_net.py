@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.config.model import ModelConfig
 
 NORM_EPS = 1e-5
-"""Of the norm of what is read in OLMo-Hybrid, whatever that of the stream's norms is."""
+"""Epsilon of the norm of the result that is read in OLMo-Hybrid, whatever that of the stream's norms is."""
 
 
 class SeparateDeltaNet(GatedDeltaNet):

@@ -27,7 +27,7 @@ from engine.config.states import MambaShape
 
 
 class MambaWeights(NamedTuple):
-    """What a layer multiplies by and adds besides its linear layers, all in float32."""
+    """Weights of a layer besides its linear layers, all in float32."""
 
     convolution: Tensor
     """[kernel, channels], the oldest token's first."""

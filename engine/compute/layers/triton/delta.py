@@ -24,18 +24,18 @@ WIDEST = 256
 PART, WARPS = 32, 4
 """Columns of a head's matrix that a program holds in registers, and the warps that share them."""
 TOLERANCE = 0.02
-"""Of the largest value."""
+"""Share of the largest value by which results may differ."""
 _variants = Variants()
 
 
 Definition = Callable[[Tensor, Tensor, DeltaWeights, RecurrentShape, LayerStates, StateRuns, Numerics], Tensor]
-"""What the kernels are compared with: :func:`engine.compute.layers.recurrent.delta_rule.by_torch`."""
+"""Definition that the kernels are compared with: :func:`engine.compute.layers.recurrent.delta_rule.by_torch`."""
 
 
 def declines(
     shape: RecurrentShape, runs: StateRuns, dtype: torch.dtype, device: torch.device, definition: Definition
 ) -> str | None:
-    """Why torch computes a step; None where the kernel does."""
+    """Reason torch computes a step; None where the kernel does."""
     if runs.parents is not None:
         return "rows of a drafted tree go on from states of their own"
     if (runs.runs[:, 2] == runs.runs[:, 3]).any():
@@ -45,7 +45,7 @@ def declines(
 
 @functools.cache
 def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
-    """Why torch computes layers of this shape; None where the kernel is to be trusted."""
+    """Reason torch computes layers of this shape; None where the kernel is to be trusted."""
     for width in (shape.key, shape.value):
         if width > WIDEST or width % 16 or width % min(PART, width):
             return f"it has no heads of {width} numbers"
@@ -55,7 +55,7 @@ def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, d
 def delta_rule(
     mixed: Tensor, gates: Tensor, weights: DeltaWeights, shape: RecurrentShape, states: LayerStates, table: StateRuns
 ) -> Tensor:
-    """See :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`; for steps that nothing :func:`declines`."""
+    """Same as :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`, where :func:`declines` gives None."""
     from engine.compute.layers.triton import delta_kernels
 
     mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -86,7 +86,8 @@ def delta_rule(
 
 
 def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
-    """What is wrong with a few sequences: one that begins, one that goes on, one cut in two with draft tokens."""
+    """Reason the kernel is wrong on a few sequences: one that begins, one that continues, one cut in two with draft
+    tokens; None where it agrees with ``definition``."""
     generator = torch.Generator().manual_seed(1)
 
     def some(*sizes: int) -> Tensor:

@@ -16,14 +16,14 @@ WIDEST = 16384
 """Channels of a row that one program normalises."""
 GATED_AT_ONCE = 1024
 TOLERANCE = 0.01
-"""Of the largest value: what the last bit of 16 may differ by."""
+"""Share of the largest value by which the last of 16 bits may differ."""
 
 Gating = Literal["silu", "gelu", "gelu_tanh", "clamped"]
 _variants = Variants()
 
 
 def _warps(lanes: int) -> int:
-    """So many that a thread has 8 channels, 16 bytes."""
+    """Number of warps, up to 16, such that a thread has 8 channels, 16 bytes."""
     return min(16, max(1, lanes // 256))
 
 
@@ -73,7 +73,7 @@ def gate(gate_up: Tensor, kind: Gating, limit: float = 0.0, alpha: float = 0.0) 
 
 @functools.cache
 def norm_disagrees(size: int, weight: torch.dtype, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why torch adds and normalises rows of ``size`` channels; None where the kernel is to be trusted."""
+    """Reason torch adds and normalises rows of ``size`` channels; None where the kernel is to be trusted."""
     if size > WIDEST or size % 8:
         return f"it has no rows of {size} channels"
     return machine_declines(dtype, device) or failure(lambda: compare_norm(size, weight, dtype, device))
@@ -81,12 +81,12 @@ def norm_disagrees(size: int, weight: torch.dtype, dtype: torch.dtype, device: t
 
 @functools.cache
 def gate_disagrees(kind: Gating, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why torch gates; None where the kernel is to be trusted."""
+    """Reason torch gates; None where the kernel is to be trusted."""
     return machine_declines(dtype, device) or failure(lambda: compare_gate(kind, dtype, device))
 
 
 def compare_norm(size: int, weight: torch.dtype, dtype: torch.dtype, device: torch.device) -> str | None:
-    """What is wrong with a few sums and norms."""
+    """Reason a few sums and norms are wrong; None where they agree with the definition."""
     generator = torch.Generator().manual_seed(1)
     x, added = (torch.randn(5, size, generator=generator).to(dtype) for _ in range(2))
     factor = (1 + 0.1 * torch.randn(size, generator=generator)).to(weight)
@@ -101,7 +101,7 @@ def compare_norm(size: int, weight: torch.dtype, dtype: torch.dtype, device: tor
 
 
 def compare_gate(kind: Gating, dtype: torch.dtype, device: torch.device) -> str | None:
-    """What is wrong with a few gated rows, of two programs each."""
+    """Reason a few gated rows, of two programs each, are wrong; None where they agree with the definition."""
     size = GATED_AT_ONCE + 16
     gate_up = (3 * torch.randn(3, 2 * size, generator=torch.Generator().manual_seed(1))).to(dtype)
     x, up = gate_up.double().chunk(2, -1)

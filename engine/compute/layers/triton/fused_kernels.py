@@ -1,4 +1,4 @@
-"""What lies between the products of a layer: the addition to the residual stream with the norm after it, and gating.
+"""Operations between the products of a layer: the addition to the residual stream with the norm after it, and gating.
 
 The roundings are those of torch's operators one after the other: a result is rounded to its tensor's dtype wherever one
 of them would have stored it.

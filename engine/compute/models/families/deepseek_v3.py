@@ -12,7 +12,7 @@ from engine.config.raw import RawConfig
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
-    """See :func:`deepseek_v2.read_config`."""
+    """Same as :func:`deepseek_v2.read_config`, with :func:`read_experts`. Raises :class:`CheckpointError`."""
     if not raw.flag("rope_interleave", True):
         raise raw.wrong("it rotates halves of heads, which this family does not do in Kvasir")
     return deepseek_v2.read_latent(raw, read_experts)

@@ -14,7 +14,7 @@ from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 SHARED = ("shared", "S")
-"""What files call layers that choose the keys that the layer before them has chosen."""
+"""Names in files of layers that choose the keys that the layer before them has chosen."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:

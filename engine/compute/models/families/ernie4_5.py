@@ -60,7 +60,7 @@ class PairedAttention(Attention):
     """Attention whose rotation turns neighbours, not halves, of a head."""
 
     def heads_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
-        """See :meth:`Attention.heads_apart`."""
+        """Same as :meth:`Attention.heads_apart`, with queries and keys in halves (:func:`halves_of_pairs`)."""
         qk, v = super().heads_apart(qkv)
         return halves_of_pairs(qk), v
 

@@ -25,7 +25,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
 def read_gemma(
     raw: RawConfig, *, pattern: int, softcap: float | None, logit_softcap: float | None, **own: Any
 ) -> ModelConfig:
-    """What Gemma 2 and 3 share. Where the file has no ``layer_types``, every ``pattern``-th layer sees all."""
+    """Read what Gemma 2 and 3 share. Where the file has no ``layer_types``, every ``pattern``-th layer sees all."""
     if raw.flag("use_bidirectional_attention", False):
         raise raw.wrong("its tokens see those after them, and Kvasir generates text from left to right only")
     layers = raw.integer("num_hidden_layers", most=10_000)
@@ -46,7 +46,7 @@ def read_gemma(
 
 
 def local_layers(raw: RawConfig, layers: int, pattern: int) -> tuple[bool, ...]:
-    """Which layers have a window."""
+    """Return, for each layer, True if it has a window."""
     types = raw.layer_types(layers)
     if types is None:
         return tuple((index + 1) % pattern != 0 for index in range(layers))

@@ -26,9 +26,9 @@ from engine.config.model import HeadShape, ModelConfig, MoEConfig
 from engine.config.raw import RawConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 OF_LAYERS = ("num_key_value_heads", "head_dim")
-"""What ``per_layer_config`` may say of a layer."""
+"""Keys that ``per_layer_config`` may state for a layer."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
@@ -103,7 +103,7 @@ def _shapes(raw: RawConfig, local: tuple[bool, ...]) -> tuple[HeadShape, ...]:
 
 
 def _sources(raw: RawConfig, local: tuple[bool, ...]) -> tuple[int, ...]:
-    """Whose keys and values each layer reads: the last ones those of the last layer of their kind before them."""
+    """Layer whose keys and values each layer reads: for the last ones, the last layer of their kind with its own."""
     layers = len(local)
     shared = raw.integer("num_kv_shared_layers", 0, least=0, most=layers - 1)
     own = layers - shared
@@ -184,7 +184,7 @@ class ParallelExperts:
         )
 
     def forward(self, mlp: Tensor, x: Tensor) -> Tensor:
-        """What the MLP gave, and the stream that it read ``x [T, hidden_size]`` -> their sum, alike."""
+        """MLP output and the stream ``x [T, hidden_size]`` that it read -> sum of MLP and experts, both normed."""
         chosen = self.block.forward(self.norm.forward(x), self.router_norm.forward(x))
         return self.mlp_out_norm.forward(mlp).add_(self.out_norm.forward(chosen))
 

@@ -11,7 +11,7 @@ from engine.config.raw import RawConfig
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
-    """See :func:`read_factors`."""
+    """Same as :func:`read_factors`, with the file's ``mlp_bias``, False where it has none."""
     return read_factors(raw, mlp_bias=raw.flag("mlp_bias", False))
 
 

@@ -12,7 +12,7 @@ from engine.config.model import ModelConfig, MoEConfig
 from engine.config.raw import RawConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 NAMES = (
     (".mlp.experts.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"),
     (".mlp.shared_expert.", ".mlp.shared_experts."),
@@ -81,7 +81,7 @@ def _experts(raw: RawConfig, layers: int) -> MoEConfig | None:
 
 
 class Layer(PreNormLayer):
-    """With as many heads as the layer has."""
+    """Decoder layer with its own number of heads."""
 
     attention_kind = GatedAttention
 

@@ -8,7 +8,7 @@ from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:

@@ -30,7 +30,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
 
 
 def sparse_layers(raw: RawConfig) -> tuple[bool, ...]:
-    """Which layers have experts."""
+    """Return, for each layer, True if it has experts."""
     layers, step = raw.integer("num_hidden_layers", most=10_000), raw.integer("decoder_sparse_step", 1)
     plain = raw.values.get("mlp_only_layers") or []
     if not isinstance(plain, list) or not all(type(index) is int and 0 <= index < layers for index in plain):

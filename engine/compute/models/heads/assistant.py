@@ -96,7 +96,7 @@ class Assistant:
         ]
 
     def features(self, stream: Tensor) -> Tensor:
-        """What the target's final norm reads, ``[n, hidden_size]`` of the target, -> the states to go on from."""
+        """Input of the target's final norm, ``[n, hidden_size]`` of the target, -> the states to continue from."""
         return self.target.norm.forward(stream)
 
     @torch.inference_mode()

@@ -61,21 +61,21 @@ class HeadLayer:
 
 
 class FeatureHead(ABC):
-    """What EAGLE heads and multi-token layers have in common; a :class:`engine.compute.runner.runner.RunnableModel`.
+    """Base of EAGLE heads and multi-token layers; a :class:`engine.compute.runner.runner.RunnableModel`.
 
     Built on the ``target`` in memory, whose token table and output layer it uses where it has none of its own.
     """
 
     num_groups = 1
     name: Literal["eagle", "mtp"]
-    """What it is called as a proposer."""
+    """Name as a proposer."""
     title: str
-    """For people: "EAGLE-3"."""
+    """Title for people: "EAGLE-3"."""
     reads: tuple[int, ...]
     """The layers of the target whose input it reads, in the order in which it joins them; ``num_layers`` is what the
     target's final norm reads."""
     borrows_head = True
-    """Whether its logits come from the target's output layer."""
+    """True if its logits come from the target's output layer."""
     layer: HeadLayer
     embedding: TokenTable
 

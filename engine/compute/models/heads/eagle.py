@@ -18,7 +18,7 @@ from engine.config.model import ModelConfig
 
 TABLE = "embed_tokens.weight"
 LEAST_LAYERS = 7
-"""Of an EAGLE-3 head's target: with fewer, two of the three layers that it reads are the same."""
+"""Layers of an EAGLE-3 head's target: with fewer, two of the three layers that it reads are the same."""
 
 
 def read_layers(layers: int) -> tuple[int, int, int]:
@@ -47,11 +47,11 @@ class Eagle(FeatureHead):
             self.embedding = token_table(source.embedding(TABLE, target.config.vocab_size, size))
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
-        """See :meth:`FeatureHead.features`."""
+        """Implements :meth:`FeatureHead.features`."""
         return self.target.norm.forward(hidden[self.reads[0]])
 
     def entries(self, features: Tensor, tokens: Tensor, step: Step) -> Tensor:
-        """See :meth:`FeatureHead.entries`."""
+        """Implements :meth:`FeatureHead.entries`."""
         x = self.fc(torch.cat((self.embedding.forward(tokens), features), -1))
         return self.layer.forward(x, x, step)
 
@@ -95,16 +95,16 @@ class Eagle3(FeatureHead):
             self.embedding = token_table(source.embedding(TABLE, target.config.vocab_size, size))
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
-        """See :meth:`FeatureHead.features`."""
+        """Implements :meth:`FeatureHead.features`."""
         return self.fc(torch.cat([hidden[layer] for layer in self.reads], -1))
 
     def entries(self, features: Tensor, tokens: Tensor, step: Step) -> Tensor:
-        """See :meth:`FeatureHead.entries`."""
+        """Implements :meth:`FeatureHead.entries`."""
         token = self.token_norm.forward(self.embedding.forward(tokens))
         return self.layer.forward(features, torch.cat((token, self.hidden_norm.forward(features)), -1), step)
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """See :meth:`FeatureHead.logits`."""
+        """Implements :meth:`FeatureHead.logits`."""
         x = self.norm.forward(outputs)
         vocabulary = self.target.config.vocab_size
         if x.shape[0] == 0:

@@ -59,7 +59,7 @@ class MedusaHeads:
         """[heads, V, hidden]; None: the target's output layer serves them all."""
 
     def normed(self, stream: Tensor) -> Tensor:
-        """What the target's final norm reads, ``[S, hidden_size]`` -> what heads read, which is what it gives."""
+        """Input of the target's final norm, ``[S, hidden_size]`` -> its output, which the heads read."""
         with torch.inference_mode():
             return self.target.norm.forward(stream)
 

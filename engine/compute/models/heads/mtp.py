@@ -24,7 +24,7 @@ from engine.config.model import ModelConfig
 
 
 class Layout(NamedTuple):
-    """What a checkpoint calls the parts of its layer, and how they are joined."""
+    """Names of the parts of a checkpoint's layer, and the way that they are joined."""
 
     layer: str
     """The prefix of the decoder layer."""
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     token_first: bool
     """... in this order."""
     normed: bool
-    """Whether states reach it after the target's final norm, or before."""
+    """True if states reach it after the target's final norm, False if before."""
     table: str = ""
     """A token table of the layer's own, which few checkpoints have."""
 
@@ -136,12 +136,12 @@ class MultiToken(FeatureHead):
         self.hidden_norm, self.token_norm, self.attention_norm, self.final_norm = norms
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
-        """See :meth:`FeatureHead.features`."""
+        """Implements :meth:`FeatureHead.features`."""
         found = hidden[self.reads[0]]
         return self.target.norm.forward(found) if self.layout.normed else found
 
     def entries(self, features: Tensor, tokens: Tensor, step: Step) -> Tensor:
-        """See :meth:`FeatureHead.entries`."""
+        """Implements :meth:`FeatureHead.entries`."""
         parts = self.hidden_norm.forward(features), self.token_norm.forward(self.embedding.forward(tokens))
         x = self.project(torch.cat(parts[::-1] if self.layout.token_first else parts, -1))
         return self.final_norm.forward(self.layer.forward(x, self.attention_norm.forward(x), step))

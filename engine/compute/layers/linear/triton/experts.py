@@ -35,7 +35,7 @@ SortedCut = Tile | WideTile
 
 
 class SortedRows(NamedTuple):
-    """What sorted_rows.py describes, for ``cut`` tiles; ``places [T, k]`` says where each entry is."""
+    """Rows sorted by expert for ``cut`` tiles (sorted_rows.py); ``places [T, k]`` says where each entry is."""
 
     entries: Tensor
     places: Tensor
@@ -156,7 +156,7 @@ class ExpertStack(Sequence[Linear]):
 
 
 class _Form(Protocol):
-    """What a kernel is launched with, as in :class:`TritonLinear`."""
+    """Launch arguments of a kernel, as in :class:`TritonLinear`."""
 
     def kernels(self) -> Any: ...
 
@@ -226,7 +226,7 @@ def stacked(layers: Iterable[Linear], count: int, target: Target) -> Sequence[Li
 
 
 def _declines(layer: Linear, first: Linear, target: Target) -> str | None:
-    """Why a layer cannot be one of those after ``first``; None when it can."""
+    """Reason a layer cannot be one of those after ``first``; None when it can."""
     if not isinstance(layer, TritonLinear | Dense):
         return f"there is none for layers that use {layer.path}"
     if isinstance(layer, Dense) and layer.weight.dtype != target.dtype:

@@ -83,7 +83,7 @@ class TritonGgmlLinear(TritonLinear):
 
 @functools.cache
 def _table(type: int, device: torch.device) -> Tensor | None:
-    """What the codes of a type look up, float32; of a codebook the entries, int8."""
+    """Lookup table of a type's codes, float32, or of a codebook's entries, int8; None where codes are numbers."""
     if (name := CODEBOOKS.get(type)) is not None:
         return book(name, device).flatten()
     values = TABLES.get(type)
@@ -114,7 +114,7 @@ def of_data(type: int, data: Tensor, target: Target, raw: bool = False) -> Layer
 
 
 def triton_declines(shape: LinearShape, target: Target, raw: bool = False) -> str | None:
-    """Why kernels do not serve a layer that :func:`make` makes; None when they do, which they have then proved here.
+    """Reason kernels do not serve a layer that :func:`make` makes; None when they do, as a trial here has shown.
 
     ``raw``: the same for a :class:`TritonGgmlLinear`.
     """
@@ -167,4 +167,4 @@ HALVES = {
     "TQ1_0": (52,),
     "TQ2_0": (64,),
 }
-"""Where blocks hold float16 numbers; elsewhere at their beginning."""
+"""Byte offsets of float16 numbers in blocks; elsewhere at their beginning."""

@@ -31,7 +31,7 @@ CHUNK_WEIGHTS = 1 << 24
 
 
 class _PlaneLayout(NamedTuple):
-    """How a type is held. Its codes begin at byte ``at``: low nibbles of ``width`` bytes, then the high ones."""
+    """Layout of a type. Its codes begin at byte ``at``: low nibbles of ``width`` bytes, then the high ones."""
 
     form: Form
     scales: torch.dtype

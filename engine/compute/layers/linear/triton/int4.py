@@ -47,7 +47,7 @@ class TritonInt4Linear(PlaneLinear):
 
 
 def triton_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
+    """Reason the kernels do not serve a layer; None when they do, as a trial on this device has shown."""
     plane = plane_of(shape.in_features, shape.group)
     if plane is None or shape.in_features % shape.group:
         return f"it has no groups of {shape.group} over {shape.in_features} input features"
@@ -56,7 +56,7 @@ def triton_declines(shape: LinearShape, target: Target) -> str | None:
 
 
 def try_kernels(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the commonest 4-bit layer, of groups of 128, would not be served on a device; None where it would."""
+    """Reason the commonest 4-bit layer, of groups of 128, would not be served on a device; None where it would."""
     return machine_declines(dtype, device, TURING) or _disagrees(128, False, torch.float16, True, dtype, device)
 
 

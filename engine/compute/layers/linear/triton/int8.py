@@ -98,7 +98,7 @@ def plane_of(in_features: int, group: int) -> int | None:
 
 
 def triton_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
+    """Reason the kernels do not serve a layer; None when they do, as a trial on this device has shown."""
     if shape.ordered:
         return "its groups are not runs of input features"
     plane = plane_of(shape.in_features, shape.group)

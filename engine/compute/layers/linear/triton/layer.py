@@ -1,4 +1,4 @@
-"""What the layers over Triton kernels share: a product for few rows, dequantise and multiply for many."""
+"""Base of the layers over Triton kernels: a product for few rows, dequantise and multiply for many."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TritonLinear(BlockwiseLinear):
 
     path = PATH
     block_weights = 1 << 25
-    """In 16 bits: 64 MB, which memory/estimate.py counts as scratch: larger blocks take fewer launches, and their
-    products fill more multiprocessors."""
+    """Weights dequantised at a time. In 16 bits: 64 MB, which memory/estimate.py counts as scratch: larger blocks take
+    fewer launches, and their products fill more multiprocessors."""
     granule = 128
     """Torch's products are made of tiles of about as many output features."""
     program_outputs: ClassVar[int] = 32
@@ -36,7 +36,7 @@ class TritonLinear(BlockwiseLinear):
 
     @abstractmethod
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """What both read, in the order of their parameters; asked for once, when the layer is filled."""
+        """Tensors that both kernels read, in the order of their parameters; called once, when the layer is filled."""
 
     @abstractmethod
     def sizes(self) -> tuple[int | float, ...]:
@@ -44,14 +44,14 @@ class TritonLinear(BlockwiseLinear):
 
     @abstractmethod
     def constants(self) -> dict[str, Any]:
-        """What both are compiled for."""
+        """Constants that both kernels are compiled for."""
 
     @abstractmethod
     def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
-        """What ``multiply`` alone is compiled for; ``dtype`` is that of x."""
+        """Constants that ``multiply`` alone is compiled for; ``dtype`` is that of x."""
 
     def cut(self, rows: int) -> Cut | None:
-        """How a product of so many rows is cut up; None: the weights are dequantised and torch multiplies."""
+        """Tile of a product of ``rows`` rows; None: the weights are dequantised and torch multiplies."""
         return tile(rows) if rows <= MANY_ROWS else None
 
     def cuts(self) -> tuple[Cut, ...]:
@@ -64,7 +64,7 @@ class TritonLinear(BlockwiseLinear):
         return FIXED
 
     def stages(self, cut: Tile) -> int:
-        """How deep ``multiply`` is pipelined."""
+        """Number of pipeline stages of ``multiply``."""
         return cut.stages
 
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Cut) -> None:

@@ -32,7 +32,7 @@ TURN = 32
 
 
 class Form(NamedTuple):
-    """What a kernel is compiled for; the names are those of planes.py. ``table`` is empty where codes are numbers."""
+    """Constants that a kernel is compiled for, named as in planes.py. ``table`` is empty where codes are numbers."""
 
     plane: int
     scale: str
@@ -160,7 +160,7 @@ class PlaneLinear(TritonLinear):
             super().launch_multiply(x, out, cut)
 
     def wide_constants(self, cut: WideTile, dtype: torch.dtype) -> dict[str, Any]:
-        """What gemm.py's kernels are compiled for besides; ``dtype`` is that of x."""
+        """Constants that gemm.py's kernels are compiled for besides; ``dtype`` is that of x."""
         scaled = inline.scaled(self.form.offset, dtype) if inlines(self.device) else ""
         turn = min(TURN, self.form.plane)
         return {"TURN": turn, "SCALED": scaled, "num_warps": cut.warps, "num_stages": cut.stages}

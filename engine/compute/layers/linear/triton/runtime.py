@@ -1,4 +1,4 @@
-"""Where Triton's kernels run, how they are cut up, and the proof, before a layer is given to one, that it computes."""
+"""Tiles of Triton's kernels, and the traits of a device by which kernels are compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATH = "Triton kernel"
 
 
 class Tile(NamedTuple):
-    """What one program computes: ``rows`` x ``outputs``, in ``slices`` of the input features, one warp each."""
+    """Tile of one program: ``rows`` x ``outputs``, in ``slices`` of the input features, one warp each."""
 
     rows: int
     outputs: int
@@ -23,7 +23,7 @@ class Tile(NamedTuple):
 
 
 class WideTile(NamedTuple):
-    """What one program of gemm.py computes: ``outputs`` are 16 a warp at the least and no fewer than ``rows``."""
+    """Tile of one program of gemm.py: ``outputs`` are 16 a warp at the least and no fewer than ``rows``."""
 
     rows: int
     outputs: int
@@ -32,7 +32,7 @@ class WideTile(NamedTuple):
 
 
 class FmaTile(NamedTuple):
-    """What one program of fma.py computes, ``halfwords`` of every output feature in one turn of its loop."""
+    """Tile of one program of fma.py, which takes ``halfwords`` of every output feature in one turn of its loop."""
 
     rows: int
     outputs: int
@@ -41,7 +41,7 @@ class FmaTile(NamedTuple):
 
 
 Cut = Tile | WideTile | FmaTile
-"""How a product is cut into programs, and by which kernel it is computed."""
+"""Partition of a product into programs, and the kernel that computes it."""
 
 TENSOR_MEMORY = (10, 11)
 """Compute capabilities whose tensor cores have a memory of their own, for which gemm.py's largest tile is too large."""
@@ -99,12 +99,12 @@ def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: 
 
 
 def tensor_cores(device: torch.device) -> bool:
-    """Whether Triton's products use the tensor cores of the device."""
+    """Return True if Triton's products use the tensor cores of the device."""
     return capability(device) >= TENSOR_CORES
 
 
 def inlines(device: torch.device) -> bool:
-    """Whether kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
+    """Return True if kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
 
     Device "meta" stands for an NVIDIA GPU that is not here, when kernels are only compiled.
     """

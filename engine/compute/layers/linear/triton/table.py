@@ -51,7 +51,7 @@ class TritonTableLinear(PlaneLinear):
 
 
 def triton_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
+    """Reason the kernels do not serve a layer; None when they do, as a trial on this device has shown."""
     if shape.in_features % shape.group:
         return f"blocks of {shape.group} cross the ends of rows of {shape.in_features}"
     plane = plane_of(shape.in_features, shape.group)

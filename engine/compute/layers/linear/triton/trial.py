@@ -28,7 +28,7 @@ def disagrees(
 
 
 def computed_wrongly(reason: str) -> bool:
-    """Whether a trial's reason is that a kernel ran and its numbers were wrong, not that it could not be run."""
+    """Return True if a trial's reason is that a kernel ran and its numbers were wrong, not that it could not be run."""
     return reason.endswith((_WRONG, _UNSTEADY))
 
 

@@ -10,7 +10,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import MambaShape
 
 STATES, ATTENTION = ("mamba", "linear_attention"), ("attention", "full_attention")
-"""What ``layer_types`` calls the two kinds of layers, before transformers 5 and since."""
+"""Names in ``layer_types`` of the two kinds of layers, before transformers 5 and since."""
 NAMES = (
     (".block_sparse_moe.input_linear.weight", ".mlp.experts.gate_up_proj"),
     (".block_sparse_moe.output_linear.weight", ".mlp.experts.down_proj"),

@@ -15,7 +15,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import RecurrentShape
 
 STATE, ATTENTION = "linear_attention", "full_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 NAMES = (
     (".block_sparse_moe.", ".mlp."),
     (".w1.", ".gate_proj."),
@@ -31,7 +31,7 @@ OTHER_KEYS = {
     "num_shared_experts": "n_shared_experts",
     "num_local_experts": "n_routed_experts",
 }
-"""What the file calls what DeepSeek-V3's has."""
+"""Keys of the file, with the names that DeepSeek-V3's file has for them."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:

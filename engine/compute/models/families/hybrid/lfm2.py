@@ -9,7 +9,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import ConvolutionShape
 
 STATE, ATTENTION = "conv", "full_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 NAMES = (
     (".feed_forward.w1.", ".mlp.gate_proj."),
     (".feed_forward.w3.", ".mlp.up_proj."),
@@ -26,7 +26,7 @@ NAMES = (
     (".ffn_norm.", ".post_attention_layernorm."),
     ("model.embedding_norm.", "model.norm."),
 )
-"""What the checkpoints call parts that other families have too, one replacement after the other."""
+"""Replacements for the checkpoints' names of parts that other families have too, one after the other."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
@@ -48,7 +48,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
 
 
 def _inner(raw: RawConfig) -> int:
-    """What is stated is that of a block without gate, which this one is to be as large as."""
+    """Inner width. The stated one is that of a block without gate, which this one is to be as large as."""
     inner = raw.integer("block_ff_dim", raw.integer("intermediate_size", 1))
     if not raw.flag("block_auto_adjust_ff_dim", True):
         return inner

@@ -12,7 +12,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import ConvolutionShape
 
 STATE, GLOBAL, LOCAL = "conv", "full_attention", "sliding_attention"
-"""What ``layer_types`` calls the kinds of layers."""
+"""Names in ``layer_types`` of the kinds of layers."""
 NAMES = (
     (".self_attn.gate_proj.", ".self_attn.g_proj."),
     (".post_operator_norm.", ".post_attention_layernorm."),

@@ -26,7 +26,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import MambaShape
 
 STATE, ATTENTION, MLP, EXPERTS = KINDS = ("linear_attention", "full_attention", "mlp", "moe")
-"""What ``layers_block_type`` calls the kinds of layers..."""
+"""Names in ``layers_block_type`` of the kinds of layers..."""
 OTHERS = {"M": STATE, "*": ATTENTION, "-": MLP, "E": EXPERTS, "mamba": STATE, "attention": ATTENTION}
 """... and ``hybrid_override_pattern``, by a letter each, and files from before transformers 5."""
 NAMES = (
@@ -89,7 +89,7 @@ def _states(raw: RawConfig, kinds: list[str]) -> MambaShape | None:
 
 
 def _experts(raw: RawConfig, kinds: list[str]) -> MoEConfig:
-    """As DeepSeek-V3's, without gates."""
+    """Experts as those of DeepSeek-V3, without gates."""
     groups = raw.optional_integer("n_group", 1) or 1
     if groups > 1 and raw.integer("n_routed_experts", 8) < 2 * groups:
         raise raw.wrong(f"{groups} groups of {raw.integer('n_routed_experts', 8)} experts have no two best ones each")
@@ -137,7 +137,7 @@ class Layer:
             stream.add(self.block.forward(x))
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
-        """See :meth:`DecoderLayer.replay`."""
+        """Implements :meth:`DecoderLayer.replay`."""
         if isinstance(self.block, Mamba2):
             self.block.replay(states, rows, runs)
 

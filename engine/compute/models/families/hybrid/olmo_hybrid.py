@@ -13,7 +13,7 @@ from engine.config.raw import RawConfig
 from engine.config.states import RecurrentShape
 
 STATE, ATTENTION = "linear_attention", "full_attention"
-"""What ``layer_types`` calls the two kinds of layers."""
+"""Names in ``layer_types`` of the two kinds of layers."""
 NAMES = (
     ("attention_layer_norm", "input_layernorm"),
     ("feedforward_layer_norm", "post_attention_layernorm"),

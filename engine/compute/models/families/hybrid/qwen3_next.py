@@ -39,7 +39,7 @@ class GroupedDeltaNet(GatedDeltaNet):
         self.gates = source.linear(prefix, ("in_proj_ba",), (2 * shape.value_heads,), size, False)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`GatedDeltaNet.project`."""
+        """Same as :meth:`GatedDeltaNet.project`, for layers whose output features are grouped by key head."""
         shape = self.shape
         each = shape.value_heads // shape.key_heads
         heads = self.mixed(x).unflatten(1, (shape.key_heads, -1))

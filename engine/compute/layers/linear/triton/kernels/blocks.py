@@ -257,7 +257,7 @@ def multiply_sorted(x, data, table, bias, out, entries, tiles, outputs, inputs, 
                     TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr,
                     TURN: tl.constexpr, BIAS: tl.constexpr, CHOICES: tl.constexpr, MB: tl.constexpr,
                     BN: tl.constexpr, SLICES: tl.constexpr):  # fmt: skip
-    """As :func:`multiply` with the weights of an expert for each tile: see sorted_rows.py."""
+    """Same as :func:`multiply`, with the weights of an expert for each tile: see sorted_rows.py."""
     expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
     if expert < 0:
         return

@@ -113,7 +113,7 @@ def gemm_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
                 OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
                 CHOICES: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
                 ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    """As :func:`gemm` with the weights of an expert for each tile: see sorted_rows.py."""
+    """Same as :func:`gemm`, with the weights of an expert for each tile: see sorted_rows.py."""
     expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
     if expert < 0:
         return

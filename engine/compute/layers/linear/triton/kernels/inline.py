@@ -13,7 +13,7 @@ import torch
 _ONES = {torch.bfloat16: 0x43004300, torch.float16: 0x64006400}
 """Two floats whose last mantissa bit counts 1: an integer of few bits, put there, is added to them."""
 _MAGIC = {torch.bfloat16: 128.0, torch.float16: 1024.0}
-"""What each of those floats is."""
+"""Value of each of those floats."""
 
 
 @functools.cache
@@ -32,7 +32,7 @@ def nibbles(dtype: torch.dtype) -> tuple[str, float]:
 
 @functools.cache
 def lookup(table: tuple[float, ...], dtype: torch.dtype) -> str:
-    """As :func:`nibbles` with codes that stand for the 16 numbers of ``table``, rounded to ``dtype``; nothing is added.
+    """Same as :func:`nibbles`, with codes for the 16 numbers of ``table``, rounded to ``dtype``; nothing is added.
 
     A byte permutation looks up four codes of 3 bits among 8 bytes; the fourth bit then chooses between two of them.
     """

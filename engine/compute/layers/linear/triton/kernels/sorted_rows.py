@@ -16,9 +16,9 @@ import triton.language as tl
 
 @triton.jit
 def sorted_rows(tiles, entries, MB: tl.constexpr, CHOICES: tl.constexpr):
-    """Of this program's run: the expert, the places ``[MB]`` of its entries, their rows of x, and which there are.
+    """Expert of this program's run, the places ``[MB]`` of its entries, their rows of x, and the mask of real entries.
 
-    Where there is none the row is 0. ``CHOICES`` 0: x has a row for each place in the list.
+    The row of any other entry is 0. ``CHOICES`` 0: x has a row for each place in the list.
     """
     at = tiles + tl.program_id(1) * 4
     expert = tl.load(at)
