@@ -12,9 +12,9 @@ from engine.config.states import StateShape
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """How the file's linear layers are packed. ``group_size`` -1 means one group over all input features.
+    """Packing of the file's linear layers. ``group_size`` -1 means one group over all input features.
 
-    Which modules are packed at all, the tensors show: one without packed tensors is dense.
+    The tensors show which modules are packed at all: one without packed tensors is dense.
     """
 
     method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "modelopt", "fp8"]
@@ -39,7 +39,7 @@ class Quantisation:
         return ((self.bits, self.group_size), *self.others)
 
     def title(self) -> str:
-        """For people: "AWQ 4-bit, groups of 128"."""
+        """Name of the packing for people: "AWQ 4-bit, groups of 128"."""
         if self.method == "bitsandbytes":
             return f"bitsandbytes {self.table.upper()}" if self.table else "LLM.int8"
         if self.method == "mxfp4" or self.table:
@@ -242,12 +242,12 @@ class ModelConfig:
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
-        """Those with keys and values of their own, in order: the i-th of them has the i-th arenas of a cache."""
+        """Layers with keys and values of their own, in order: the i-th of them has the i-th arenas of a KV cache."""
         sources = self.kv_sources or range(self.num_layers)
         return tuple(layer for layer in self.attending if sources[layer] == layer)
 
     def arena_of(self, layer: int) -> int:
-        """Which arenas of a cache an attention layer reads: its own, or those that it shares."""
+        """Index of the KV cache's arenas that an attention layer reads: its own, or those that it shares."""
         return self.attention_layers.index(self.kv_sources[layer] if self.kv_sources else layer)
 
     @property

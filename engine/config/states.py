@@ -66,12 +66,12 @@ class ConvolutionShape:
 
     @property
     def matrix(self) -> tuple[int, int, int] | None:
-        """See :attr:`RecurrentShape.matrix`."""
+        """None: the states are inputs of a convolution alone. Implements :attr:`RecurrentShape.matrix`."""
         return None
 
     @property
     def widest(self) -> int:
-        """See :attr:`RecurrentShape.widest`."""
+        """Elements of a row that a layer holds at its widest. Implements :attr:`RecurrentShape.widest`."""
         return 7 * self.channels
 
 
@@ -111,12 +111,12 @@ class MambaShape:
 
     @property
     def matrix(self) -> tuple[int, int, int] | None:
-        """See :attr:`RecurrentShape.matrix`."""
+        """Shape ``(heads, state, width)`` of a layer's matrices. Implements :attr:`RecurrentShape.matrix`."""
         return self.heads, self.state, self.width
 
     @property
     def widest(self) -> int:
-        """See :attr:`RecurrentShape.widest`."""
+        """Elements of a row that a layer holds at its widest. Implements :attr:`RecurrentShape.widest`."""
         return 5 * self.channels + 8 * self.inner
 
 

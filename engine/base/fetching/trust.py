@@ -27,7 +27,7 @@ def trusted() -> ssl.SSLContext:
 
 
 def refusal(host: str, error: ssl.SSLCertVerificationError) -> str:
-    """Why a server is not believed, as sentences for a person."""
+    """Sentences that say why a server's certificate is not accepted, and what to do."""
     return (
         f"{host} cannot be trusted: its certificate is not accepted ({error.verify_message or error}). Nothing was "
         "taken from it. Check this computer's date, and that its certificates are installed (the package "
