@@ -39,7 +39,8 @@ _NO_MODELS = {
 
 
 def architecture(files: GGUFFile) -> Architecture:
-    """How the file is read. Raises :class:`CheckpointError` for an architecture that Kvasir does not know."""
+    """Table entry that says how to read the file. Raises :class:`CheckpointError` for an architecture that Kvasir does
+    not know, and for a file that holds no language model."""
     return ARCHITECTURES[_name(files)]
 
 
@@ -84,7 +85,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
 
 
 def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:
-    """Of what may differ from layer to layer the largest."""
+    """Sizes of the model; the largest of those that may differ from layer to layer."""
     heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
     head_dim = _head_dim(keys, hidden // heads, kind.heads)
     kv_heads = "attention.head_count_kv"

@@ -1,4 +1,4 @@
-"""Where GGUF models are: files, told by their names alone. Imports nothing large, because model lists need it."""
+"""Search for GGUF models: files, told by their names alone. Imports nothing large, because model lists need it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_gguf(path: PurePath) -> bool:
 
 
 def accompanies(name: str) -> bool:
-    """Whether a file of that name is no model, but belongs to one."""
+    """Return True if a file of that name is no model, but belongs to one: a projector, or an importance matrix."""
     return bool(_PROJECTOR.fullmatch(name) or _IMATRIX.fullmatch(name))
 
 
@@ -61,13 +61,13 @@ def projectors_beside(model: Path) -> tuple[list[Path], bool]:
 
 
 def alike(model: str, projectors: Sequence[str]) -> list[str]:
-    """Those names of files with a vision tower that bear the name of a model's file."""
+    """Select the ``projectors``, by file name, that bear the name of a model's file, less the type of its weights."""
     stem = _TYPE.sub("", model.removesuffix(".gguf")).lower()
     return [name for name in projectors if stem in name.lower()]
 
 
 def is_projector(name: str) -> bool:
-    """Whether a file of that name has a vision tower alone."""
+    """Return True if a GGUF file of that name has a vision tower alone."""
     return name.lower().endswith(".gguf") and _PROJECTOR.fullmatch(name) is not None
 
 

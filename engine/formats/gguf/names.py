@@ -1,4 +1,4 @@
-"""What GGUF calls the modules whose names families know from Hugging Face."""
+"""GGUF's names for the modules whose names families know from Hugging Face."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Names:
         return f"blk.{match[1]}.{self._inner[match[2]]}"
 
     def tensor(self, tensor: str) -> str:
-        """As :meth:`module`, for a name with ``.weight`` or ``.bias`` at its end, or with neither."""
+        """Same as :meth:`module`, for a tensor's name, with ``.weight`` or ``.bias`` at its end, or with neither."""
         module, _, kind = tensor.rpartition(".")
         if kind in ("A_log", "D", "dt_bias", "scale", "per_expert_scale", "e_score_correction_bias"):
             return self.module(tensor)

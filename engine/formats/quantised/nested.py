@@ -79,7 +79,7 @@ def text_config(raw: RawConfig) -> RawConfig:
 
 
 def _tokens(outer: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
-    """What begins and ends a text by both configurations: of the former the outer one counts, as in transformers."""
+    """Begin- and end-of-text tokens of both configurations; the outer begin token wins, as in transformers."""
     ends = [index for values in (outer, text) for index in token_ids(values.get("eos_token_id"))]
     begins = next((values["bos_token_id"] for values in (outer, text) if values.get("bos_token_id") is not None), None)
     return {"eos_token_id": list(dict.fromkeys(ends)), "bos_token_id": begins}

@@ -98,7 +98,7 @@ class Quantiser:
         self._tick, self._fetch, self._stay = tick, fetch, stay
 
     def packed(self, module: Module) -> PackedModule | None:
-        """How the module is packed, or None where it stays as it is."""
+        """The module's layout and the function that quantises it, or None where it stays as it is."""
         if module.name.rpartition(".")[2] in self._stay or group_size(module.in_features) is None:
             return None
         return PackedModule(PACKERS[self.method].layout(module), lambda: self._read(module))
@@ -151,7 +151,7 @@ class Packer(ABC):
 
     @abstractmethod
     def layout(self, module: Module) -> Layout:
-        """What the module becomes."""
+        """Layout of the quantised module."""
 
     @abstractmethod
     def shapes(self, module: Module) -> Shapes:

@@ -92,7 +92,7 @@ def content_key(entries: Iterable[StoredTensor], *what: str) -> str:
 
 
 def kept_files(folder: Path) -> list[KeptFile]:
-    """What is kept there, the longest unused first."""
+    """Files of kept weights in the folder, the longest unused first."""
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ def kept_files(folder: Path) -> list[KeptFile]:
 
 
 def title_of(file: KeptFile) -> str:
-    """What it is, for people; "damaged" where it does not say."""
+    """Title of the kept weights for people; "damaged" where the file has no valid index."""
     try:
         with file.path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             index = _read_index(mapped)
