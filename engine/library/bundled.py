@@ -1,4 +1,4 @@
-"""What the models are for that come with Kvasir."""
+"""Purposes of the models that come with Kvasir."""
 
 from __future__ import annotations
 

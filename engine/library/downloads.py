@@ -113,7 +113,7 @@ def read(id: str) -> Job | None:
 
 
 def standing(job: Job) -> Download:
-    """How far a download is on which this process does not work; one of another process's is running."""
+    """Progress of a download that this process does not work on; "running" is one of another process's."""
     state: DownloadState = "failed" if job.failed else "paused"
     try:
         with _alone(_folder(job.id), job):

@@ -135,7 +135,7 @@ def search(asked: Search) -> list[HubModel]:
 
 
 def repository(name: str, revision: str | None = None) -> HubRepository:
-    """What a repository holds now, or at ``revision``. Raises :class:`HubFailed`."""
+    """Contents of a repository now, or at ``revision``. Raises :class:`HubFailed`."""
     if not is_repository(name) or not re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII):
         raise HubFailed(_no_repository(name))
     with _failures(name):
@@ -181,7 +181,7 @@ def endpoint() -> str:
 
 
 def address_of(repository: str, file: str, revision: str, at: str) -> str:
-    """Where the hub ``at`` an address gives a file."""
+    """Address of a file on the hub ``at`` an address."""
     return f"{at}/{repository}/resolve/{quote(revision, safe='')}/{quote(file)}"
 
 
@@ -196,8 +196,8 @@ def parameters(size: str) -> str:
 
 
 def token_of_user() -> str:
-    """What the user is known by on the hub: Kvasir's own, else that of the hub's other programs; "" without one. Raises
-    :class:`HubFailed` for what no server can be told."""
+    """The user's token for the hub: Kvasir's own, else that of the hub's other programs; "" without one. Raises
+    :class:`HubFailed` for a token with characters that no server can be sent."""
     try:
         token = keys.read(server()) or get_token() or ""
     except (OSError, ValueError):  # of the file of the hub's other programs
@@ -240,7 +240,7 @@ def _can_be_token(token: str) -> bool:
 
 
 def refusal(name: str) -> str:
-    """What to do where a repository is not given to this user."""
+    """Sentences that say what to do where a repository is not given to this user."""
     page = f"{endpoint()}/{name}"
     if token_of_user():
         return (
@@ -258,7 +258,8 @@ def _no_repository(name: str) -> str:
 
 
 def _asked(url: str, token: str = "") -> tuple[Any, dict[str | None, dict[str, str]]]:
-    """What the hub answers, out of JSON, and the links to further pages. Raises what :func:`_failures` takes."""
+    """Request an address of the hub: the JSON answer, and the links to further pages. Raises what :func:`_failures`
+    takes."""
     asked_at_all()
     known_by = token or token_of_user()  # a keyring may ask the user to unlock it, which takes the time that it takes
     response = _within(PATIENCE, lambda: _answer(url, known_by))
@@ -285,7 +286,8 @@ def _answer(url: str, token: str) -> httpx2.Response:
 
 
 def _within(seconds: float, work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises. A server may send a byte now and then for ever: after that time nobody waits."""
+    """Result or error of ``work``, run in a thread; httpx2.ReadTimeout after ``seconds``: a server may send a byte now
+    and then for ever."""
     done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -313,7 +315,7 @@ def _or(value: object, kind: type[T], default: T) -> T:
 
 
 def _word(value: object) -> str:
-    """What a repository's owner says, as a short text; "" for what is none."""
+    """Short plain text of a value that a repository's owner wrote; "" for one that is not text."""
     return plain(value, most=_WORD) if isinstance(value, str) else ""
 
 
@@ -347,7 +349,7 @@ def _day(time: str | None) -> str:
 
 
 def _quantisation(info: _Info) -> str:
-    """What packs the weights of safetensors, or else their dtype."""
+    """Quantisation method of the safetensors, or else their dtype."""
     if method := _method(info):
         return method
     parameters = _or(_field(info.safetensors, "parameters"), dict[str, _Count], {})
@@ -355,7 +357,7 @@ def _quantisation(info: _Info) -> str:
 
 
 def _method(info: _Info) -> str:
-    """What quantised the weights of safetensors; "" for nothing."""
+    """Quantisation method of the safetensors; "" for none."""
     return _word(_field(_field(info.config, "quantization_config"), "quant_method"))
 
 

@@ -72,7 +72,10 @@ def leftovers() -> list[Path]:
 
 
 def _examined(path: Path) -> tuple[Path, HubVariant]:
-    """What is loaded (a folder, or the first file of a GGUF model), and which files belong to it."""
+    """Path to load (a folder, or the first file of a GGUF model), and the files that belong to it as a variant.
+
+    Raises :class:`LibraryFailed`.
+    """
     if os.path.isfile(path) and path.name.endswith((".safetensors", ".safetensors.index.json", "config.json")):
         path = path.parent  # any file of such a model means all of it
     try:

@@ -1,8 +1,7 @@
-"""Where models are looked for and fetched to, changed; and the store moved to another disk without a moment at which a
-model is lost: all is copied and compared, then the other place counts, then the first one is deleted. Broken off before
-that, nothing has changed, and the same again goes on with what is there; after it, the rest is deleted. Of a store in a
-folder of the user's own, only what Kvasir put there is moved.
-"""
+"""Changes to the folders in which models are looked for and downloaded to; and the move of the store to another disk
+without a moment at which a model is lost: all is copied and compared, then the other place counts, then the first one
+is deleted. Interrupted before that, nothing has changed, and the same command again continues with what is there; after
+it, the rest is deleted. Of a store in a folder of the user's own, only what Kvasir put there is moved."""
 
 from __future__ import annotations
 
@@ -162,7 +161,7 @@ def _remove_empty(folder: Path, source: Path) -> None:
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether two folders are the same or one lies in the other, by whatever links and names."""
+    """Return True if two folders are the same or one lies in the other, by whatever links and names."""
     one, other = one.resolve(), other.resolve()
     for inner, outer in ((one, other), (other, one)):
         for each in (inner, *inner.parents):
