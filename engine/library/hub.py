@@ -258,8 +258,7 @@ def _no_repository(name: str) -> str:
 
 
 def _asked(url: str, token: str = "") -> tuple[Any, dict[str | None, dict[str, str]]]:
-    """Request an address of the hub: the JSON answer, and the links to further pages. Raises what :func:`_failures`
-    takes."""
+    """Request an address: the JSON answer, and the links to further pages. Raises what :func:`_failures` takes."""
     asked_at_all()
     known_by = token or token_of_user()  # a keyring may ask the user to unlock it, which takes the time that it takes
     response = _within(PATIENCE, lambda: _answer(url, known_by))
@@ -286,8 +285,8 @@ def _answer(url: str, token: str) -> httpx2.Response:
 
 
 def _within(seconds: float, work: Callable[[], T]) -> T:
-    """Result or error of ``work``, run in a thread; httpx2.ReadTimeout after ``seconds``: a server may send a byte now
-    and then for ever."""
+    """Result or error of ``work``, run in a thread. Raises httpx2.ReadTimeout after ``seconds``, as a server may send a
+    byte now and then for ever."""
     done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:

@@ -1,7 +1,9 @@
-"""Changes to the folders in which models are looked for and downloaded to; and the move of the store to another disk
-without a moment at which a model is lost: all is copied and compared, then the other place counts, then the first one
-is deleted. Interrupted before that, nothing has changed, and the same command again continues with what is there; after
-it, the rest is deleted. Of a store in a folder of the user's own, only what Kvasir put there is moved."""
+"""Changes to the folders of models, and the move of the store to another disk.
+
+No model is lost at any moment: all is copied and compared, then the other place counts, then the first one is deleted.
+Interrupted before that, nothing has changed, and the same command again continues with what is there; after it, the
+rest is deleted. Of a store in a folder of the user's own, only what Kvasir put there is moved.
+"""
 
 from __future__ import annotations
 

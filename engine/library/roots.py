@@ -109,8 +109,7 @@ def store_folder() -> Path:
 
 
 def store_is_there() -> bool:
-    """Return True if models can be downloaded to the store: its disk is there, or it is the usual one, made when
-    needed."""
+    """Return True if models can be downloaded to the store: its disk is there, or the usual store, made when needed."""
     store = store_folder()
     return store == usual_store() or os.path.isdir(store / UNFINISHED)
 

@@ -1,4 +1,4 @@
-"""What every message is made of: the version, the words that may stand in a field, the two bases."""
+"""The parts of every message: the version, the words that may stand in a field, the two bases."""
 
 from __future__ import annotations
 

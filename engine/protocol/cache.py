@@ -1,4 +1,4 @@
-"""What the window shows of the cache: its pages, its prefix tree, what it saved and what an approximation costs."""
+"""Messages about the KV cache: its pages, its prefix tree, what it saved and what an approximation costs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class CacheStats(Part, frozen=True):
 
 
 class ContextCut(Message, tag="context_cut", frozen=True):
-    """What of a conversation the model does not see: the messages [first, last), counted from 0.
+    """The part of a conversation that the model does not see: the messages [first, last), counted from 0.
 
     For policy "window" there is no such range: the model sees the first ``sinks`` tokens and the last ``window``.
     """

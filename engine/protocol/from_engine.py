@@ -66,7 +66,7 @@ class Options(Message, tag="options", frozen=True):
 
 
 class Prefill(Message, tag="prefill", frozen=True):
-    """How much of a prompt has been read, ``cached`` of it not again.
+    """Progress of a prompt's prefill in tokens: ``done`` of ``total``, ``cached`` of them found in the prefix cache.
 
     ``diverged`` is the first token at which the prompt leaves the conversation that it goes on from, and ``divergence``
     says why; None where it begins with all of it (or goes on from none). ``tokens`` are those of the prompt that were
@@ -91,7 +91,7 @@ class Delta(Message, tag="delta", frozen=True):
 
     @staticmethod
     def joined(deltas: Sequence[Delta]) -> Delta:
-        """Those of one answer and channel as one. Text that no token of its delta completed, the next one completes."""
+        """Join deltas of one answer and channel. Text that no token of its delta completed, the next one completes."""
         tokens: list[TokenInfo] = []
         loose = 0
         for delta in deltas:
@@ -135,7 +135,7 @@ class Run(Part, frozen=True):
 
 
 class Effect(Part, frozen=True):
-    """What a comparison found of one figure: medians of both sides, and the gain pair by pair.
+    """Result of a comparison for one figure: medians of both sides, and the gain pair by pair.
 
     ``ratio`` is above 1 where values[1] is better, in an interval from ``low`` to ``high``; None where nothing can be
     divided. ``verdict``: "none" is no clear difference, "few" too few pairs to tell
@@ -247,7 +247,7 @@ class Acceptance(Part, frozen=True):
 
 
 class GpuReading(Part, frozen=True):
-    """What the GPU's driver says of it now; None: it does not say. ``joules`` count from the first reading on."""
+    """Readings of the GPU's driver now; None: it does not say. ``joules`` count from the first reading on."""
 
     watts: float | None = None
     limit_watts: float | None = None

@@ -1,4 +1,4 @@
-"""What `kvasir gpu … --json` prints, one object a line: the window runs that command to look after GPU packs."""
+"""Output of `kvasir gpu … --json`, one object a line: the window runs that command to look after GPU packs."""
 
 from __future__ import annotations
 

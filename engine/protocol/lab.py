@@ -167,13 +167,13 @@ class LabSetting(Part, frozen=True):
 
     @property
     def range(self) -> str:
-        """For example "from 200 to 8,000 in steps of 200"."""
+        """Text of the range: "from 200 to 8,000 in steps of 200"."""
         steps = f" in steps of {self.step:,}" if self.step > 1 else ""
         return f"from {self.least:,} to {self.most:,}{steps}"
 
 
 class LabPage(Part, frozen=True):
-    """What is known of an experiment before it runs. ``keys``: the switches that it shows."""
+    """Description of an experiment, known before it runs. ``keys``: the switches that it shows."""
 
     name: str
     number: int
@@ -230,7 +230,7 @@ class LabProgress(Message, frozen=True):
 
 
 class LabPicture(Message, frozen=True):
-    """What a side looks like now."""
+    """Picture of a side's state now."""
 
     name: str
     side: int
@@ -248,13 +248,13 @@ class LabFigure(Part, frozen=True):
 
     @property
     def medians(self) -> list[float]:
-        """Of each side; there must be effects."""
+        """Medians of all sides; there must be effects."""
         return [self.effects[0].before, *(effect.after for effect in self.effects)]
 
 
 class LabText(Part, frozen=True):
-    """Whether all sides wrote the same. ``at``: the first token that differs; ``near_tie``: both scores were within
-    1e-4 of each other there. ``texts``: one of each side."""
+    """Comparison of all sides' texts. ``at``: the first token that differs; ``near_tie``: both scores were within 1e-4
+    of each other there. ``texts``: one of each side."""
 
     same: bool
     tokens: int
@@ -306,7 +306,7 @@ class LabResult(Message, frozen=True):
 
     @property
     def answer(self) -> Effect | None:
-        """What the prediction is about."""
+        """The effect that the prediction is about; None where there are none."""
         effects = self.figures[self.asked].effects if self.asked < len(self.figures) else []
         return effects[self.told_of] if effects else None
 
@@ -317,7 +317,7 @@ class LabResult(Message, frozen=True):
 
 
 class Column(Part, frozen=True):
-    """What one column of a comparison is: ``model`` "" is the one of the first column; ``draft`` None its own."""
+    """Definition of one column of a comparison: ``model`` "" is that of the first column; ``draft`` None its own."""
 
     name: str
     model: str = ""
@@ -366,7 +366,7 @@ class LabCompared(Message, frozen=True):
 
 
 class Ceiling(Part, frozen=True):
-    """What this machine gives at most: ``value`` in ``unit`` a second, and how that was measured.
+    """Ceiling of this machine: at most ``value`` in ``unit`` a second, and how that was measured.
 
     ``raised`` says which pass was faster than what was measured, "" for none; ``value`` is then that pass's.
     """
@@ -382,7 +382,7 @@ PointGroup = Literal["measured", "batch", "drafts", "switch"]
 
 
 class RoofPoint(Part, frozen=True):
-    """Where something stands. ``tokens`` and ``operations`` are a second's, of all answers together.
+    """Point in the roofline plot. ``tokens`` and ``operations`` are a second's, of all answers together.
 
     ``intensity`` is operations a byte read. In the group "measured" ``low`` to ``high`` are operations a second from
     the slower quarter of its passes to the fastest. The others are computed from bytes and operations and stand on the

@@ -87,8 +87,8 @@ class Watched(Message, frozen=True):
 
 
 class Leftover(Message, frozen=True):
-    """What may be deleted and is no model. ``cached``: weights that were quantised by a load, for the next one; else
-    what was broken off: a copy, or a model that was being made. ``path``: the file or folder."""
+    """A file or folder (``path``) that may be deleted and is no model. ``cached``: weights that were quantised by a
+    load, for the next one; else what was interrupted: a copy, or a model that was being made."""
 
     name: str
     path: str
@@ -105,7 +105,7 @@ class StoreMove(Message, frozen=True):
 
 
 class ModelDetails(Message, frozen=True):
-    """What a model's headers say of it. ``width``: of a token's vector."""
+    """Details from a model's headers. ``width``: of a token's vector (the hidden size)."""
 
     name: str
     path: str
@@ -206,8 +206,8 @@ class Download(Message, frozen=True):
 
 
 class KindFit(Part, frozen=True):
-    """What a kind of KV cache would hold. ``bytes_per_token``: of each further token of a text, in the layers that keep
-    all of it; ``tokens``: of all chats together."""
+    """Capacity of a kind of KV cache. ``bytes_per_token``: of each further token of a text, in the layers that keep all
+    of it; ``tokens``: of all chats together."""
 
     kind: str
     bytes_per_token: float
@@ -215,7 +215,7 @@ class KindFit(Part, frozen=True):
 
 
 class DraftSpeed(Part, frozen=True):
-    """What a proposer brought when this model was used: ``tokens_per_step``, and tokens a second (``rate``)."""
+    """Gain of a proposer when this model was used: ``tokens_per_step``, and tokens a second (``rate``)."""
 
     proposer: str
     tokens_per_step: float
@@ -223,7 +223,7 @@ class DraftSpeed(Part, frozen=True):
 
 
 class Suggestion(Part, frozen=True):
-    """What would make a model fit, or fit better: ``sentence`` for people.
+    """Suggestion that would make a model fit, or fit better: ``sentence`` for people.
 
     ``value``: of "kv_kind" the kind, of "context" the tokens, of "variant" its name, of "unload" and "programs" bytes.
     """
@@ -234,7 +234,7 @@ class Suggestion(Part, frozen=True):
 
 
 class FitReport(Message, frozen=True):
-    """Whether a model fits, planned from its headers against what is free now."""
+    """Report on whether a model fits, planned from its headers against what is free now."""
 
     name: str
     verdict: Verdict

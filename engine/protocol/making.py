@@ -10,7 +10,7 @@ MakeState = Literal["waiting", "reading", "quantising", "measuring", "paused", "
 
 
 class MakeProgress(Message, frozen=True):
-    """How far it is. ``done`` and ``total`` count layers while it quantises, texts while it measures."""
+    """Progress of making a model. ``done`` and ``total`` count layers while it quantises, texts while it measures."""
 
     id: str
     """The same for the same model, format and options: the same command goes on where it ended."""
@@ -32,7 +32,7 @@ class MakeProgress(Message, frozen=True):
 
 
 class LayerError(Part, frozen=True):
-    """How far one linear layer's outputs on the calibration text are from those of the original weights.
+    """Error of one linear layer's outputs on the calibration text, against those of the original weights.
 
     Both as the sum of squared differences over the sum of squared outputs. ``rounded``: of rounding each weight to the
     nearest value alone, in the same format.
@@ -44,7 +44,7 @@ class LayerError(Part, frozen=True):
 
 
 class ModelQuality(Part, frozen=True):
-    """What a model takes and gives, measured on the report's text. ``tokens_per_second``: of one chat, greedy."""
+    """Size, quality and speed of a model, measured on the report's text. ``tokens_per_second``: of one chat, greedy."""
 
     bytes: int
     perplexity: float = 0.0
@@ -53,7 +53,7 @@ class ModelQuality(Part, frozen=True):
 
 
 class MakeReport(Message, frozen=True):
-    """What was won and lost, written beside the model as kvasir-report.json."""
+    """Report on a quantised model against the original, written beside the model as kvasir-report.json."""
 
     name: str
     path: str

@@ -23,7 +23,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class CuratedDraft(Part, frozen=True):
-    """What drafts for a model of the list: ``repository`` and ``variant`` unless the model's own file holds it."""
+    """Drafter for a model of the list: ``repository`` and ``variant`` unless the model's own file holds it."""
 
     kind: DraftKind
     repository: _Name | Literal[""] = ""
@@ -79,7 +79,7 @@ class CuratedList(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SizeFit(Part, frozen=True):
-    """Whether a model runs here, as far as its size tells."""
+    """Verdict on whether a model runs here, as far as its size tells."""
 
     verdict: SizeVerdict
     sentence: str = ""
@@ -118,7 +118,7 @@ class Recommended(Message, tag="recommended", frozen=True):
 
 
 class DraftOffer(Message, frozen=True):
-    """What can draft for a model."""
+    """Drafter that a model can use."""
 
     name: str
     kind: DraftKind

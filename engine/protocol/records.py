@@ -18,14 +18,14 @@ class ChatMessage(Part, frozen=True):
 
 
 class Thinking(Part, frozen=True):
-    """How a prompt's chat template is to let the model think; ``None`` and "" leave it to the template."""
+    """Setting of a prompt's thinking in its chat template; ``None`` and "" leave it to the template."""
 
     on: bool | None = None
     effort: str = ""
 
 
 class ThinkingModes(Part, frozen=True):
-    """What a model's chat template allows. ``default``: whether a switchable one thinks unless told otherwise."""
+    """Thinking that a chat template allows. ``default``: whether a switchable one thinks unless told otherwise."""
 
     kind: Literal["none", "always", "switchable"] = "none"
     default: bool = True
@@ -165,7 +165,7 @@ class ModelCard(Part, frozen=True):
 
 
 class Fit(Part, frozen=True):
-    """What the load takes, in bytes, against what was free at that moment."""
+    """Bytes that the load takes, against what was free at that moment."""
 
     weights: int
     draft_weights: int

@@ -1,4 +1,4 @@
-"""Why answers are slow: what the window asks, and what the engine says."""
+"""Messages about the reasons that answers are slow: the window's request, and the engine's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.protocol.base import Message, Part, Value
 
 
 class Why(Message, tag="why", frozen=True):
-    """What makes answers slow now -> :class:`Reasons`."""
+    """Request for what makes answers slow now -> :class:`Reasons`."""
 
     id: str
 
