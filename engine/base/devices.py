@@ -16,7 +16,7 @@ class Traits(NamedTuple):
     """A kind of device."""
 
     title: str
-    """For people."""
+    """Name for people."""
     gpu: bool
     """Memory is taken as it is allocated and counted by the device; on a CPU a page is taken at the first write."""
     pinned: bool

@@ -45,9 +45,9 @@ class DeviceLost(RuntimeError):  # noqa: N818 - what happened to the device
 
 _LOST = ("cuda error", "hip error", "cudnn_status_execution_failed", "cublas_status_execution_failed")
 _OF_ONE_CALL = ("invalid argument", "invalid configuration", "no kernel image", "too many resources", "not permitted")
-"""What the driver says of a call that it did not make: the next one may succeed."""
+"""Driver errors of a call that it did not make: the next one may succeed."""
 _KERNEL_FAILED = ("illegal", "misaligned", "launch fail", "assert", "ecc", "unspecified", "timed out")
-"""What the driver says after a kernel failed, where Triton passes it on; its other errors leave the device as it is."""
+"""Driver errors after a kernel failed, where Triton passes them on; its other errors leave the device as it is."""
 
 
 def lost_device(error: BaseException) -> DeviceLost | None:

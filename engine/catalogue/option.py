@@ -29,7 +29,7 @@ Capability = Literal[
     "graphs",
     "async steps",
 ]
-"""What a switch may need before it can apply."""
+"""Capabilities that a switch may need before it can apply."""
 _SWITCH_WORDS = {
     "true": True,
     "on": True,
@@ -104,7 +104,7 @@ class Option:
     pointless_with: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     """While all these options are at one of these values it means nothing."""
     on_change: Literal["", "stop sharing", "resize saved chats"] = ""
-    """What the engine does besides reading the new value: let no running answer share pages with others any more, or
+    """Action of the engine besides reading the new value: let no running answer share pages with others any more, or
     make the files of saved chats fit into their new size."""
     metric: Metric = field(default_factory=Metric)
 

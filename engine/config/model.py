@@ -90,12 +90,12 @@ class MoEConfig:
     """The intermediate size of each expert."""
     sparse: tuple[bool, ...]
     routing: Literal["all", "chosen", "sigmoid"] = "all"
-    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score,
-    where a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
+    """An expert's share: a softmax over all experts, or over the chosen ones; or a sigmoid of its score, where a bias
+    of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
     normalised: bool = False
     """Shares of "all" and "sigmoid" are divided by the sum of those chosen."""
     choice_bias: bool = False
-    """Whether there is such a bias; ERNIE 4.5 has it with "all"."""
+    """True if there is such a bias; ERNIE 4.5 has it with "all"."""
     share_scale: float = 1.0
     """Multiplies the shares after that..."""
     expert_scales: bool = False
@@ -109,7 +109,7 @@ class MoEConfig:
     shared_size: int = 0
     """Intermediate size of an MLP that every row passes besides; 0: none."""
     shared: str = "shared_experts"
-    """What the checkpoint calls it within the block, "" where the block itself is meant..."""
+    """Its name in the checkpoint, within the block, "" where the block itself is meant..."""
     shared_gate: str = ""
     """... and the linear layer whose sigmoid multiplies its result; "": none."""
     bias: bool = False
@@ -118,7 +118,8 @@ class MoEConfig:
     """gpt-oss' activation with this clamp; None: the model's own."""
     swiglu_alpha: float = 1.702
     block: str = "mlp."
-    """What the checkpoint calls the block within a layer, its router, and an expert's gate, up and down."""
+    """Names in the checkpoint of the block within a layer, its router, and an expert's gate, up and down projections.
+    """
     router: str = "gate"
     names: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
     """Without a gate the up projection is followed by the activation alone (Nemotron 3), in the shared MLP too."""
@@ -163,7 +164,7 @@ class ModelConfig:
     unit_offset_norms: bool = False
     """Norms multiply by 1 + the stored weight."""
     attention_scale: float | None = None
-    """What multiplies q·k; None: head_dim ** -0.5."""
+    """Factor of q·k; None: head_dim ** -0.5."""
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     """A logit x becomes c * tanh(x / c)."""
@@ -190,7 +191,7 @@ class ModelConfig:
     head_gate: Literal["sigmoid", "softplus"] | None = None
     """A gate of each head is projected besides (``g_proj``); this of it multiplies what the head gives (LFM3)."""
     gates_elements: bool = False
-    """That gate is one of each number that a head gives."""
+    """The gate has one number for each number that a head gives, instead of one a head."""
     heads_per_layer: tuple[int, ...] = ()
     """Each layer's heads of queries, where they differ; ``num_heads`` is then the largest (Laguna)."""
     recurrent: StateShape | None = None
@@ -208,7 +209,7 @@ class ModelConfig:
     value_norm: bool = False
     """Values are normalised per head, without a weight."""
     intermediate_sizes: tuple[int, ...] = ()
-    """Of each layer's MLP, where they differ; ``intermediate_size`` is then the largest."""
+    """Intermediate size of each layer's MLP, where they differ; ``intermediate_size`` is then the largest."""
     layer_inputs: int = 0
     """Width of what each layer is given of every token besides the stream (families/gemma4.py)."""
     picture_token: int = 0
@@ -311,7 +312,7 @@ class RopeConfig:
     sections: tuple[int, ...] = ()
     """Pairs of dimensions that turn by time, row and column in a text with pictures; () where all turn alike."""
     interleaved: bool = False
-    """Those pairs take turns, instead of following each other."""
+    """The pairs of the sections take turns, instead of following each other."""
 
     def width(self, head_dim: int) -> int:
         """Dimensions of a head that rotate."""

@@ -15,7 +15,7 @@ from engine.base.files import REPAIR
 from engine.config.model import ActivationKind, RopeConfig
 
 MAX_DIGITS = 9
-"""Of a layer's number."""
+"""Most digits of a layer's number."""
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 ACTIVATIONS: dict[str, ActivationKind] = {
     "silu": "silu",

@@ -64,15 +64,15 @@ class Checkpoint:
     parameters: int
     weight_bytes: int
     notices: tuple[str, ...] = ()
-    """What a person should know about how the model is served."""
+    """Notices for people about how the model is served."""
     quantise: Method | None = None
-    """How to pack linear layers while they are loaded; see :meth:`quantised`."""
+    """Method that packs linear layers while they are loaded; see :meth:`quantised`."""
     int8_head: bool = False
-    """Whether the output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
+    """The output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
     vision: VisionPart | None = None
     """The vision tower, which :func:`engine.formats.vision.load_tower` reads."""
     text_only: str = ""
-    """Why there is none although the model has one, as a sentence; it is among the notices."""
+    """Reason that there is none although the model has one, as a sentence; it is among the notices."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -33,7 +33,7 @@ from engine.formats.tensors import FLOATING, Tensors
 
 CPU = torch.device("cpu")
 Packing = Literal["4bit", "4bit_torch", "16bit"]
-"""How packed weights are held: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
+"""Storage of packed weights: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
 FORMATS = {
     "gptq": gptq.packed,
     "awq": awq.packed,

@@ -30,7 +30,7 @@ _PART, _PARTS = 1 << 20, 64
 """Bytes of a larger one's parts that are compared, from its first to its last, and how many."""
 _SHOWN = 3
 _PARTS_OF_MODULES = re.compile(r"[^.]+|weight\..+")
-"""What follows a module's name in the names of its tensors: "weight", "qweight", "weight.quant_map"."""
+"""Rest of a tensor's name after its module's: "weight", "qweight", "weight.quant_map"."""
 _KNOWN = re.compile(
     r"(?:.*\.)?(?:"
     r"rotary_emb\..+|rotary_pos_emb\..+|(?:original_)?inv_freq"  # computed from the configuration

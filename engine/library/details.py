@@ -20,7 +20,7 @@ from engine.text.tokenizer import Tokenizer
 MOST_SHOWN = 400
 """Characters of a value."""
 MOST_TOKENS = 4096
-"""Of a text that is shown in pieces."""
+"""Tokens of a text that is shown in pieces."""
 _LICENCE_BYTES = 1 << 16
 
 

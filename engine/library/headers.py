@@ -20,7 +20,7 @@ from engine.protocol.library import HubFile, HubRepository, HubVariant
 GGUF_HEADER = 24 << 20
 """Bytes that hold any header: the largest vocabularies, of 262,144 tokens, take half."""
 LATER_HEADER = 2 << 20
-"""Of the further parts of a model, and of a vision tower, which have no vocabulary."""
+"""Bytes that hold the headers of the further parts of a model, and of a vision tower, which have no vocabulary."""
 
 
 def outline(found: HubRepository, variant: HubVariant, folder: Path) -> Path:

@@ -30,7 +30,7 @@ from engine.protocol.library import HubFile, HubModel, HubRepository, ModelForma
 
 T = TypeVar("T")
 ENDPOINT = "https://huggingface.co"
-"""Where ``HF_ENDPOINT`` says nothing."""
+"""The hub where ``HF_ENDPOINT`` names none."""
 FOUND = 30
 """Repositories that a search brings, unless more are asked for."""
 FIELDS = ("downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config")
@@ -39,11 +39,11 @@ TIMEOUT = 20.0
 PATIENCE = 60.0
 """Seconds that an answer may take."""
 MOST_BYTES = 16 << 20
-"""Of an answer. Ten thousand files take two and a half million."""
+"""Bytes of an answer. Ten thousand files take two and a half million."""
 MOST_FILES = 20_000
-"""Of a repository."""
+"""Files of a repository."""
 MOST_PAGES = 20
-"""Of a search."""
+"""Pages of a search."""
 SORTS = {"last_modified": "lastModified", "trending_score": "trendingScore"}
 """Orders that the hub calls otherwise."""
 _WORD = 100
@@ -52,9 +52,9 @@ logging.set_verbosity_error()  # its notes are not for people: what comes of the
 OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and download."
 
 _ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
-"""What comes of values that are not what they should be."""
+"""Errors from values that are not what they should be."""
 _NO_ANSWER = (*_ODD, msgspec.MsgspecError, httpx2.InvalidURL)
-"""What comes of reading something else than the hub's answer."""
+"""Errors from reading something else than the hub's answer."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 

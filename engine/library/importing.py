@@ -32,7 +32,7 @@ from engine.protocol.library import HubFile, HubVariant
 
 How = Literal["reference", "copy", "move"]
 ORGANISATION = "imported"
-"""Of what is copied without a name being given."""
+"""First part of the name of a model that is copied without a given name."""
 PREFIX = "import-"
 Progress = Callable[[int, int], None]
 """Told the bytes that are copied, and those of all."""

@@ -28,7 +28,7 @@ MOST_WATCHED = 500
 OTHERS_DEPTH = 3
 
 REPORT = "kvasir-report.json"
-"""What lies with a model that Kvasir made: an `engine.protocol.MakeReport`."""
+"""Report of a model that Kvasir made, next to it: an `engine.protocol.MakeReport`."""
 
 
 def stored_models(known: Iterable[KnownModel], bundled: Path) -> list[StoredModel]:

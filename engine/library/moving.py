@@ -25,11 +25,11 @@ from engine.library.roots import UNFINISHED, LibraryFailed, ModelRoots
 from engine.library.store import clear
 
 PARTIAL = ".kvasir-part"
-"""How a file's name ends while it is copied."""
+"""End of a file's name while it is copied."""
 BEGUN = ".kvasir-moving"
 """The file in the folder that a store is moved to, until all is there: what is in it is ours."""
 _NO_LINKS = (errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-"""What disks say that keep no links: exFAT's, say."""
+"""Errors of disks that keep no links, such as exFAT's."""
 Progress = Callable[[int, int], None]
 """Told the bytes that are there and verified, and those of all."""
 

@@ -24,9 +24,9 @@ from engine.formats.gguf.find import gguf_models
 UNFINISHED = ".downloads"
 """The folder in a store of what is on its way. That it is there tells a store from the empty place of a disk."""
 DEPTH = 4
-"""How far below a root models are looked for."""
+"""Levels below a root at which models are looked for."""
 MOST_FOLDERS = 4000
-"""That are looked into below one root."""
+"""Folders that are looked into below one root."""
 
 
 class LibraryFailed(Exception):  # noqa: N818 - an outcome that a person is told about

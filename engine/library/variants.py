@@ -14,7 +14,7 @@ QUANTISATION = re.compile(
     r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ[12]_0|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4))(?=[-._]|$)",
     re.IGNORECASE,
 )
-"""How the names of GGUF files say what packs their weights."""
+"""Part of a GGUF file's name that says what packs its weights."""
 SMALL = re.compile(
     r"(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|"
     r"processor_config|video_preprocessor_config|quantize_config|quant_config|hf_quant_config|chat_template|"

@@ -52,12 +52,12 @@ class PaperFigure(Part, frozen=True):
     paper: str
     """Authors and year, as "Kwon et al. 2023"."""
     title: str
-    """Of the paper."""
+    """Title of the paper."""
     address: str
     figure: str
     """"Table 3", "Figure 12"."""
     claim: str
-    """What it says, in one sentence with its number."""
+    """Claim of the paper, in one sentence with its number."""
     setting: str
     """Models, hardware and workload it was measured with."""
     checked: str
@@ -183,25 +183,25 @@ class LabPage(Part, frozen=True):
     problem: str
     """Two sentences: what the technique is for, and what it does."""
     question: str
-    """What to predict; the answer is one of ``choices``, the first of ``bounds`` that the headline stays below."""
+    """Figure to predict; the answer is one of ``choices``, the first of ``bounds`` that the headline stays below."""
     choices: list[str]
     bounds: list[float]
     """Upper bounds of all choices but the last."""
     lesson: str
     """The sentence that it is to teach."""
     fails: str
-    """When it does not help."""
+    """Cases in which it does not help."""
     sides: list[str]
     """Names of what is compared, in order: the first is the one without the technique."""
     seconds: int
     """About how long it takes, in all, with the bundled model."""
     use: dict[str, Value] = {}
-    """What "use it in my chats" sets."""
+    """Values that "use it in my chats" sets."""
     papers: list[PaperFigure] = []
     refused: str = ""
-    """Why the model cannot show it; a sentence."""
+    """Reason that the model cannot show it; a sentence."""
     instead: str = ""
-    """What can, as a sentence."""
+    """Alternative that can, as a sentence."""
     brings: str = ""
     """Name of a bundled model that can show it, where the bundled guide cannot."""
     adjustable: list[LabSetting] = []
@@ -275,21 +275,21 @@ class LabResult(Message, frozen=True):
     date: str
     seed: int
     settings: dict[str, Value]
-    """What the experiment was told: lengths, numbers of answers."""
+    """Inputs of the experiment: lengths, numbers of answers."""
     headline: str
-    """What was counted, which has no noise; in older results what was timed."""
+    """The counted result, which has no noise; in older results the timed one."""
     sides: list[str]
-    """Those that ran: the page's, without those that the model lacks."""
+    """Sides that ran: the page's, without those that the model lacks."""
     figures: list[LabFigure]
     text: LabText | None
     taken: str
-    """How the numbers were taken."""
+    """Description of how the numbers were taken."""
     same: list[str]
-    """What was as in the paper."""
+    """Conditions that were as in the paper."""
     other: list[str]
-    """What was not."""
+    """Conditions that were not."""
     why: list[str]
-    """Why the paper's figure is larger or smaller, from what was measured."""
+    """Reasons that the paper's figure is larger or smaller, from what was measured."""
     lesson: str
     pictures: list[Picture] = []
     """The last of each side."""
@@ -358,9 +358,9 @@ class LabCompared(Message, frozen=True):
     seed: int
     kinds: list[KindFigures]
     quality: list[ColumnQuality | None]
-    """Of each column after the first; None where it could not be measured, and why stands in ``absent``."""
+    """Quality of each column after the first; None where it could not be measured, and why stands in ``absent``."""
     lossless: list[bool]
-    """Of each column after the first: whether it promises the first one's text."""
+    """True for each column after the first that promises the first one's text."""
     taken: str
     absent: list[str] = []
 
@@ -398,7 +398,7 @@ class RoofPoint(Part, frozen=True):
     high: float
     tokens: float
     setting: str
-    """How it was taken."""
+    """Description of how it was taken."""
     roof: float
     """Operations a second that the ceilings allow at this intensity."""
     keys: dict[str, Value] = {}

@@ -24,11 +24,12 @@ class MakeProgress(Message, frozen=True):
     left_s: float = 0.0
     """Seconds until it is done, as it went so far; 0: not known yet."""
     sentence: str = ""
-    """Why it failed, or what is being done."""
+    """Reason that it failed, or what is being done."""
     path: str = ""
-    """Where the model lies, once it is done."""
+    """Path of the model, once it is done."""
     options: list[str] = []
-    """What the command that goes on with it has besides MODEL and `--to`, as ["--text", FILE, "--group-size", "64"]."""
+    """Arguments of the command that continues it besides MODEL and `--to`, as ["--text", FILE, "--group-size", "64"].
+    """
 
 
 class LayerError(Part, frozen=True):
@@ -67,10 +68,10 @@ class MakeReport(Message, frozen=True):
     same_top: float
     """Share of positions at which both think the same token the likeliest."""
     tokens: int
-    """Of the text that it was measured on, none of which was calibrated with; 0: only the sizes are known."""
+    """Tokens of the text that it was measured on, none of which was calibrated with; 0: only the sizes are known."""
     worst: list[LayerError] = []
     """The layers with the largest error, the worst first; empty where nothing was calibrated."""
     seconds: float = 0.0
-    """That making it took."""
+    """Seconds the conversion took."""
     unmeasured: str = ""
-    """Why nothing was measured, as a sentence."""
+    """Reason that nothing was measured, as a sentence."""

@@ -22,7 +22,7 @@ class Reason(Part, frozen=True):
 
     sentence: str
     detail: str = ""
-    """What it costs to mend it, or how it is known."""
+    """Cost of mending it, or how it is known."""
     keys: dict[str, Value] = {}
     action: str = ""
     place: Literal["", "models", "settings"] = ""
@@ -34,5 +34,5 @@ class Reasons(Message, tag="reasons", frozen=True):
     id: str
     reasons: list[Reason]
     limit: str = ""
-    """What all answers together could reach at most here, by memory alone, and what they reached lately: a sentence, ""
+    """Sentence on what all answers together could reach at most here, by memory alone, and what they reached lately; ""
     while nothing is known."""

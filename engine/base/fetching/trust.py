@@ -1,4 +1,4 @@
-"""Whom a download trusts: the system's certificates."""
+"""Trust of downloads: the system's certificates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ CERTIFICATES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where systems keep their certificates; the interpreter of a packaged program knows the place of one system alone."""
+"""Paths at which systems keep their certificates; the interpreter of a packaged program knows that of one system alone.
+"""
 
 
 def trusted() -> ssl.SSLContext:

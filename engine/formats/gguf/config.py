@@ -35,7 +35,7 @@ _NO_MODELS = {
     "adapter": "changes to a model (an adapter)",
     "imatrix": "what a quantiser measured of a model (an importance matrix)",
 }
-"""What files hold that are no models, by general.type."""
+"""Contents of files that are no models, by general.type."""
 
 
 def architecture(files: GGUFFile) -> Architecture:

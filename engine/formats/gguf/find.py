@@ -11,19 +11,19 @@ from engine.base.errors import CheckpointError
 from engine.base.files import unreadable
 
 RECEIPT = "kvasir.json"
-"""What lies in a folder of models that Kvasir fetched."""
+"""File that Kvasir writes into a folder of models that it downloaded."""
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
-"""How the parts of a model in several files are named, counted from 1."""
+"""File names of the parts of a model in several files, counted from 1."""
 _PROJECTOR = re.compile(r"(?:.*[-_.])?mmproj.*", re.IGNORECASE | re.DOTALL)
 """Files that hold only a model's eyes or ears."""
 _BLOB = re.compile(r"sha256-[0-9a-f]{64}")
-"""How Ollama names the GGUF files that it keeps."""
+"""Names that Ollama gives the GGUF files that it keeps."""
 _IMATRIX = re.compile(r"(?!.*[-_.](?:I?Q\d|B?F16|MXFP))(?:.*[-_.])?imatrix\w*\.gguf", re.IGNORECASE | re.DOTALL)
 """Files of what a quantiser measured; models quantised by it have the word next to the name of their type."""
 
 
 _TYPE = re.compile(r"[-_.](?:UD[-_])?(?:I?Q\d|TQ\d|B?F16|F32|MXFP\d).*", re.IGNORECASE | re.DOTALL)
-"""How a file's name ends: the type of its weights, and which part it is."""
+"""End of a file's name: the type of its weights, and which part it is."""
 
 
 def is_gguf(path: PurePath) -> bool:

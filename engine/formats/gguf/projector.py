@@ -99,7 +99,7 @@ class _Names(NamedTuple):
     patches: str
     frames: bool = False
     interleaved: bool = False
-    """Whether rows of queries and keys lie as ggml rotates pairs of neighbours."""
+    """Rows of queries and keys lie as ggml rotates pairs of neighbours."""
 
 
 _QWEN = ("norm1", "norm2", "attn.proj")
@@ -282,7 +282,7 @@ KINDS = {
     "pixtral": _Kind({"llama": _MISTRAL, "mistral3": _MISTRAL}, _pixtral, _PIXTRAL),
     "gemma3": _Kind({"gemma3": "Gemma3ForConditionalGeneration"}, _gemma3, _GEMMA3),
 }
-"""What files say of their projector -> how it is read."""
+"""Kind of projector, by the file's name for it -> its reader."""
 SEEING = ("qwen2vl", "qwen3vl", "qwen3vlmoe")
 """Architectures of models that all see, ..."""
 MAY_SEE = frozenset(("gemma4", *(architecture for kind in KINDS.values() for architecture in kind.models)))

@@ -47,7 +47,7 @@ class HeadFiles:
     medusa: MedusaLayout | None = None
     assistant: AssistantLayout | None = None
     notices: tuple[str, ...] = ()
-    """What a person should know about them."""
+    """Notices for people about the heads."""
 
     def resident_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of the tensors in a model of that dtype; whole numbers stay as they are."""

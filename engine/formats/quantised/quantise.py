@@ -145,7 +145,7 @@ class Packer(ABC):
     """One way to quantise a module."""
 
     title: str
-    """For people: "int4, groups of 64"."""
+    """Name for people: "int4, groups of 64"."""
     scales: str
     """The name of the tensor that shows weights which are not numbers."""
 
