@@ -35,7 +35,7 @@ TRAITS = {
     "cuda": Traits("CUDA", gpu=True, pinned=True, float64=True, fixed_shapes=False, kernels=True, block_rows=256),
     "mps": Traits("Metal", gpu=True, pinned=False, float64=False, fixed_shapes=True, kernels=False, block_rows=256),
 }
-"""By the names of PyTorch. Metal compiles a graph for every new shape."""
+"""Traits by PyTorch's name of the device type. Metal compiles a graph for every new shape."""
 
 
 class DeviceMemory(NamedTuple):

@@ -80,7 +80,7 @@ def pack() -> Path | None:
 
 
 def enter_pack(folder: Path) -> None:
-    """Called by engine/services/packs/launch.py, once it has made this process one of a GPU pack's."""
+    """Note that this process is one of the GPU pack's in ``folder``; engine/services/packs/launch.py calls it."""
     global _pack
     _pack = folder
 

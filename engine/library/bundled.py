@@ -8,4 +8,4 @@ ABOUT = {
     "kvasir-needle": "finds codes in long texts: for KIVI and QUEST in the Lab",
     "kvasir-seeing": "sees coloured shapes: for trying out pictures",
 }
-"""By name, as a clause."""
+"""Purpose by a model's name, as a clause."""

@@ -58,7 +58,7 @@ class _Stopped(Exception):  # noqa: N818 - what the user wanted
 
 
 class Pace:
-    """At most ``rate`` bytes a second, together over all that take from it; 0: as fast as they come."""
+    """Limit of ``rate`` bytes a second, together over all that take from it; 0: no limit."""
 
     def __init__(self, rate: float = 0.0) -> None:
         self.rate = rate

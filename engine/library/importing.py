@@ -35,7 +35,7 @@ ORGANISATION = "imported"
 """First part of the name of a model that is copied without a given name."""
 PREFIX = "import-"
 Progress = Callable[[int, int], None]
-"""Told the bytes that are copied, and those of all."""
+"""Callback with the bytes that are copied, and those of all."""
 
 
 def import_model(

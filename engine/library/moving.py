@@ -31,7 +31,7 @@ BEGUN = ".kvasir-moving"
 _NO_LINKS = (errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """Errors of disks that keep no links, such as exFAT's."""
 Progress = Callable[[int, int], None]
-"""Told the bytes that are there and verified, and those of all."""
+"""Callback with the bytes that are there and verified, and those of all."""
 
 
 def add_root(path: Path) -> None:
@@ -62,7 +62,7 @@ def remove_root(path: Path) -> None:
 
 
 def fetch_to(path: Path) -> None:
-    """From now on fetch models to that folder; those in the former one stay there and are still found. Raises
+    """Download models to that folder from now on; those in the former one stay there and are still found. Raises
     :class:`LibraryFailed`, OSError."""
     path = Path(os.path.abspath(os.path.expanduser(path)))
     if path != roots.usual_store():

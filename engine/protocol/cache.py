@@ -85,7 +85,7 @@ class RadixTree(Message, tag="radix_tree", frozen=True):
 
 
 class CacheStats(Part, frozen=True):
-    """Counted since the model was loaded. ``looked_up`` are prompt tokens, ``hit`` those found; ``swapped_out`` and
+    """Counters since the model was loaded. ``looked_up`` are prompt tokens, ``hit`` those found; ``swapped_out`` and
     ``swapped_in`` are bytes that went to host memory and came back."""
 
     looked_up: int = 0

@@ -44,7 +44,7 @@ class PackStatus(Message, frozen=True):
 
 
 class PackProgress(Message, frozen=True):
-    """While installing. ``total`` 0: not known."""
+    """Progress of an installation. ``total`` 0: not known."""
 
     stage: PackStage
     done: int = 0

@@ -95,7 +95,7 @@ class Tree(msgspec.Struct, tag_field="kind", tag="tree", kw_only=True, omit_defa
 
 
 class Span(Part, frozen=True):
-    """From ``start`` to ``end``, in seconds of the run."""
+    """Interval from ``start`` to ``end``, in seconds of the run."""
 
     start: float
     end: float
@@ -311,7 +311,7 @@ class LabResult(Message, frozen=True):
         return effects[self.told_of] if effects else None
 
     def cut(self, key: str) -> str:
-        """After a number of ``chosen``: the one that was used, where the model or its memory allowed less."""
+        """Text after a number of ``chosen``: the one that was used, where the model or its memory allowed less."""
         used = self.settings.get(key)
         return f" (cut to {used:,})" if isinstance(used, int) and used != self.chosen[key] else ""
 
@@ -327,8 +327,8 @@ class Column(Part, frozen=True):
 
 
 class ColumnQuality(Part, frozen=True):
-    """On the user's text, against the first column: perplexities of both, mean KL of the next token's distribution in
-    nats, and the share of positions at which both think the same token the likeliest."""
+    """Quality on the user's text, against the first column: perplexities of both, mean KL of the next token's
+    distribution in nats, and the share of positions at which both think the same token the likeliest."""
 
     first: float
     perplexity: float

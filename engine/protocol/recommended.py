@@ -109,7 +109,7 @@ class Recommend(Message, tag="recommend", frozen=True):
 
 
 class Recommended(Message, tag="recommended", frozen=True):
-    """Judged for the memory that is free once the loaded model is dropped."""
+    """Recommendations for the memory that is free once the loaded model is dropped."""
 
     models: list[Recommendation]
     """Best first."""

@@ -22,8 +22,8 @@ PAUSES = (1.0, 2.0, 4.0, 8.0)
 """Seconds between tries that brought nothing new; one that did begins them anew."""
 INCOMPLETE = ".incomplete"
 Progress = Callable[[int], None]
-"""Told how many bytes more are there; negative when bytes were given up. What it raises ends the fetching, and what is
-there is kept."""
+"""Callback with the number of bytes that are new; negative when bytes were given up. What it raises ends the download,
+and what is there is kept."""
 
 
 class _Cut(Exception):  # noqa: N818 - not a failure yet

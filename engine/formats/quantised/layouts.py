@@ -24,7 +24,7 @@ from engine.compute.layers.linear.ggml_blocks import Q4_0
 
 
 class Layout(ABC):
-    """Compared by value. ``parts`` are what :attr:`PackedModule.read` gave for modules of this layout."""
+    """Layout, compared by value. ``parts`` are what :attr:`PackedModule.read` gave for modules of this layout."""
 
     @abstractmethod
     def shape(self, out_features: int) -> LinearShape:

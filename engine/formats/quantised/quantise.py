@@ -236,7 +236,7 @@ class Int4Packer(Packer):
 
 
 PACKERS: dict[Method, Packer] = {"nf4": NF4Packer(), "int4": Int4Packer(), "int8": Int8Packer()}
-"""By the value of "quantise" in the options of a load; a new one is added here."""
+"""Packers by the value of "quantise" in the options of a load; a new one is added here."""
 
 
 def to_nf4(weights: Tensor) -> tuple[Tensor, Tensor]:
