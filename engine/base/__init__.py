@@ -1,1 +1,1 @@
-"""What every room may use: errors, devices, files read with care, folders, sizes, the installation, fetching/."""
+"""Helpers for every room: errors, devices, files read with care, folders, sizes, the installation, fetching/."""

@@ -1,4 +1,4 @@
-"""What kinds of devices there are, and what each can do: one table that everything asks instead of their names.
+"""Device types and their capabilities, in one table that the other rooms ask instead of testing for a device's name.
 
 A model computes on a CPU, on a GPU that PyTorch calls "cuda" (NVIDIA's, and AMD's by ROCm), or on Apple's by Metal
 ("mps").
@@ -16,7 +16,7 @@ class Traits(NamedTuple):
     """A kind of device."""
 
     title: str
-    """For people."""
+    """Name for people."""
     gpu: bool
     """Memory is taken as it is allocated and counted by the device; on a CPU a page is taken at the first write."""
     pinned: bool
@@ -35,7 +35,7 @@ TRAITS = {
     "cuda": Traits("CUDA", gpu=True, pinned=True, float64=True, fixed_shapes=False, kernels=True, block_rows=256),
     "mps": Traits("Metal", gpu=True, pinned=False, float64=False, fixed_shapes=True, kernels=False, block_rows=256),
 }
-"""By the names of PyTorch. Metal compiles a graph for every new shape."""
+"""Traits by PyTorch's name of the device type. Metal compiles a graph for every new shape."""
 
 
 class DeviceMemory(NamedTuple):
@@ -48,12 +48,12 @@ class DeviceMemory(NamedTuple):
 
 
 def traits(device: torch.device) -> Traits:
-    """Those of a device's kind; a fake one ("meta") has the CPU's."""
+    """Traits of a device's type; a fake device ("meta") has the CPU's."""
     return TRAITS.get(device.type, TRAITS["cpu"])
 
 
 def memory(device: torch.device, available: int = 0) -> DeviceMemory:
-    """Of a GPU; ``available`` is what the machine has left, of which Apple's GPUs take theirs. No CPU has any here."""
+    """Memory of a GPU in bytes; not for a CPU. ``available`` is the machine's free memory, which Apple's GPUs share."""
     if device.type == "mps":
         total, reserved = torch.mps.recommended_max_memory(), torch.mps.driver_allocated_memory()
         free = max(0, min(total - reserved, available))

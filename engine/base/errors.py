@@ -1,4 +1,4 @@
-"""What can go wrong with a checkpoint, said to a person: one sentence what happened, one what to do."""
+"""Errors of checkpoints and devices, worded for people: one sentence what happened, one what to do."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]
 
 
 def plain(text: str, *, keep: str = "", instead: str = "\N{REPLACEMENT CHARACTER}", most: int = 0) -> str:
-    """What strangers wrote (names, tags, reasons), fit to be shown: it steers no terminal and can be sent.
+    """Make untrusted text (names, tags, reasons) safe to show: it controls no terminal and can be sent.
 
-    Control characters but those in ``keep`` become ``instead``. ``most``: characters that are left of a longer text,
-    of its beginning and its end; 0 for all.
+    Control characters but those in ``keep`` become ``instead``. ``most``: characters that are left of a longer text, of
+    its beginning and its end; 0 for all.
     """
     shown = _UNFIT.sub(lambda found: found[0] if found[0] in keep else instead, text)
     return shown if not most or len(shown) <= most else f"{shown[: most // 2]} … {shown[-most // 2 :]}"
 
 
 def is_text(name: str) -> bool:
-    """Whether the name of a file is text: systems take any bytes, and JSON and messages do not."""
+    """Return True if a file's name is valid Unicode text: systems take any bytes, and JSON and messages do not."""
     return not re.search("[\ud800-\udfff]", name)
 
 
@@ -45,9 +45,9 @@ class DeviceLost(RuntimeError):  # noqa: N818 - what happened to the device
 
 _LOST = ("cuda error", "hip error", "cudnn_status_execution_failed", "cublas_status_execution_failed")
 _OF_ONE_CALL = ("invalid argument", "invalid configuration", "no kernel image", "too many resources", "not permitted")
-"""What the driver says of a call that it did not make: the next one may succeed."""
+"""Driver errors of a call that it did not make: the next one may succeed."""
 _KERNEL_FAILED = ("illegal", "misaligned", "launch fail", "assert", "ecc", "unspecified", "timed out")
-"""What the driver says after a kernel failed, where Triton passes it on; its other errors leave the device as it is."""
+"""Driver errors after a kernel failed, where Triton passes them on; its other errors leave the device as it is."""
 
 
 def lost_device(error: BaseException) -> DeviceLost | None:
@@ -72,7 +72,7 @@ _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cu
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that the device or the host had no memory left."""
+    """Return True if the error says that the device or the host had no memory left."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in text for words in _NO_MEMORY)

@@ -96,7 +96,7 @@ def read_json(file: Path, most: int = MAX_JSON) -> dict[str, Any] | None:
 
 
 def decode_file(file: Path, kind: type[T], most: int = MAX_JSON) -> T | None:
-    """What a JSON file holds, as a value of ``kind``; None where there is no such file.
+    """Decode a JSON file as a value of ``kind``; None where there is no such file.
 
     Raises :class:`UnreadableFileError`.
     """
@@ -114,8 +114,8 @@ def decode_file(file: Path, kind: type[T], most: int = MAX_JSON) -> T | None:
 
 
 def can_be_path(text: str) -> bool:
-    """Whether a path can be called so, whether anything is there or not: what a damaged or hostile file says may be too
-    long, or hold a NUL."""
+    """Return True if the text can be a path, existing or not. Text of damaged or hostile files may be too long, or hold
+    a NUL."""
     if not text:
         return False
     try:

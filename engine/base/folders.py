@@ -1,4 +1,4 @@
-"""Where a user's things lie, without making any of it. Light: the command line reads it before anything else.
+"""Locations of a user's files; creates none of them. Light: the command line reads it before anything else.
 
 ``KVASIR_HOME`` replaces all of the system's folders by subfolders of one folder.
 """
@@ -21,12 +21,12 @@ def place(sub: str, default: Path) -> Path:
 
 
 def data_place() -> Path:
-    """What a user's Kvasir keeps."""
+    """Folder of the data that a user's Kvasir keeps."""
     return place("data", SYSTEM.user_data_path)
 
 
 def cache_place() -> Path:
-    """What can be made again."""
+    """Folder of files that can be made again."""
     return place("cache", SYSTEM.user_cache_path)
 
 

@@ -1,4 +1,4 @@
-"""What kind of installation this is: a packaged program with its tools next to it, or a Python environment.
+"""The kind of this installation: a packaged program with its tools next to it, or a Python environment.
 
 Standard library only: the command line reads it before anything else.
 
@@ -33,7 +33,7 @@ def version() -> str:
 
 
 def packaged() -> bool:
-    """Whether this is one of the packaged programs."""
+    """Return True if this process is one of the packaged programs."""
     return bool(getattr(sys, "frozen", False))
 
 
@@ -51,14 +51,14 @@ def program(name: str) -> Path:
 
 
 def engine_command() -> list[str]:
-    """How the command line of this installation is started from another process; arguments follow."""
+    """Command that starts the command line of this installation in another process; arguments follow."""
     if _pack is not None:
         return pack_command(_pack)
     return [str(program("kvasir-engine"))] if packaged() else own_module("engine.doors.cli.main")
 
 
 def module_command(module: str) -> list[str]:
-    """How a module of Kvasir's is run in a process of its own, as by ``python -m``; arguments follow."""
+    """Command that runs a module of Kvasir's in a process of its own, like ``python -m``; arguments follow."""
     if packaged() or _pack is not None:
         return [*engine_command(), "run-module", module]
     return own_module(module)
@@ -80,13 +80,13 @@ def pack() -> Path | None:
 
 
 def enter_pack(folder: Path) -> None:
-    """Called by engine/services/packs/launch.py, once it has made this process one of a GPU pack's."""
+    """Note that this process is one of the GPU pack's in ``folder``; engine/services/packs/launch.py calls it."""
     global _pack
     _pack = folder
 
 
 def pack_command(folder: Path) -> list[str]:
-    """How the command line is started in the GPU pack in ``folder``; arguments follow, or ``--self-test``.
+    """Command that starts the command line in the GPU pack in ``folder``; arguments follow, or ``--self-test``.
 
     Neither the user's PYTHON* variables nor packages next to the interpreter take part.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def human(count: int) -> str:
-    """As "5.1 GB", "740 MB", "12 kB"; less than a kilobyte counts as one."""
+    """Format a number of bytes: "5.1 GB", "740 MB", "12 kB"; less than a kilobyte counts as one."""
     if count >= 10**9:
         return f"{count / 10**9:.1f} GB"
     if count >= 10**6:
@@ -13,12 +13,12 @@ def human(count: int) -> str:
 
 
 def billions(parameters: int) -> str:
-    """As "8.19B", "600M"; "" where the number is not known."""
+    """Format a number of parameters: "8.19B", "600M"; "" where it is not known (0)."""
     if not parameters:
         return ""
     return f"{parameters / 1e9:.3g}B" if parameters >= 1e9 else f"{parameters / 1e6:.3g}M"
 
 
 def figure(number: float) -> str:
-    """As "0.8", "7.4", "1,320"."""
+    """Format a number: "0.8", "7.4", "1,320"."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"

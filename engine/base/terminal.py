@@ -1,6 +1,5 @@
-"""What is printed for people: plain text. Names, tags and reasons are words of strangers, who must neither steer the
-terminal nor be read as rich's markup. rich is imported where it is needed, because every command passes through here.
-"""
+"""Output for people, as plain text. Names, tags and reasons are words of strangers, who must neither steer the terminal
+nor be read as rich's markup. rich is imported where it is needed, because every command passes through here."""
 
 from __future__ import annotations
 

@@ -114,14 +114,14 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
 
 
 def _pointless(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> bool:
-    """Whether ``entry`` means nothing on this machine, or with the other values."""
+    """Return True if ``entry`` means nothing on this machine, or with the other values."""
     if entry.pointless_with and all(values[key] in others for key, others in entry.pointless_with):
         return True
     return "model" in capabilities and not set(entry.pointless_without) <= set(capabilities)
 
 
 def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilities: Collection[Capability]) -> str:
-    """Why ``entry`` cannot be set to ``value`` while the others keep their values, or an empty string."""
+    """Reason that ``entry`` cannot be set to ``value`` while the others keep their values, or an empty string."""
     return _unavailable(entry, value, capabilities) or conflict({**values, entry.key: value})
 
 

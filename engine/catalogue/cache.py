@@ -9,7 +9,7 @@ from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
 _cache = partial(Option, group=CACHE_GROUP, exactness="lossless")
-"""What the switches of the cache share."""
+"""Fields that the switches of the cache share."""
 
 CACHE = (
     _cache(

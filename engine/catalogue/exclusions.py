@@ -1,4 +1,4 @@
-"""What excludes what, and the reason for people.
+"""Rules for settings that exclude each other, each with its reason for people.
 
 Two settings may be refused together (``EXCLUSIONS``), one may have no effect while another is set (``IDLE``), a model's
 shape may refuse one (``SHAPES``), and the model or the machine may lack what one needs (``MISSING``). Whoever decides
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
     values: tuple[Value, ...]
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether it is in force; a switch that ``values`` does not name is not."""
+        """Return True if the setting is in force; a switch that ``values`` does not name is not."""
         return self.key in values and values[self.key] in self.values
 
 
@@ -203,21 +203,21 @@ MISSING: Mapping[Capability, str] = {
 
 
 def conflict(values: Mapping[str, Value]) -> str:
-    """Why the values exclude each other, or an empty string; they need not be those of all switches."""
+    """Reason that the values exclude each other, or an empty string; they need not be those of all switches."""
     return next((rule.reason for rule in EXCLUSIONS if rule.one.holds(values) and rule.other.holds(values)), "")
 
 
 def idle(key: str, values: Mapping[str, Value]) -> str:
-    """Why a switch has no effect with the other values, or an empty string; they need not be those of all switches."""
+    """Reason that a switch has no effect with the other values, or ""; they need not be those of all switches."""
     return next((rule.reason for rule in IDLE if rule.key == key and rule.under.holds(values)), "")
 
 
 def excluded(shape: ModelConfig, key: str, value: Value) -> str:
-    """Why a model of this shape cannot be served with a switch at a value, or an empty string."""
+    """Reason that a model of this shape cannot be served with a switch at a value, or an empty string."""
     chosen = {key: value}
     return next((rule.reason for rule in SHAPES if rule.setting.holds(chosen) and rule.excludes(shape)), "")
 
 
 def missing(needs: Iterable[Capability], capabilities: Collection[Capability]) -> str:
-    """What the model or the machine lacks, or an empty string."""
+    """Sentence for the first capability that the model or the machine lacks, or an empty string."""
     return next((MISSING[need] for need in needs if need not in capabilities), "")

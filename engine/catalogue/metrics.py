@@ -17,7 +17,7 @@ WEIGHT_BYTES = Metric(figure="weight_bytes", title="weights", unit="bytes", lowe
 
 
 def elsewhere(command: str, what: str, experiment: str = "") -> Metric:
-    """Of a switch that one answer cannot show; ``experiment``: the title of the one that shows its like in the Lab."""
+    """Metric of a switch that one answer cannot show; ``experiment``: title of one in the Lab that shows its like."""
     lab = f"The Lab's “{experiment}” shows what it is for. " if experiment else ""
     return Metric(elsewhere=f"One answer alone cannot show this. {lab}{command} in a terminal measures it on {what}.")
 

@@ -1,4 +1,4 @@
-"""What one switch is: its name, its values, when a change takes effect, how exact it is, what it needs."""
+"""One switch: its name, its values, when a change takes effect, how exact it is, what it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Capability = Literal[
     "graphs",
     "async steps",
 ]
-"""What a switch may need before it can apply."""
+"""Capabilities that a switch may need before it can apply."""
 _SWITCH_WORDS = {
     "true": True,
     "on": True,
@@ -47,7 +47,7 @@ class OptionError(ValueError):
 
 
 class Found(NamedTuple):
-    """What was measured about a switch with the loaded model: in a few words for the panel's row, and as a sentence."""
+    """Measurement of a switch with the loaded model: in a few words for the panel's row, and as a sentence."""
 
     short: str = ""
     sentence: str = ""
@@ -104,7 +104,7 @@ class Option:
     pointless_with: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     """While all these options are at one of these values it means nothing."""
     on_change: Literal["", "stop sharing", "resize saved chats"] = ""
-    """What the engine does besides reading the new value: let no running answer share pages with others any more, or
+    """Action of the engine besides reading the new value: let no running answer share pages with others any more, or
     make the files of saved chats fit into their new size."""
     metric: Metric = field(default_factory=Metric)
 
@@ -118,11 +118,11 @@ class Option:
         return "int" if isinstance(self.default, int) else "float"
 
     def exactness_of(self, value: Value) -> Exactness:
-        """How exact the option is at a value."""
+        """Exactness of the option at a value: the choice's own, else the option's."""
         return next((choice.exactness for choice in self.choices if choice.key == value), None) or self.exactness
 
     def metric_of(self, value: Value) -> Metric:
-        """What shows the option at a value."""
+        """Metric that shows the option at a value: the choice's own, else the option's."""
         return next((choice.metric for choice in self.choices if choice.key == value), None) or self.metric
 
     def parse(self, value: Value) -> Value:

@@ -9,7 +9,7 @@ from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
 _attention = partial(Option, group=CACHE_GROUP, scope="engine", exactness="approximate")
-"""What the switches of which pages are seen share."""
+"""Fields that the switches of page policies (which pages attention sees) share."""
 
 PAGE_POLICIES = (
     _attention(

@@ -1,4 +1,4 @@
-"""What to switch off where the same prompt is answered again to be measured."""
+"""Overrides of a request that answers the same prompt again to be measured."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from engine.catalogue.option import Choice, Option
 from engine.protocol import keys
 
 _scheduling = partial(Option, group="Scheduling", scope="engine", applies="live", exactness="lossless")
-"""What the switches of scheduling share."""
+"""Fields that the switches of scheduling share."""
 
 SCHEDULING = (
     _scheduling(

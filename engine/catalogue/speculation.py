@@ -18,7 +18,7 @@ MOST_NODES = 63
 _drafting = partial(
     Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request", exactness="lossless"
 )
-"""What the switches of speculation share."""
+"""Fields that the switches of speculation share."""
 
 SPECULATION = (
     _drafting(

@@ -9,7 +9,7 @@ from engine.catalogue.option import Choice, Option
 from engine.protocol import keys
 
 _weights = partial(Option, group="Weights", scope="engine", applies="reload", exactness="lossless")
-"""What the switches of weights share."""
+"""Fields that the switches of weights share."""
 
 WEIGHTS = (
     _weights(

@@ -1,1 +1,1 @@
-"""What config.json says, checked: a model's shape, its raw fields, its recurrent states."""
+"""The contents of config.json, checked: a model's shape, its raw fields, its recurrent states."""

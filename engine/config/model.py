@@ -12,9 +12,9 @@ from engine.config.states import StateShape
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """How the file's linear layers are packed. ``group_size`` -1 means one group over all input features.
+    """Packing of the file's linear layers. ``group_size`` -1 means one group over all input features.
 
-    Which modules are packed at all, the tensors show: one without packed tensors is dense.
+    The tensors show which modules are packed at all: one without packed tensors is dense.
     """
 
     method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "modelopt", "fp8"]
@@ -39,7 +39,7 @@ class Quantisation:
         return ((self.bits, self.group_size), *self.others)
 
     def title(self) -> str:
-        """For people: "AWQ 4-bit, groups of 128"."""
+        """Name of the packing for people: "AWQ 4-bit, groups of 128"."""
         if self.method == "bitsandbytes":
             return f"bitsandbytes {self.table.upper()}" if self.table else "LLM.int8"
         if self.method == "mxfp4" or self.table:
@@ -90,12 +90,12 @@ class MoEConfig:
     """The intermediate size of each expert."""
     sparse: tuple[bool, ...]
     routing: Literal["all", "chosen", "sigmoid"] = "all"
-    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score,
-    where a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
+    """An expert's share: a softmax over all experts, or over the chosen ones; or a sigmoid of its score, where a bias
+    of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
     normalised: bool = False
     """Shares of "all" and "sigmoid" are divided by the sum of those chosen."""
     choice_bias: bool = False
-    """Whether there is such a bias; ERNIE 4.5 has it with "all"."""
+    """True if there is such a bias; ERNIE 4.5 has it with "all"."""
     share_scale: float = 1.0
     """Multiplies the shares after that..."""
     expert_scales: bool = False
@@ -109,7 +109,7 @@ class MoEConfig:
     shared_size: int = 0
     """Intermediate size of an MLP that every row passes besides; 0: none."""
     shared: str = "shared_experts"
-    """What the checkpoint calls it within the block, "" where the block itself is meant..."""
+    """Its name in the checkpoint, within the block, "" where the block itself is meant..."""
     shared_gate: str = ""
     """... and the linear layer whose sigmoid multiplies its result; "": none."""
     bias: bool = False
@@ -118,7 +118,8 @@ class MoEConfig:
     """gpt-oss' activation with this clamp; None: the model's own."""
     swiglu_alpha: float = 1.702
     block: str = "mlp."
-    """What the checkpoint calls the block within a layer, its router, and an expert's gate, up and down."""
+    """Names in the checkpoint of the block within a layer, its router, and an expert's gate, up and down projections.
+    """
     router: str = "gate"
     names: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
     """Without a gate the up projection is followed by the activation alone (Nemotron 3), in the shared MLP too."""
@@ -163,7 +164,7 @@ class ModelConfig:
     unit_offset_norms: bool = False
     """Norms multiply by 1 + the stored weight."""
     attention_scale: float | None = None
-    """What multiplies q·k; None: head_dim ** -0.5."""
+    """Factor of q·k; None: head_dim ** -0.5."""
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     """A logit x becomes c * tanh(x / c)."""
@@ -190,7 +191,7 @@ class ModelConfig:
     head_gate: Literal["sigmoid", "softplus"] | None = None
     """A gate of each head is projected besides (``g_proj``); this of it multiplies what the head gives (LFM3)."""
     gates_elements: bool = False
-    """That gate is one of each number that a head gives."""
+    """The gate has one number for each number that a head gives, instead of one a head."""
     heads_per_layer: tuple[int, ...] = ()
     """Each layer's heads of queries, where they differ; ``num_heads`` is then the largest (Laguna)."""
     recurrent: StateShape | None = None
@@ -208,7 +209,7 @@ class ModelConfig:
     value_norm: bool = False
     """Values are normalised per head, without a weight."""
     intermediate_sizes: tuple[int, ...] = ()
-    """Of each layer's MLP, where they differ; ``intermediate_size`` is then the largest."""
+    """Intermediate size of each layer's MLP, where they differ; ``intermediate_size`` is then the largest."""
     layer_inputs: int = 0
     """Width of what each layer is given of every token besides the stream (families/gemma4.py)."""
     picture_token: int = 0
@@ -242,12 +243,12 @@ class ModelConfig:
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
-        """Those with keys and values of their own, in order: the i-th of them has the i-th arenas of a cache."""
+        """Layers with keys and values of their own, in order: the i-th of them has the i-th arenas of a KV cache."""
         sources = self.kv_sources or range(self.num_layers)
         return tuple(layer for layer in self.attending if sources[layer] == layer)
 
     def arena_of(self, layer: int) -> int:
-        """Which arenas of a cache an attention layer reads: its own, or those that it shares."""
+        """Index of the KV cache's arenas that an attention layer reads: its own, or those that it shares."""
         return self.attention_layers.index(self.kv_sources[layer] if self.kv_sources else layer)
 
     @property
@@ -311,7 +312,7 @@ class RopeConfig:
     sections: tuple[int, ...] = ()
     """Pairs of dimensions that turn by time, row and column in a text with pictures; () where all turn alike."""
     interleaved: bool = False
-    """Those pairs take turns, instead of following each other."""
+    """The pairs of the sections take turns, instead of following each other."""
 
     def width(self, head_dim: int) -> int:
         """Dimensions of a head that rotate."""

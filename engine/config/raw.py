@@ -15,7 +15,7 @@ from engine.base.files import REPAIR
 from engine.config.model import ActivationKind, RopeConfig
 
 MAX_DIGITS = 9
-"""Of a layer's number."""
+"""Most digits of a layer's number."""
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 ACTIVATIONS: dict[str, ActivationKind] = {
     "silu": "silu",
@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, ActivationKind] = {
 
 
 def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number that a float can hold."""
+    """Return True if a JSON value is a number (no boolean) that a float can hold."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -82,7 +82,10 @@ class RawConfig:
         known: Sequence[str] = ("full_attention", "sliding_attention"),
         key: str = "layer_types",
     ) -> list[str] | None:
-        """What stands under ``key``, one of the ``known`` words a layer, or None where the file has none."""
+        """The list under ``key``, one of the ``known`` words for each of the ``layers``; None where the file has none.
+
+        Raises :class:`CheckpointError` for any other value.
+        """
         value = self.values.get(key)
         if value is None:
             return None
@@ -216,7 +219,7 @@ class RawConfig:
         return config
 
     def _sections(self, rope: dict[str, Any]) -> tuple[int, ...]:
-        """See :attr:`RopeConfig.sections`."""
+        """Value of :attr:`RopeConfig.sections`, from ``mrope_section``: three numbers, or () where there are none."""
         found = rope.get("mrope_section") or []
         if not isinstance(found, list) or len(found) not in (0, 3) or not all(type(n) is int and n >= 0 for n in found):
             raise self.wrong(f'"mrope_section" is {found!r}, where three whole numbers are needed')
@@ -242,5 +245,5 @@ class RawConfig:
 
 
 def _interleaved(rope: dict[str, Any]) -> bool:
-    """See :attr:`engine.config.model.RopeConfig.interleaved`."""
+    """Value of :attr:`engine.config.model.RopeConfig.interleaved`: True if the pairs of the sections take turns."""
     return rope.get("mrope_interleaved") is True

@@ -17,7 +17,7 @@ class RecurrentShape:
     """
 
     layers: tuple[bool, ...]
-    """Whether layer i is one of them; the others have attention."""
+    """True where layer i is one of them; the others have attention."""
     key_heads: int
     value_heads: int
     key: int
@@ -27,7 +27,7 @@ class RecurrentShape:
     kernel: int
     """Tokens that the convolution sees."""
     tiled: bool = False
-    """Whether value head i shares key head i % key_heads (ggml's order), and not i // (value_heads / key_heads)."""
+    """Value head i shares key head i % key_heads (ggml's order), and not i // (value_heads / key_heads)."""
     share_scale: float = 1.0
     """Multiplies the share by which a state moves: by up to 2 it may turn what it says around (OLMo-Hybrid)."""
     channel_decays: bool = False
@@ -59,19 +59,19 @@ class ConvolutionShape:
     """Layers that are short convolutions (engine/compute/layers/recurrent/), whose state is their last inputs."""
 
     layers: tuple[bool, ...]
-    """Whether layer i is one of them; the others have attention."""
+    """True where layer i is one of them; the others have attention."""
     channels: int
     kernel: int
     """Tokens that a convolution sees."""
 
     @property
     def matrix(self) -> tuple[int, int, int] | None:
-        """See :attr:`RecurrentShape.matrix`."""
+        """None: the states are inputs of a convolution alone. Implements :attr:`RecurrentShape.matrix`."""
         return None
 
     @property
     def widest(self) -> int:
-        """See :attr:`RecurrentShape.widest`."""
+        """Elements of a row that a layer holds at its widest. Implements :attr:`RecurrentShape.widest`."""
         return 7 * self.channels
 
 
@@ -83,10 +83,10 @@ class MambaShape:
     """
 
     layers: tuple[bool, ...]
-    """Whether layer i is one of them."""
+    """True where layer i is one of them."""
     heads: int
     width: int
-    """Of a head's inputs and outputs."""
+    """Width of a head's inputs and outputs."""
     groups: int
     """Neighbouring heads write and read by the same vectors (B and C of the paper), and are normalised together."""
     state: int
@@ -95,9 +95,9 @@ class MambaShape:
     """Tokens that the convolution sees."""
     convolution_bias: bool = True
     bias: bool = False
-    """Whether what is projected into the block, and out of it, has biases."""
+    """The projections into the block, and out of it, have biases."""
     limits: tuple[float, float] = (0.0, math.inf)
-    """Of a token's step, by which its input is multiplied and its head's decay."""
+    """Limits of a token's step, by which its input is multiplied and its head's decay."""
 
     @property
     def inner(self) -> int:
@@ -111,12 +111,12 @@ class MambaShape:
 
     @property
     def matrix(self) -> tuple[int, int, int] | None:
-        """See :attr:`RecurrentShape.matrix`."""
+        """Shape ``(heads, state, width)`` of a layer's matrices. Implements :attr:`RecurrentShape.matrix`."""
         return self.heads, self.state, self.width
 
     @property
     def widest(self) -> int:
-        """See :attr:`RecurrentShape.widest`."""
+        """Elements of a row that a layer holds at its widest. Implements :attr:`RecurrentShape.widest`."""
         return 5 * self.channels + 8 * self.inner
 
 

@@ -1,4 +1,4 @@
-"""Which model computed something: a name for its weights and its configuration."""
+"""Fingerprint of a model, by its weights and its configuration, to name the model that computed something."""
 
 from __future__ import annotations
 

@@ -64,15 +64,15 @@ class Checkpoint:
     parameters: int
     weight_bytes: int
     notices: tuple[str, ...] = ()
-    """What a person should know about how the model is served."""
+    """Notices for people about how the model is served."""
     quantise: Method | None = None
-    """How to pack linear layers while they are loaded; see :meth:`quantised`."""
+    """Method that packs linear layers while they are loaded; see :meth:`quantised`."""
     int8_head: bool = False
-    """Whether the output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
+    """The output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
     vision: VisionPart | None = None
     """The vision tower, which :func:`engine.formats.vision.load_tower` reads."""
     text_only: str = ""
-    """Why there is none although the model has one, as a sentence; it is among the notices."""
+    """Reason that there is none although the model has one, as a sentence; it is among the notices."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -80,7 +80,7 @@ class Checkpoint:
 
     @classmethod
     def of_folder(cls, folder: Path, need_tokenizer: bool) -> Checkpoint:
-        """See :func:`engine.formats.open.open_checkpoint`."""
+        """Open the model of a folder in Hugging Face's format; see :func:`engine.formats.open.open_checkpoint`."""
         values = read_json(folder / "config.json")
         if values is None:
             raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
@@ -137,13 +137,13 @@ class Checkpoint:
 
     @property
     def quantisation_title(self) -> str:
-        """For people: "GPTQ 4-bit, groups of 64", or the dtype of the file."""
+        """Name of the quantisation for people: "GPTQ 4-bit, groups of 64", or the dtype of the file."""
         packed = self.config.quantisation
         return packed.title() if packed is not None else self._quantised_title(_TITLES[self.config.dtype])
 
     @property
     def packed(self) -> bool:
-        """Whether linear layers are quantised, in the file or while it is loaded."""
+        """True if linear layers are quantised, in the file or while it is loaded."""
         return self.config.quantisation is not None or self.quantise is not None
 
     def quantised(self, method: Method) -> Self:
@@ -152,7 +152,7 @@ class Checkpoint:
 
     @property
     def dense_head(self) -> bool:
-        """Whether the file's output head, or the token table that serves as one, has 16 or 32 bits a weight."""
+        """True if the file's output head, or the token table that serves as one, has 16 or 32 bits a weight."""
         return replace(self, int8_head=False).planned(torch.float32).head.kind == "dense"
 
     def with_int8_head(self) -> Self:
@@ -164,7 +164,7 @@ class Checkpoint:
         return stored if method is None else f"{PACKERS[method].title}, quantised from {stored} while loading"
 
     def has_tensor(self, name: str) -> bool:
-        """Whether it has a tensor that safetensors of the family call so."""
+        """Return True if the checkpoint has the tensor that the family's safetensors files call ``name``."""
         return name in self.files.entries
 
     def tokenizer(self) -> Tokenizer:
@@ -190,7 +190,7 @@ class Checkpoint:
         fetch: Fetch = lambda module, shapes, make: make(),
         computing: torch.device = CPU,
     ) -> WeightSource:
-        """Where a family gets its weights; see :class:`engine.formats.source.LoadSettings`."""
+        """Make the source of a family's weights; the arguments are in :class:`engine.formats.source.LoadSettings`."""
 
         def tick() -> None:
             on_module(0)
@@ -203,7 +203,7 @@ class Checkpoint:
         return CheckpointSource(self.files, self.config.quantisation, settings)
 
     def kept(self, folder: Path, device: torch.device) -> Kept:
-        """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""
+        """Store in ``folder`` of the tensors that this checkpoint's modules are quantised to, for later loads."""
         assert self.quantise is not None
         key = content_key(self.files.entries.values(), self.quantise, device.type)
         planned = replace(self, int8_head=False).planned(torch.bfloat16)

@@ -26,7 +26,7 @@ def open_checkpoint(path: str | Path, need_tokenizer: bool = True) -> Checkpoint
 
 
 def _existing(path: str | Path) -> Path:
-    """Where a GGUF file or a folder is. Raises :class:`CheckpointError`."""
+    """Check that the path is a folder or a GGUF file, and expand ``~``. Raises :class:`CheckpointError`."""
     found = Path(path)
     try:
         found = found.expanduser()

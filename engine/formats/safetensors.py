@@ -199,11 +199,12 @@ class TensorFiles:
         return self.map(self.entries[name])
 
     def dtype(self, name: str) -> torch.dtype:
-        """That of :meth:`view`."""
+        """Dtype of :meth:`view`."""
         return self.entries[name].dtype
 
     def map(self, entry: TensorInfo) -> Tensor:
-        """As :meth:`view`, of a tensor that need not be one of the checkpoint's own."""
+        """Same as :meth:`view`, of a tensor that need not be one of the checkpoint's own. Raises
+        :class:`CheckpointError` for a file that cannot be read or is too short."""
         if entry.numel == 0:
             return torch.empty(entry.shape, dtype=entry.dtype)
         if entry.file not in self._maps:

@@ -33,7 +33,7 @@ from engine.formats.tensors import FLOATING, Tensors
 
 CPU = torch.device("cpu")
 Packing = Literal["4bit", "4bit_torch", "16bit"]
-"""How packed weights are held: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
+"""Storage of packed weights: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
 FORMATS = {
     "gptq": gptq.packed,
     "awq": awq.packed,
@@ -69,7 +69,7 @@ class _Module(NamedTuple):
 
 
 class LoadSettings(NamedTuple):
-    """How layers are made of a file. On device "meta" they are only planned, as they would be on ``computing``.
+    """Settings for making layers of a file. On device "meta" they are only planned, as they would be on ``computing``.
 
     ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise. ``quantiser``
     packs modules that are dense in a file without packed ones, ``head_quantiser`` an output head that is dense.
@@ -86,7 +86,7 @@ class LoadSettings(NamedTuple):
 
 
 class Source(ABC):
-    """What the :class:`engine.compute.layers.interface.WeightSource` of every format shares."""
+    """Base of the :class:`engine.compute.layers.interface.WeightSource` of every format."""
 
     def __init__(self, entries: Mapping[str, StoredTensor], settings: LoadSettings) -> None:
         self._entries = entries
@@ -138,7 +138,7 @@ class Source(ABC):
 
     @abstractmethod
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
-        """See :class:`engine.compute.layers.interface.WeightSource`."""
+        """One layer of the modules ``prefix + name``, fused along their output features, which are ``sizes``."""
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self.dtype, device=self.device)
@@ -341,7 +341,7 @@ class CheckpointSource(Source):
 
 
 def count_parameters(files: TensorFiles, quantisation: Quantisation | None) -> int:
-    """How many of the model's parameters the tensors hold, by their headers."""
+    """Number of the model's parameters that the tensors hold, by their headers."""
     if quantisation is None:
         return sum(entry.numel for entry in files.entries.values())
     return sum(_parameters(files, name, quantisation.bits) for name in files.entries)

@@ -1,4 +1,4 @@
-"""What the seconds of a load went into: quantising, packing into a layer's own layout, or copying."""
+"""Seconds of a load by what they were spent on: quantising, packing into a layer's own layout, or copying."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoadTimes:
         return ", ".join(f"{what} {seconds:.2f} s" for what, seconds in self.seconds.items())
 
     def fetching(self, kept: Kept | None) -> Fetch:
-        """What gives the quantised tensors, with its time counted; ``kept`` None keeps none."""
+        """Make the function that gives the quantised tensors, with its time counted; ``kept`` None keeps none."""
 
         def fetch(module: Module, shapes: Shapes, make: Callable[[], Tensors]) -> Tensors:
             making = self.of("quantising")(make)

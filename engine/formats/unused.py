@@ -30,7 +30,7 @@ _PART, _PARTS = 1 << 20, 64
 """Bytes of a larger one's parts that are compared, from its first to its last, and how many."""
 _SHOWN = 3
 _PARTS_OF_MODULES = re.compile(r"[^.]+|weight\..+")
-"""What follows a module's name in the names of its tensors: "weight", "qweight", "weight.quant_map"."""
+"""Rest of a tensor's name after its module's: "weight", "qweight", "weight.quant_map"."""
 _KNOWN = re.compile(
     r"(?:.*\.)?(?:"
     r"rotary_emb\..+|rotary_pos_emb\..+|(?:original_)?inv_freq"  # computed from the configuration
@@ -56,7 +56,7 @@ def with_own_head(files: TensorFiles, config: ModelConfig) -> ModelConfig:
 
 
 def _alike(files: TensorFiles, one: str, other: str) -> bool:
-    """Whether two matrices are the same, as far as their parts tell."""
+    """Return True if two matrices are equal, as far as their parts tell, or if there is no ``other`` to differ from."""
     if other not in files.entries or files.entries[one].shape != files.entries[other].shape:
         return other not in files.entries
     try:
@@ -78,8 +78,8 @@ def _parts(matrix: Tensor) -> Iterator[slice]:
 
 
 def unused(names: Iterable[str], asked: set[str], config: ModelConfig) -> list[str]:
-    """Those tensors that no part of the model asked for, and that are no known by-product. ``asked`` are names of
-    tensors and of modules."""
+    """Names of the tensors that no part of the model asked for, and that are no known by-product. ``asked`` are names
+    of tensors and of modules."""
     return [name for name in names if not _asked(name, asked) and not _by_product(name, config)]
 
 

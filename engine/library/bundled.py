@@ -1,4 +1,4 @@
-"""What the models are for that come with Kvasir."""
+"""Purposes of the models that come with Kvasir."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ ABOUT = {
     "kvasir-needle": "finds codes in long texts: for KIVI and QUEST in the Lab",
     "kvasir-seeing": "sees coloured shapes: for trying out pictures",
 }
-"""By name, as a clause."""
+"""Purpose by a model's name, as a clause."""

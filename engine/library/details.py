@@ -1,4 +1,4 @@
-"""What a model's headers say of it, for people; and a text as its tokenizer reads it. No weight is read."""
+"""Details of a model from its headers, for people; and a text as its tokenizer reads it. No weight is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.text.tokenizer import Tokenizer
 MOST_SHOWN = 400
 """Characters of a value."""
 MOST_TOKENS = 4096
-"""Of a text that is shown in pieces."""
+"""Tokens of a text that is shown in pieces."""
 _LICENCE_BYTES = 1 << 16
 
 
@@ -82,7 +82,7 @@ def _template(checkpoint: Checkpoint) -> str:
 
 
 def _licence(gguf: Path | None, folder: Path, metadata: dict[str, Any]) -> str:
-    """What a GGUF file says, or the first line of a folder's licence."""
+    """Licence that a GGUF file states, or the first line of a folder's licence file; "" without one."""
     if gguf is not None:
         return str(metadata.get("general.license", ""))
     for name in ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE"):

@@ -58,7 +58,7 @@ class _Stopped(Exception):  # noqa: N818 - what the user wanted
 
 
 class Pace:
-    """At most ``rate`` bytes a second, together over all that take from it; 0: as fast as they come."""
+    """Limit of ``rate`` bytes a second, together over all that take from it; 0: no limit."""
 
     def __init__(self, rate: float = 0.0) -> None:
         self.rate = rate
@@ -113,7 +113,7 @@ def read(id: str) -> Job | None:
 
 
 def standing(job: Job) -> Download:
-    """How far a download is on which this process does not work; one of another process's is running."""
+    """Progress of a download that this process does not work on; "running" is one of another process's."""
     state: DownloadState = "failed" if job.failed else "paused"
     try:
         with _alone(_folder(job.id), job):

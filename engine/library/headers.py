@@ -20,7 +20,7 @@ from engine.protocol.library import HubFile, HubRepository, HubVariant
 GGUF_HEADER = 24 << 20
 """Bytes that hold any header: the largest vocabularies, of 262,144 tokens, take half."""
 LATER_HEADER = 2 << 20
-"""Of the further parts of a model, and of a vision tower, which have no vocabulary."""
+"""Bytes that hold the headers of the further parts of a model, and of a vision tower, which have no vocabulary."""
 
 
 def outline(found: HubRepository, variant: HubVariant, folder: Path) -> Path:
@@ -76,7 +76,7 @@ if sys.platform == "win32":
     _SET_SPARSE = 0x900C4
 
     def _may_have_holes(descriptor: int) -> None:
-        """Without this NTFS gives room to all of a file (FSCTL_SET_SPARSE). Raises :class:`FetchFailed`."""
+        """Mark a file as sparse: NTFS would give room to all of it (FSCTL_SET_SPARSE). Raises :class:`FetchFailed`."""
         done, handle = ctypes.c_ulong(), ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
         if not ctypes.windll.kernel32.DeviceIoControl(handle, _SET_SPARSE, None, 0, None, 0, ctypes.byref(done), None):
             raise FetchFailed("This disk cannot hold a file with holes, so it cannot be told whether the model fits.")

@@ -30,7 +30,7 @@ from engine.protocol.library import HubFile, HubModel, HubRepository, ModelForma
 
 T = TypeVar("T")
 ENDPOINT = "https://huggingface.co"
-"""Where ``HF_ENDPOINT`` says nothing."""
+"""The hub where ``HF_ENDPOINT`` names none."""
 FOUND = 30
 """Repositories that a search brings, unless more are asked for."""
 FIELDS = ("downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config")
@@ -39,11 +39,11 @@ TIMEOUT = 20.0
 PATIENCE = 60.0
 """Seconds that an answer may take."""
 MOST_BYTES = 16 << 20
-"""Of an answer. Ten thousand files take two and a half million."""
+"""Bytes of an answer. Ten thousand files take two and a half million."""
 MOST_FILES = 20_000
-"""Of a repository."""
+"""Files of a repository."""
 MOST_PAGES = 20
-"""Of a search."""
+"""Pages of a search."""
 SORTS = {"last_modified": "lastModified", "trending_score": "trendingScore"}
 """Orders that the hub calls otherwise."""
 _WORD = 100
@@ -52,9 +52,9 @@ logging.set_verbosity_error()  # its notes are not for people: what comes of the
 OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and download."
 
 _ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
-"""What comes of values that are not what they should be."""
+"""Errors from values that are not what they should be."""
 _NO_ANSWER = (*_ODD, msgspec.MsgspecError, httpx2.InvalidURL)
-"""What comes of reading something else than the hub's answer."""
+"""Errors from reading something else than the hub's answer."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
@@ -135,7 +135,7 @@ def search(asked: Search) -> list[HubModel]:
 
 
 def repository(name: str, revision: str | None = None) -> HubRepository:
-    """What a repository holds now, or at ``revision``. Raises :class:`HubFailed`."""
+    """Contents of a repository now, or at ``revision``. Raises :class:`HubFailed`."""
     if not is_repository(name) or not re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII):
         raise HubFailed(_no_repository(name))
     with _failures(name):
@@ -181,7 +181,7 @@ def endpoint() -> str:
 
 
 def address_of(repository: str, file: str, revision: str, at: str) -> str:
-    """Where the hub ``at`` an address gives a file."""
+    """Address of a file on the hub ``at`` an address."""
     return f"{at}/{repository}/resolve/{quote(revision, safe='')}/{quote(file)}"
 
 
@@ -196,8 +196,8 @@ def parameters(size: str) -> str:
 
 
 def token_of_user() -> str:
-    """What the user is known by on the hub: Kvasir's own, else that of the hub's other programs; "" without one. Raises
-    :class:`HubFailed` for what no server can be told."""
+    """The user's token for the hub: Kvasir's own, else that of the hub's other programs; "" without one. Raises
+    :class:`HubFailed` for a token with characters that no server can be sent."""
     try:
         token = keys.read(server()) or get_token() or ""
     except (OSError, ValueError):  # of the file of the hub's other programs
@@ -240,7 +240,7 @@ def _can_be_token(token: str) -> bool:
 
 
 def refusal(name: str) -> str:
-    """What to do where a repository is not given to this user."""
+    """Sentences that say what to do where a repository is not given to this user."""
     page = f"{endpoint()}/{name}"
     if token_of_user():
         return (
@@ -258,7 +258,7 @@ def _no_repository(name: str) -> str:
 
 
 def _asked(url: str, token: str = "") -> tuple[Any, dict[str | None, dict[str, str]]]:
-    """What the hub answers, out of JSON, and the links to further pages. Raises what :func:`_failures` takes."""
+    """Request an address: the JSON answer, and the links to further pages. Raises what :func:`_failures` takes."""
     asked_at_all()
     known_by = token or token_of_user()  # a keyring may ask the user to unlock it, which takes the time that it takes
     response = _within(PATIENCE, lambda: _answer(url, known_by))
@@ -285,7 +285,8 @@ def _answer(url: str, token: str) -> httpx2.Response:
 
 
 def _within(seconds: float, work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises. A server may send a byte now and then for ever: after that time nobody waits."""
+    """Result or error of ``work``, run in a thread. Raises httpx2.ReadTimeout after ``seconds``, as a server may send a
+    byte now and then for ever."""
     done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -313,7 +314,7 @@ def _or(value: object, kind: type[T], default: T) -> T:
 
 
 def _word(value: object) -> str:
-    """What a repository's owner says, as a short text; "" for what is none."""
+    """Short plain text of a value that a repository's owner wrote; "" for one that is not text."""
     return plain(value, most=_WORD) if isinstance(value, str) else ""
 
 
@@ -347,7 +348,7 @@ def _day(time: str | None) -> str:
 
 
 def _quantisation(info: _Info) -> str:
-    """What packs the weights of safetensors, or else their dtype."""
+    """Quantisation method of the safetensors, or else their dtype."""
     if method := _method(info):
         return method
     parameters = _or(_field(info.safetensors, "parameters"), dict[str, _Count], {})
@@ -355,7 +356,7 @@ def _quantisation(info: _Info) -> str:
 
 
 def _method(info: _Info) -> str:
-    """What quantised the weights of safetensors; "" for nothing."""
+    """Quantisation method of the safetensors; "" for none."""
     return _word(_field(_field(info.config, "quantization_config"), "quant_method"))
 
 

@@ -1,6 +1,5 @@
-"""What is used of ``huggingface_hub``, imported without the variables that end its import where they are wrong: what is
-wrong with the hub's address is said when the hub is asked, and whoever asks nothing need not hear of it.
-"""
+"""Imports of the parts of ``huggingface_hub`` that Kvasir uses, without the variables that make its import fail where
+they are wrong: an error in the hub's address is reported when the hub is asked, and to nobody who asks nothing."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ from engine.protocol.library import HubFile, HubVariant
 
 How = Literal["reference", "copy", "move"]
 ORGANISATION = "imported"
-"""Of what is copied without a name being given."""
+"""First part of the name of a model that is copied without a given name."""
 PREFIX = "import-"
 Progress = Callable[[int, int], None]
-"""Told the bytes that are copied, and those of all."""
+"""Callback with the bytes that are copied, and those of all."""
 
 
 def import_model(
@@ -72,7 +72,10 @@ def leftovers() -> list[Path]:
 
 
 def _examined(path: Path) -> tuple[Path, HubVariant]:
-    """What is loaded (a folder, or the first file of a GGUF model), and which files belong to it."""
+    """Path to load (a folder, or the first file of a GGUF model), and the files that belong to it as a variant.
+
+    Raises :class:`LibraryFailed`.
+    """
     if os.path.isfile(path) and path.name.endswith((".safetensors", ".safetensors.index.json", "config.json")):
         path = path.parent  # any file of such a model means all of it
     try:

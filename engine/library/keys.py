@@ -54,13 +54,13 @@ def forget(server: str) -> bool:
 
 
 def _names(server: str) -> list[str]:
-    """What its token is kept under: an earlier version wrote the host alone, which can only have meant this one."""
+    """Names that its token is kept under: an earlier version wrote the host alone, which can only have meant this."""
     scheme, _, host = server.partition("://")
     return [server, host] if scheme == "https" and ":" not in host else [server]
 
 
 def token_file() -> Path:
-    """Where tokens are without a keyring."""
+    """File of the tokens where there is no keyring."""
     return folders.place("config", folders.SYSTEM.user_config_path) / "hub-tokens.json"
 
 

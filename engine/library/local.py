@@ -28,7 +28,7 @@ MOST_WATCHED = 500
 OTHERS_DEPTH = 3
 
 REPORT = "kvasir-report.json"
-"""What lies with a model that Kvasir made: an `engine.protocol.MakeReport`."""
+"""Report of a model that Kvasir made, next to it: an `engine.protocol.MakeReport`."""
 
 
 def stored_models(known: Iterable[KnownModel], bundled: Path) -> list[StoredModel]:
@@ -137,15 +137,15 @@ def _packing(path: Path) -> dict[str, Any]:
 
 
 class _Tensor(msgspec.Struct):
-    """What the header of a file of safetensors says of one."""
+    """Entry of one tensor in the header of a safetensors file."""
 
     shape: list[int]
     data_offsets: tuple[int, int]
 
 
 def _packable_bytes(folder: Path) -> int:
-    """Of the matrices in the layers of the language model, by the headers of its files; what stands beside these, such
-    as a vision tower, stays as it is. 0 where a file cannot be read so."""
+    """Bytes of the matrices in the layers of the language model, by the headers of its files; what stands beside these,
+    such as a vision tower, stays as it is. 0 where a file cannot be read so."""
     found = 0
     try:
         for file in folder.glob("*.safetensors"):
@@ -221,8 +221,10 @@ def model_folders(models: Iterable[StoredModel]) -> list[ModelFolder]:
 
 
 def watched(models: Iterable[StoredModel]) -> list[str]:
-    """Where models come and go: the folders that are looked into, references, and files that may still grow. No more
-    than :data:`MOST_WATCHED`, those of Kvasir's own first."""
+    """Paths in which models come and go: the folders that are looked into, references, and files that may still grow.
+
+    No more than :data:`MOST_WATCHED` of folders and of files, those of Kvasir's own first.
+    """
     folders: dict[str, None] = {}
     referred = [Path(each.path) for each in roots.read().references]
     places = [

@@ -1,7 +1,8 @@
-"""Where models are looked for and fetched to, changed; and the store moved to another disk without a moment at which a
-model is lost: all is copied and compared, then the other place counts, then the first one is deleted. Broken off before
-that, nothing has changed, and the same again goes on with what is there; after it, the rest is deleted. Of a store in a
-folder of the user's own, only what Kvasir put there is moved.
+"""Changes to the folders of models, and the move of the store to another disk.
+
+No model is lost at any moment: all is copied and compared, then the other place counts, then the first one is deleted.
+Interrupted before that, nothing has changed, and the same command again continues with what is there; after it, the
+rest is deleted. Of a store in a folder of the user's own, only what Kvasir put there is moved.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from engine.library.roots import UNFINISHED, LibraryFailed, ModelRoots
 from engine.library.store import clear
 
 PARTIAL = ".kvasir-part"
-"""How a file's name ends while it is copied."""
+"""End of a file's name while it is copied."""
 BEGUN = ".kvasir-moving"
 """The file in the folder that a store is moved to, until all is there: what is in it is ours."""
 _NO_LINKS = (errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-"""What disks say that keep no links: exFAT's, say."""
+"""Errors of disks that keep no links, such as exFAT's."""
 Progress = Callable[[int, int], None]
-"""Told the bytes that are there and verified, and those of all."""
+"""Callback with the bytes that are there and verified, and those of all."""
 
 
 def add_root(path: Path) -> None:
@@ -61,7 +62,7 @@ def remove_root(path: Path) -> None:
 
 
 def fetch_to(path: Path) -> None:
-    """From now on fetch models to that folder; those in the former one stay there and are still found. Raises
+    """Download models to that folder from now on; those in the former one stay there and are still found. Raises
     :class:`LibraryFailed`, OSError."""
     path = Path(os.path.abspath(os.path.expanduser(path)))
     if path != roots.usual_store():
@@ -162,7 +163,7 @@ def _remove_empty(folder: Path, source: Path) -> None:
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether two folders are the same or one lies in the other, by whatever links and names."""
+    """Return True if two folders are the same or one lies in the other, by whatever links and names."""
     one, other = one.resolve(), other.resolve()
     for inner, outer in ((one, other), (other, one)):
         for each in (inner, *inner.parents):

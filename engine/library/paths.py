@@ -1,4 +1,4 @@
-"""Where the engine finds its files: model folders, the runtime folder, the cache.
+"""Paths of the engine's files: model folders, the runtime folder, the cache.
 
 ``KVASIR_HOME`` replaces all of the system's folders by subfolders of one folder. ``KVASIR_MODELS`` names further
 folders with models (separated as in PATH).
@@ -49,7 +49,7 @@ class Places(NamedTuple):
 
 
 def places() -> Places:
-    """Where everything of the user's Kvasir lies. Makes nothing."""
+    """Paths of all that the user's Kvasir keeps. Creates nothing."""
     home = os.environ.get("KVASIR_HOME", "")
     log = folders.place("log", folders.SYSTEM.user_log_path)
     return Places(
@@ -63,12 +63,12 @@ def places() -> Places:
 
 
 def data_folder() -> Path:
-    """What a user's Kvasir keeps: downloaded models among it."""
+    """Folder of the data that a user's Kvasir keeps, downloaded models among it; created when missing."""
     return _made(folders.data_place())
 
 
 def cache_folder() -> Path:
-    """What can be made again."""
+    """Folder of files that can be made again; created when missing."""
     return _made(folders.cache_place())
 
 
@@ -96,7 +96,7 @@ def packs_folder() -> Path:
 
 
 def keeps_quantised() -> bool:
-    """Whether such weights are kept: ``KVASIR_REPACK_CACHE=0`` says no."""
+    """Return True if weights that were quantised by a load are kept: ``KVASIR_REPACK_CACHE=0`` says no."""
     return os.environ.get("KVASIR_REPACK_CACHE", "") != "0"
 
 
@@ -107,7 +107,7 @@ def saved_cache_folder() -> Path:
 
 
 def runtime_folder() -> Path:
-    """What holds while a server runs: its token. Always a folder of the user's own."""
+    """Folder of the user's own for what holds while a server runs, its token; created when missing."""
     folder = _runtime_place()
     if folder.parent == folders.data_place():
         data_folder()  # made for the user alone, too
@@ -115,7 +115,7 @@ def runtime_folder() -> Path:
 
 
 def token_file(port: int) -> Path:
-    """Where the server on ``port`` leaves its token for other programs of the same user."""
+    """File in which the server on ``port`` leaves its token for other programs of the same user."""
     return runtime_folder() / f"token-{port}"
 
 
@@ -175,7 +175,7 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def bundled_folder() -> Path:
-    """Where the models that come with Kvasir are."""
+    """Folder of the models that come with Kvasir."""
     return _assets() / "demo"
 
 

@@ -1,7 +1,7 @@
-"""Which folders models are kept and looked for in: ``models.json``, next to the settings.
+"""Folders in which models are kept and looked for: ``models.json``, next to the settings.
 
 The window's settings file is held by the window, which writes all of it from memory; this one is changed by any
-process, under a lock, and read anew each time. The window asks `kvasir models folders` as the terminal does.
+process, under a lock, and read again each time. The window asks `kvasir models folders` as the terminal does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from engine.formats.gguf.find import gguf_models
 UNFINISHED = ".downloads"
 """The folder in a store of what is on its way. That it is there tells a store from the empty place of a disk."""
 DEPTH = 4
-"""How far below a root models are looked for."""
+"""Levels below a root at which models are looked for."""
 MOST_FOLDERS = 4000
-"""That are looked into below one root."""
+"""Folders that are looked into below one root."""
 
 
 class LibraryFailed(Exception):  # noqa: N818 - an outcome that a person is told about
-    """What was asked of the models' folders is not done; the message is a sentence for a person."""
+    """A request about the models' folders failed; the message is a sentence for a person."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(plain(sentence, most=MOST))
@@ -54,12 +54,12 @@ class ModelRoots(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def file() -> Path:
-    """Where it is kept."""
+    """Path of ``models.json``."""
     return folders.place("config", folders.SYSTEM.user_config_path) / "models.json"
 
 
 def read() -> ModelRoots:
-    """What is in force; the defaults where nothing is kept, or nothing that makes sense."""
+    """The settings in force; the defaults where nothing is kept, or nothing that makes sense."""
     try:
         kept = decode_file(file(), ModelRoots) or ModelRoots()
     except UnreadableFileError:
@@ -98,18 +98,18 @@ def change(edit: Callable[[ModelRoots], ModelRoots]) -> ModelRoots:
 
 
 def usual_store() -> Path:
-    """Where models are downloaded to unless the user chose another folder."""
+    """Folder that models are downloaded to unless the user chose another."""
     return folders.data_place() / "models"
 
 
 def store_folder() -> Path:
-    """Where fetched models go."""
+    """Folder that models are downloaded to: the chosen one, else the usual one."""
     chosen = read().store
     return Path(chosen) if chosen else usual_store()
 
 
 def store_is_there() -> bool:
-    """Whether models can be fetched to the store: its disk may be unplugged, and the usual one is made when needed."""
+    """Return True if models can be downloaded to the store: its disk is there, or the usual store, made when needed."""
     store = store_folder()
     return store == usual_store() or os.path.isdir(store / UNFINISHED)
 
@@ -129,7 +129,7 @@ def stores() -> list[Path]:
 
 
 def is_there(reference: Reference) -> bool:
-    """Whether what was imported is still where it was."""
+    """Return True if an imported model is still where it was."""
     return os.path.isfile(reference.path) or os.path.isfile(Path(reference.path) / "config.json")
 
 

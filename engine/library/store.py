@@ -42,8 +42,8 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 def folder_of(repository: str, root: Path | None = None) -> Path:
-    """Where a repository's models lie in a store, by default the one that is fetched to. Raises ValueError for a name
-    that would lead elsewhere."""
+    """Folder of a repository's models in a store, by default the store that models are downloaded to. Raises ValueError
+    for a name that would lead elsewhere."""
     if not is_repository(repository):
         raise ValueError(f"{repository!r} names no repository")
     return (root or store_folder()) / repository
@@ -85,20 +85,20 @@ def repositories(root: Path) -> Iterator[tuple[Path, Receipt]]:
 
 
 def path_of(repository: str, variant: HubVariant, root: Path | None = None) -> Path:
-    """What is loaded: the folder, or the (first) GGUF file."""
+    """Path to load: the folder, or the (first) GGUF file."""
     folder = folder_of(repository, root)
     return folder if variant.format == "safetensors" else folder / variant.files[0].name
 
 
 def read_receipt(folder: Path) -> Receipt | None:
-    """What was fetched into a folder; None where nothing says so, or nothing that makes sense."""
+    """Receipt of what was downloaded into a folder; None where there is none, or none that makes sense."""
     with contextlib.suppress(UnreadableFileError):
         return _sound(folder / RECEIPT)
     return None
 
 
 def unreadable() -> list[str]:
-    """Why what lies in a folder of the stores is not offered, for each whose receipt makes no sense: as sentences."""
+    """Reasons, as sentences, that folders of the stores are not offered: each has a receipt that makes no sense."""
     found = []
     for root in roots.stores():
         for note in sorted(root.glob(f"*/*/{RECEIPT}")):
@@ -213,7 +213,7 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
 
 
 def has(folder: Path, file: HubFile, progress: Progress = lambda count: None) -> bool:
-    """Whether ``folder`` has the file with the size and the hash that it should have."""
+    """Return True if ``folder`` has the file with the size and the hash that it should have."""
     path = folder / file.name
     with contextlib.suppress(OSError):
         return path.stat().st_size == file.bytes and is_whole(remote(file), path, progress)
@@ -226,7 +226,7 @@ def remote(file: HubFile, url: str = "", token: str = "") -> RemoteFile:
 
 
 def variants_at(path: Path) -> list[tuple[str, HubVariant]]:
-    """What was fetched to be loaded from ``path``, with its repository."""
+    """Variants that were downloaded to be loaded from ``path``, each with its repository."""
     if (above := _receipt_above(path)) is None:
         return []
     folder, receipt = above
@@ -283,7 +283,7 @@ def clear(folder: Path) -> None:
 
 
 def fetched(files: Path, wanted: Sequence[HubFile]) -> int:
-    """How many bytes of ``wanted`` are in ``files``, whole or in part."""
+    """Number of bytes of ``wanted`` that are in ``files``, whole or in part."""
     count = 0
     for file in wanted:
         for path in (files / file.name, files / (file.name + INCOMPLETE)):

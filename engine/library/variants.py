@@ -1,4 +1,4 @@
-"""Which models a repository holds: told from the names of its files, before any is fetched."""
+"""Variants of the models in a repository, told from the names of its files before any is downloaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUANTISATION = re.compile(
     r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ[12]_0|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4))(?=[-._]|$)",
     re.IGNORECASE,
 )
-"""How the names of GGUF files say what packs their weights."""
+"""Part of a GGUF file's name that says what packs its weights."""
 SMALL = re.compile(
     r"(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|"
     r"processor_config|video_preprocessor_config|quantize_config|quant_config|hf_quant_config|chat_template|"
@@ -50,7 +50,7 @@ def variants_of(files: Sequence[HubFile], quantisation: str) -> tuple[list[HubVa
 
 
 def is_safe(name: str) -> bool:
-    """Whether a file of that name can be kept on every system, and stays below the folder that it is fetched to."""
+    """Return True if a file of that name can be kept on every system, and stays below the folder that it belongs to."""
     parts = name.split("/")
     odd = len(name) > MOST_PATH or plain(name) != name or any(character in '\\:<>"|?*' for character in name)
     return not odd and all(
@@ -64,7 +64,7 @@ def is_safe(name: str) -> bool:
 
 
 def is_repository(name: str) -> bool:
-    """Whether it is ORGANISATION/NAME, of which a folder can be made."""
+    """Return True if the name is ORGANISATION/NAME, of which a folder can be made."""
     return name.count("/") == 1 and is_safe(name)
 
 

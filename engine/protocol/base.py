@@ -1,4 +1,4 @@
-"""What every message is made of: the version, the words that may stand in a field, the two bases."""
+"""The parts of every message: the version, the words that may stand in a field, the two bases."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Value = bool | int | float | str
 Source = Literal[
     "target", "draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp", "assistant", "corrected", "bonus"
 ]
-"""Where a generated token came from: plain decoding, an accepted draft token of a proposer, or the verifier's own token
-after a rejected one (``corrected``) or after a fully accepted draft (``bonus``)."""
+"""Origin of a generated token: plain decoding, an accepted draft token of a proposer, or the verifier's own token after
+a rejected one (``corrected``) or after a fully accepted draft (``bonus``)."""
 FinishReason = Literal["stop", "length", "context", "cancelled", "memory", "error"]
 WHOLE: frozenset[FinishReason] = frozenset({"stop", "length", "context"})
 """Reasons of a whole answer: the model, a stop string or a limit on its length ended it."""
@@ -23,12 +23,12 @@ FAILED: frozenset[FinishReason] = frozenset({"memory", "error"})
 """Reasons of an answer that could not be finished."""
 Quantise = Literal["none", "nf4", "int4", "int8"]
 DeviceName = Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")]
-"""Where to compute. "auto" and "cuda" take the GPU with the most free memory; "cuda:1" is PyTorch's second one."""
+"""Device to compute on. "auto" and "cuda" take the GPU with the most free memory; "cuda:1" is PyTorch's second one."""
 DeviceKind = Literal["cpu", "cuda", "mps"]
 Channel = Literal["content", "thinking"]
 Overflow = Literal["stop", "drop_middle", "window"]
-"""When a chat outgrows the context: stop; leave out the middle (the first turn and the last ones stay); or let the
-model see the first tokens and a sliding window of the last ones."""
+"""Policy for a chat that outgrows the context: stop; leave out the middle (the first turn and the last ones stay); or
+let the model see the first tokens and a sliding window of the last ones."""
 Outcome = Literal["better", "worse", "none", "few"]
 """The outcome of a comparison. ``none``: no clear difference. ``few``: too few pairs to tell."""
 Exactness = Literal["lossless", "same distribution", "approximate", "model property"]

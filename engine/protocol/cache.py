@@ -1,4 +1,4 @@
-"""What the window shows of the cache: its pages, its prefix tree, what it saved and what an approximation costs."""
+"""Messages about the KV cache: its pages, its prefix tree, what it saved and what an approximation costs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from engine.protocol.base import Message, Part
 
 PageState = Literal["free", "private", "shared", "cached", "locked", "quantised", "evicted"]
 PAGE_STATES: tuple[PageState, ...] = ("free", "private", "shared", "cached", "locked", "quantised", "evicted")
-"""What a byte of :attr:`PageMap.states` means, by value.
+"""Meaning of a byte of :attr:`PageMap.states`, by value.
 
-private: one answer's own. shared: several answers read it. cached: in the prefix tree and unused, so it may be
-evicted. locked: in the tree and in use. quantised: in use, its keys and values packed. evicted: free, and what it held
-was given up for lack of room.
+private: one answer's own. shared: several answers read it. cached: in the prefix tree and unused, so it may be evicted.
+locked: in the tree and in use. quantised: in use, its keys and values packed. evicted: free, and what it held was given
+up for lack of room.
 """
 
 
@@ -85,7 +85,7 @@ class RadixTree(Message, tag="radix_tree", frozen=True):
 
 
 class CacheStats(Part, frozen=True):
-    """Counted since the model was loaded. ``looked_up`` are prompt tokens, ``hit`` those found; ``swapped_out`` and
+    """Counters since the model was loaded. ``looked_up`` are prompt tokens, ``hit`` those found; ``swapped_out`` and
     ``swapped_in`` are bytes that went to host memory and came back."""
 
     looked_up: int = 0
@@ -103,7 +103,7 @@ class CacheStats(Part, frozen=True):
     recent_pages: int = 0
     """Pages of such tokens, or of layers with a window, that are kept for texts which go on from others."""
     state_bytes: int = 0
-    """Of one state, of all layers that carry one; 0: the model has none."""
+    """Bytes of one state, of all layers that carry one; 0: the model has none."""
     states: int = 0
     """States in memory now, those of answers and those kept of texts..."""
     states_kept: int = 0
@@ -111,7 +111,7 @@ class CacheStats(Part, frozen=True):
 
 
 class ContextCut(Message, tag="context_cut", frozen=True):
-    """What of a conversation the model does not see: the messages [first, last), counted from 0.
+    """The part of a conversation that the model does not see: the messages [first, last), counted from 0.
 
     For policy "window" there is no such range: the model sees the first ``sinks`` tokens and the last ``window``.
     """

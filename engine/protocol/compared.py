@@ -1,4 +1,4 @@
-"""What comparisons say, in words: the same in the report, in a terminal, and in the window's panel and Lab."""
+"""Verdicts of comparisons, in words: the same in the report, in a terminal, and in the window's panel and Lab."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDING = (
 
 
 class Gain(NamedTuple):
-    """How many times, with its interval, one side is better than the other, or with ``better`` false worse."""
+    """Factor, with its interval, by which one side is better than the other, or with ``better`` false worse."""
 
     better: bool
     ratio: float
@@ -41,30 +41,29 @@ def gain_of(effect: Effect) -> Gain | None:
 
 
 def decided(effect: Effect) -> bool:
-    """Whether it has a verdict: a clear difference, or a count, which has no noise."""
+    """Return True if the effect has a verdict: a clear difference, or a count, which has no noise."""
     return effect.metric.counted or effect.verdict in ("better", "worse")
 
 
 def wide(effect: Effect) -> bool:
-    """Whether it says nothing at all, not even that there is no clear difference."""
+    """Return True if the effect says nothing at all, not even that there is no clear difference."""
     return not decided(effect) and (effect.verdict == "few" or effect.high > WIDE * effect.low)
 
 
 def is_busy(others: float | None) -> bool:
-    """Whether other programs' share of the processor was too large for times to be believed; None: nothing was
-    timed."""
+    """Return True if other programs' share of the processor was too large for times to be believed; None: not timed."""
     return others is not None and others > BUSY
 
 
 def busy(others: float, when: str = "during the runs") -> str:
-    """What other programs' share of the processor casts doubt on; empty where they took little."""
+    """Sentence that warns of other programs' share of the processor; empty where they took little."""
     if not is_busy(others):
         return ""
     return f"This computer was busy: other programs took {100 * others:.0f}\u00a0% of its processor {when}."
 
 
 def busy_or_quiet(others: float | None) -> str:
-    """Of a run in which other programs had this share of the processor; empty where nothing was timed."""
+    """Sentence about a run in which other programs had this share of the processor; empty where nothing was timed."""
     if others is None:
         return ""
     return busy(others) or f"This computer was quiet: other programs took {100 * others:.0f}\u00a0% of its processor."
@@ -125,14 +124,16 @@ def amount(value: float, metric: Metric) -> str:
 
 
 def is_fault(comparison: LabCompared, place: int, text: LabText) -> bool:
-    """Whether a column that must write the first one's text, in batch-invariant arithmetic, wrote another; ``place``
-    counts from the one after that."""
+    """Return True if a column that must write the first one's text, in batch-invariant arithmetic, wrote another.
+
+    ``place`` counts from the column after the first. A near tie is no fault.
+    """
     exact = all(comparison.columns[at].set.get(BATCH_INVARIANT) for at in (0, place + 1))
     return comparison.lossless[place] and exact and not text.same and not text.near_tie
 
 
 def text_verdict(comparison: LabCompared, place: int, text: LabText) -> str:
-    """Of a column's text, with what the column promises; ``place`` as in :func:`is_fault`."""
+    """Verdict on a column's text, with what the column promises; ``place`` as in :func:`is_fault`."""
     if is_fault(comparison, place, text):
         return f"{text.sentence} {FAULT}"
     rounded = comparison.lossless[place] and not text.same and not text.near_tie

@@ -33,7 +33,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     adapters: list[AdapterCard] = []
     """LoRA adapters in memory next to the loaded model."""
     notice: str = ""
-    """Why an installed GPU pack is not used, as a sentence."""
+    """Reason that an installed GPU pack is not used, as a sentence."""
 
 
 class Loading(Message, tag="loading", frozen=True):
@@ -66,7 +66,7 @@ class Options(Message, tag="options", frozen=True):
 
 
 class Prefill(Message, tag="prefill", frozen=True):
-    """How much of a prompt has been read, ``cached`` of it not again.
+    """Progress of a prompt's prefill in tokens: ``done`` of ``total``, ``cached`` of them found in the prefix cache.
 
     ``diverged`` is the first token at which the prompt leaves the conversation that it goes on from, and ``divergence``
     says why; None where it begins with all of it (or goes on from none). ``tokens`` are those of the prompt that were
@@ -91,7 +91,7 @@ class Delta(Message, tag="delta", frozen=True):
 
     @staticmethod
     def joined(deltas: Sequence[Delta]) -> Delta:
-        """Those of one answer and channel as one. Text that no token of its delta completed, the next one completes."""
+        """Join deltas of one answer and channel. Text that no token of its delta completed, the next one completes."""
         tokens: list[TokenInfo] = []
         loose = 0
         for delta in deltas:
@@ -135,7 +135,7 @@ class Run(Part, frozen=True):
 
 
 class Effect(Part, frozen=True):
-    """What a comparison found of one figure: medians of both sides, and the gain pair by pair.
+    """Result of a comparison for one figure: medians of both sides, and the gain pair by pair.
 
     ``ratio`` is above 1 where values[1] is better, in an interval from ``low`` to ``high``; None where nothing can be
     divided. ``verdict``: "none" is no clear difference, "few" too few pairs to tell
@@ -206,7 +206,8 @@ class MemoryByOwner(Part, frozen=True):
     other_programs: int
     total: int
     pictures: int = 0
-    """Of ``other_kvasir``, or of the host's memory next to a GPU: prepared pictures, kept for the next messages."""
+    """Bytes of prepared pictures, kept for the next messages: part of ``other_kvasir``, or of the host's memory next to
+    a GPU."""
 
 
 class PageCounts(Part, frozen=True):
@@ -217,7 +218,7 @@ class PageCounts(Part, frozen=True):
     cached: int = 0
     """Used pages that hold text which no answer reads now: they are given up when room is needed."""
     share: float | None = None
-    """Of the cache's bytes, those in use, where layers keep different numbers of tokens; None: it is that of pages."""
+    """Share of the cache's bytes in use, where layers keep different numbers of tokens; None: it is that of pages."""
 
 
 class QueueCounts(Part, frozen=True):
@@ -247,7 +248,7 @@ class Acceptance(Part, frozen=True):
 
 
 class GpuReading(Part, frozen=True):
-    """What the GPU's driver says of it now; None: it does not say. ``joules`` count from the first reading on."""
+    """Readings of the GPU's driver now; None: it does not say. ``joules`` count from the first reading on."""
 
     watts: float | None = None
     limit_watts: float | None = None
@@ -280,13 +281,13 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     captured: float | None = None
     """Steps launched as a CUDA graph, as a share of all; None where the device has none."""
     eager_reason: str = ""
-    """Why the others were not, most often."""
+    """Most frequent reason that the others were not."""
     gpu: GpuReading | None = None
     """None on a CPU, and where the driver says nothing."""
     joules_per_token: float | None = None
-    """What the GPU took for each token generated in the last ten seconds, pauses aside; None: no token, or unknown."""
+    """Joules of the GPU for each token generated in the last ten seconds, pauses aside; None: no token, or unknown."""
     bytes_per_pass: float | None = None
-    """What a pass of the model reads of weights, keys and values while decoding, without what drafters read."""
+    """Bytes of weights, keys and values that a pass of the model reads while decoding, without what drafters read."""
 
 
 class Error(Message, tag="error", frozen=True):

@@ -1,4 +1,4 @@
-"""What `kvasir gpu … --json` prints, one object a line: the window runs that command to look after GPU packs."""
+"""Output of `kvasir gpu … --json`, one object a line: the window runs that command to look after GPU packs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class PackStatus(Message, frozen=True):
     kind: str = ""
     """The pack that fits it: cuda13, cuda12 or rocm; "" when none does."""
     refused: str = ""
-    """Why none fits, or why none can be installed here, as a sentence."""
+    """Reason that none fits, or that none can be installed here, as a sentence."""
     state: PackState = "none"
     active: bool = False
-    """Whether the engine is started from it."""
+    """True if the engine is started from it."""
     reason: str = ""
-    """Why an installed pack is not used, as a sentence."""
+    """Reason that an installed pack is not used, as a sentence."""
     download_bytes: int = 0
-    """What is still to be fetched."""
+    """Bytes still to be downloaded."""
     disk_bytes: int = 0
-    """What it takes on the disk in the end."""
+    """Bytes that it takes on the disk in the end."""
     needed_bytes: int = 0
-    """What must be free to install it: what is fetched lies next to it until then."""
+    """Bytes that must be free to install it: the download lies next to it until then."""
     free_bytes: int = 0
-    """What is free where it would lie."""
+    """Bytes free where it would lie."""
     folder: str = ""
     former: str = ""
     """Folder of another pack that the engine is started from until this one is installed: of an earlier version."""
@@ -44,7 +44,7 @@ class PackStatus(Message, frozen=True):
 
 
 class PackProgress(Message, frozen=True):
-    """While installing. ``total`` 0: not known."""
+    """Progress of an installation. ``total`` 0: not known."""
 
     stage: PackStage
     done: int = 0

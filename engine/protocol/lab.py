@@ -52,12 +52,12 @@ class PaperFigure(Part, frozen=True):
     paper: str
     """Authors and year, as "Kwon et al. 2023"."""
     title: str
-    """Of the paper."""
+    """Title of the paper."""
     address: str
     figure: str
     """"Table 3", "Figure 12"."""
     claim: str
-    """What it says, in one sentence with its number."""
+    """Claim of the paper, in one sentence with its number."""
     setting: str
     """Models, hardware and workload it was measured with."""
     checked: str
@@ -95,7 +95,7 @@ class Tree(msgspec.Struct, tag_field="kind", tag="tree", kw_only=True, omit_defa
 
 
 class Span(Part, frozen=True):
-    """From ``start`` to ``end``, in seconds of the run."""
+    """Interval from ``start`` to ``end``, in seconds of the run."""
 
     start: float
     end: float
@@ -167,13 +167,13 @@ class LabSetting(Part, frozen=True):
 
     @property
     def range(self) -> str:
-        """For example "from 200 to 8,000 in steps of 200"."""
+        """Text of the range: "from 200 to 8,000 in steps of 200"."""
         steps = f" in steps of {self.step:,}" if self.step > 1 else ""
         return f"from {self.least:,} to {self.most:,}{steps}"
 
 
 class LabPage(Part, frozen=True):
-    """What is known of an experiment before it runs. ``keys``: the switches that it shows."""
+    """Description of an experiment, known before it runs. ``keys``: the switches that it shows."""
 
     name: str
     number: int
@@ -183,25 +183,25 @@ class LabPage(Part, frozen=True):
     problem: str
     """Two sentences: what the technique is for, and what it does."""
     question: str
-    """What to predict; the answer is one of ``choices``, the first of ``bounds`` that the headline stays below."""
+    """Figure to predict; the answer is one of ``choices``, the first of ``bounds`` that the headline stays below."""
     choices: list[str]
     bounds: list[float]
     """Upper bounds of all choices but the last."""
     lesson: str
     """The sentence that it is to teach."""
     fails: str
-    """When it does not help."""
+    """Cases in which it does not help."""
     sides: list[str]
     """Names of what is compared, in order: the first is the one without the technique."""
     seconds: int
     """About how long it takes, in all, with the bundled model."""
     use: dict[str, Value] = {}
-    """What "use it in my chats" sets."""
+    """Values that "use it in my chats" sets."""
     papers: list[PaperFigure] = []
     refused: str = ""
-    """Why the model cannot show it; a sentence."""
+    """Reason that the model cannot show it; a sentence."""
     instead: str = ""
-    """What can, as a sentence."""
+    """Alternative that can, as a sentence."""
     brings: str = ""
     """Name of a bundled model that can show it, where the bundled guide cannot."""
     adjustable: list[LabSetting] = []
@@ -230,7 +230,7 @@ class LabProgress(Message, frozen=True):
 
 
 class LabPicture(Message, frozen=True):
-    """What a side looks like now."""
+    """Picture of a side's state now."""
 
     name: str
     side: int
@@ -248,13 +248,13 @@ class LabFigure(Part, frozen=True):
 
     @property
     def medians(self) -> list[float]:
-        """Of each side; there must be effects."""
+        """Medians of all sides; there must be effects."""
         return [self.effects[0].before, *(effect.after for effect in self.effects)]
 
 
 class LabText(Part, frozen=True):
-    """Whether all sides wrote the same. ``at``: the first token that differs; ``near_tie``: both scores were within
-    1e-4 of each other there. ``texts``: one of each side."""
+    """Comparison of all sides' texts. ``at``: the first token that differs; ``near_tie``: both scores were within 1e-4
+    of each other there. ``texts``: one of each side."""
 
     same: bool
     tokens: int
@@ -275,21 +275,21 @@ class LabResult(Message, frozen=True):
     date: str
     seed: int
     settings: dict[str, Value]
-    """What the experiment was told: lengths, numbers of answers."""
+    """Inputs of the experiment: lengths, numbers of answers."""
     headline: str
-    """What was counted, which has no noise; in older results what was timed."""
+    """The counted result, which has no noise; in older results the timed one."""
     sides: list[str]
-    """Those that ran: the page's, without those that the model lacks."""
+    """Sides that ran: the page's, without those that the model lacks."""
     figures: list[LabFigure]
     text: LabText | None
     taken: str
-    """How the numbers were taken."""
+    """Description of how the numbers were taken."""
     same: list[str]
-    """What was as in the paper."""
+    """Conditions that were as in the paper."""
     other: list[str]
-    """What was not."""
+    """Conditions that were not."""
     why: list[str]
-    """Why the paper's figure is larger or smaller, from what was measured."""
+    """Reasons that the paper's figure is larger or smaller, from what was measured."""
     lesson: str
     pictures: list[Picture] = []
     """The last of each side."""
@@ -306,18 +306,18 @@ class LabResult(Message, frozen=True):
 
     @property
     def answer(self) -> Effect | None:
-        """What the prediction is about."""
+        """The effect that the prediction is about; None where there are none."""
         effects = self.figures[self.asked].effects if self.asked < len(self.figures) else []
         return effects[self.told_of] if effects else None
 
     def cut(self, key: str) -> str:
-        """After a number of ``chosen``: the one that was used, where the model or its memory allowed less."""
+        """Text after a number of ``chosen``: the one that was used, where the model or its memory allowed less."""
         used = self.settings.get(key)
         return f" (cut to {used:,})" if isinstance(used, int) and used != self.chosen[key] else ""
 
 
 class Column(Part, frozen=True):
-    """What one column of a comparison is: ``model`` "" is the one of the first column; ``draft`` None its own."""
+    """Definition of one column of a comparison: ``model`` "" is that of the first column; ``draft`` None its own."""
 
     name: str
     model: str = ""
@@ -327,8 +327,8 @@ class Column(Part, frozen=True):
 
 
 class ColumnQuality(Part, frozen=True):
-    """On the user's text, against the first column: perplexities of both, mean KL of the next token's distribution in
-    nats, and the share of positions at which both think the same token the likeliest."""
+    """Quality on the user's text, against the first column: perplexities of both, mean KL of the next token's
+    distribution in nats, and the share of positions at which both think the same token the likeliest."""
 
     first: float
     perplexity: float
@@ -358,15 +358,15 @@ class LabCompared(Message, frozen=True):
     seed: int
     kinds: list[KindFigures]
     quality: list[ColumnQuality | None]
-    """Of each column after the first; None where it could not be measured, and why stands in ``absent``."""
+    """Quality of each column after the first; None where it could not be measured, and why stands in ``absent``."""
     lossless: list[bool]
-    """Of each column after the first: whether it promises the first one's text."""
+    """True for each column after the first that promises the first one's text."""
     taken: str
     absent: list[str] = []
 
 
 class Ceiling(Part, frozen=True):
-    """What this machine gives at most: ``value`` in ``unit`` a second, and how that was measured.
+    """Ceiling of this machine: at most ``value`` in ``unit`` a second, and how that was measured.
 
     ``raised`` says which pass was faster than what was measured, "" for none; ``value`` is then that pass's.
     """
@@ -382,7 +382,7 @@ PointGroup = Literal["measured", "batch", "drafts", "switch"]
 
 
 class RoofPoint(Part, frozen=True):
-    """Where something stands. ``tokens`` and ``operations`` are a second's, of all answers together.
+    """Point in the roofline plot. ``tokens`` and ``operations`` are a second's, of all answers together.
 
     ``intensity`` is operations a byte read. In the group "measured" ``low`` to ``high`` are operations a second from
     the slower quarter of its passes to the fastest. The others are computed from bytes and operations and stand on the
@@ -398,7 +398,7 @@ class RoofPoint(Part, frozen=True):
     high: float
     tokens: float
     setting: str
-    """How it was taken."""
+    """Description of how it was taken."""
     roof: float
     """Operations a second that the ceilings allow at this intensity."""
     keys: dict[str, Value] = {}

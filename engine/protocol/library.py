@@ -16,7 +16,7 @@ from engine.protocol.records import Fit
 
 ModelFormat = Literal["safetensors", "gguf"]
 Held = Literal["fetched", "copied", "referred", "found"]
-"""How a model came into the library: from the hub, by an import that copied it or named where it lies, or it was found
+"""Way of a model into the library: from the hub, by an import that copied it or named where it lies, or it was found
 where models are looked for."""
 Verdict = Literal["fits", "tight", "too large"]
 DownloadState = Literal["waiting", "running", "paused", "failed", "done"]
@@ -42,7 +42,7 @@ class StoredModel(Message, frozen=True):
     """The program whose folder it lies in: "Kvasir", "Ollama", "LM Studio", "Jan", "GPT4All", "Hugging Face"."""
     bundled: bool = False
     repository: str = ""
-    """Where it was fetched from, as ORGANISATION/NAME; "" where that is not known."""
+    """Repository that it was downloaded from, as ORGANISATION/NAME; "" where that is not known."""
     revision: str = ""
     draft: str = ""
     """Path of the draft model that belongs to it."""
@@ -50,19 +50,19 @@ class StoredModel(Message, frozen=True):
     missing: bool = False
     """It was imported from where it lies, and is not there any more."""
     quantisation: str = ""
-    """As "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
+    """Name such as "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
     embedding_bytes: int = 0
-    """Of safetensors: bytes of the token embeddings and the output head, which quantising leaves as they are."""
+    """Bytes of the token embeddings and the output head of safetensors, which quantising leaves as they are."""
     packable_bytes: int = 0
-    """Of safetensors: bytes of the matrices in the language model's layers, which quantising packs; 0: not known."""
+    """Bytes of the matrices in the language model's layers of safetensors, which quantising packs; 0: not known."""
     made_of: str = ""
     """Name of the model that Kvasir made it of."""
     report: MakeReport | None = None
-    """What was won and lost then, as it was measured."""
+    """Measurements of what was won and lost then."""
     sees: bool = False
-    """Whether it comes with a vision tower."""
+    """True if it comes with a vision tower."""
     about: str = ""
-    """What it is for, as a clause, where that is known: of those that come with Kvasir and of recommended ones."""
+    """Purpose, as a clause, where that is known: of those that come with Kvasir and of recommended ones."""
 
 
 class ModelFolder(Message, frozen=True):
@@ -74,7 +74,7 @@ class ModelFolder(Message, frozen=True):
     """False where its disk is not there, say."""
     models: int = 0
     bytes: int = 0
-    """Of these models."""
+    """Bytes of these models."""
     free: int = 0
     """Bytes on its disk; ``total``: of that disk."""
     total: int = 0
@@ -87,8 +87,8 @@ class Watched(Message, frozen=True):
 
 
 class Leftover(Message, frozen=True):
-    """What may be deleted and is no model. ``cached``: weights that were quantised by a load, for the next one; else
-    what was broken off: a copy, or a model that was being made. ``path``: the file or folder."""
+    """A file or folder (``path``) that may be deleted and is no model. ``cached``: weights that were quantised by a
+    load, for the next one; else what was interrupted: a copy, or a model that was being made."""
 
     name: str
     path: str
@@ -105,7 +105,7 @@ class StoreMove(Message, frozen=True):
 
 
 class ModelDetails(Message, frozen=True):
-    """What a model's headers say of it. ``width``: of a token's vector."""
+    """Details from a model's headers. ``width``: of a token's vector (the hidden size)."""
 
     name: str
     path: str
@@ -122,7 +122,7 @@ class ModelDetails(Message, frozen=True):
     """Tokens."""
     vocabulary: int
     licence: str = ""
-    """As its files state it; "" where they do not."""
+    """Licence that its files state; "" where they do not."""
     repository: str = ""
     revision: str = ""
     files: list[HubFile] = []
@@ -131,7 +131,7 @@ class ModelDetails(Message, frozen=True):
     metadata: list[tuple[str, str]] = []
     """Keys of its GGUF file or of config.json, and their values, cut to a length that can be shown."""
     notices: list[str] = []
-    """What a person should know about how it is served."""
+    """Notices for people about how it is served."""
 
 
 class TextToken(Part, frozen=True):
@@ -151,13 +151,13 @@ class HubModel(Message, frozen=True):
 
     repository: str
     downloads: int = 0
-    """In the last 30 days."""
+    """Downloads of the last 30 days."""
     likes: int = 0
     modified: str = ""
     """The day of its last change, as 2026-11-25."""
     licence: str = ""
     gated: bool = False
-    """Whether its owner wants to be asked first, on the hub's page of it."""
+    """True if its owner wants to be asked first, on the hub's page of it."""
     formats: list[ModelFormat] = []
     parameters: int = 0
     """0: not known."""
@@ -172,7 +172,7 @@ class HubVariant(Part, frozen=True):
     name: str
     format: ModelFormat
     quantisation: str
-    """As "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
+    """Name such as "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
     bytes: int
     files: list[HubFile] = []
 
@@ -184,7 +184,7 @@ class HubRepository(Message, frozen=True):
     revision: str
     variants: list[HubVariant] = []
     refused: str = ""
-    """Why nothing of it can be used, as a sentence; "" where something can."""
+    """Reason that nothing of it can be used, as a sentence; "" where something can."""
 
 
 class Download(Message, frozen=True):
@@ -200,14 +200,14 @@ class Download(Message, frozen=True):
     rate: float = 0.0
     """Bytes a second, lately."""
     sentence: str = ""
-    """Why it failed, or what it waits for."""
+    """Reason that it failed, or what it waits for."""
     path: str = ""
-    """Where the model lies, once it is done."""
+    """Path of the model, once it is done."""
 
 
 class KindFit(Part, frozen=True):
-    """What a kind of KV cache would hold. ``bytes_per_token``: of each further token of a text, in the layers that keep
-    all of it; ``tokens``: of all chats together."""
+    """Capacity of a kind of KV cache. ``bytes_per_token``: of each further token of a text, in the layers that keep all
+    of it; ``tokens``: of all chats together."""
 
     kind: str
     bytes_per_token: float
@@ -215,7 +215,7 @@ class KindFit(Part, frozen=True):
 
 
 class DraftSpeed(Part, frozen=True):
-    """What a proposer brought when this model was used: ``tokens_per_step``, and tokens a second (``rate``)."""
+    """Gain of a proposer when this model was used: ``tokens_per_step``, and tokens a second (``rate``)."""
 
     proposer: str
     tokens_per_step: float
@@ -223,7 +223,7 @@ class DraftSpeed(Part, frozen=True):
 
 
 class Suggestion(Part, frozen=True):
-    """What would make a model fit, or fit better: ``sentence`` for people.
+    """Suggestion that would make a model fit, or fit better: ``sentence`` for people.
 
     ``value``: of "kv_kind" the kind, of "context" the tokens, of "variant" its name, of "unload" and "programs" bytes.
     """
@@ -234,13 +234,13 @@ class Suggestion(Part, frozen=True):
 
 
 class FitReport(Message, frozen=True):
-    """Whether a model fits, planned from its headers against what is free now."""
+    """Report on whether a model fits, planned from its headers against what is free now."""
 
     name: str
     verdict: Verdict
     """``tight``: it loads, with less context than is usual or with a smaller cache."""
     sentence: str
-    """Why it is no better, and what would help; "" where it fits."""
+    """Reason that it is no better, and what would help; "" where it fits."""
     parameters: int
     context: int
     """The longest text that has room, in tokens; ``longest``: that the model can read."""
@@ -261,14 +261,14 @@ class FitReport(Message, frozen=True):
     """Tokens a second to expect of one chat without speculation; ``prefill``: of reading a prompt. 0: not known."""
     prefill: float = 0.0
     source: str = ""
-    """Where these come from: "from your runs of …", "estimated from a measurement of some layers"."""
+    """Source of these: "from your runs of …", "estimated from a measurement of some layers"."""
     draft: DraftSpeed | None = None
     """The fastest proposer among this machine's own runs of the model; None: none was used."""
     suggestions: list[Suggestion] = []
     variant: str = ""
     """The name of the repository's variant, where it is one on the hub."""
     assumed: str = ""
-    """What was not read but assumed, as a sentence; "" where the headers said everything."""
+    """Sentence on what was not read but assumed; "" where the headers said everything."""
 
 
 LibraryRecord = (

@@ -10,7 +10,7 @@ MakeState = Literal["waiting", "reading", "quantising", "measuring", "paused", "
 
 
 class MakeProgress(Message, frozen=True):
-    """How far it is. ``done`` and ``total`` count layers while it quantises, texts while it measures."""
+    """Progress of making a model. ``done`` and ``total`` count layers while it quantises, texts while it measures."""
 
     id: str
     """The same for the same model, format and options: the same command goes on where it ended."""
@@ -24,15 +24,16 @@ class MakeProgress(Message, frozen=True):
     left_s: float = 0.0
     """Seconds until it is done, as it went so far; 0: not known yet."""
     sentence: str = ""
-    """Why it failed, or what is being done."""
+    """Reason that it failed, or what is being done."""
     path: str = ""
-    """Where the model lies, once it is done."""
+    """Path of the model, once it is done."""
     options: list[str] = []
-    """What the command that goes on with it has besides MODEL and `--to`, as ["--text", FILE, "--group-size", "64"]."""
+    """Arguments of the command that continues it besides MODEL and `--to`, as ["--text", FILE, "--group-size", "64"].
+    """
 
 
 class LayerError(Part, frozen=True):
-    """How far one linear layer's outputs on the calibration text are from those of the original weights.
+    """Error of one linear layer's outputs on the calibration text, against those of the original weights.
 
     Both as the sum of squared differences over the sum of squared outputs. ``rounded``: of rounding each weight to the
     nearest value alone, in the same format.
@@ -44,7 +45,7 @@ class LayerError(Part, frozen=True):
 
 
 class ModelQuality(Part, frozen=True):
-    """What a model takes and gives, measured on the report's text. ``tokens_per_second``: of one chat, greedy."""
+    """Size, quality and speed of a model, measured on the report's text. ``tokens_per_second``: of one chat, greedy."""
 
     bytes: int
     perplexity: float = 0.0
@@ -53,7 +54,7 @@ class ModelQuality(Part, frozen=True):
 
 
 class MakeReport(Message, frozen=True):
-    """What was won and lost, written beside the model as kvasir-report.json."""
+    """Report on a quantised model against the original, written beside the model as kvasir-report.json."""
 
     name: str
     path: str
@@ -67,10 +68,10 @@ class MakeReport(Message, frozen=True):
     same_top: float
     """Share of positions at which both think the same token the likeliest."""
     tokens: int
-    """Of the text that it was measured on, none of which was calibrated with; 0: only the sizes are known."""
+    """Tokens of the text that it was measured on, none of which was calibrated with; 0: only the sizes are known."""
     worst: list[LayerError] = []
     """The layers with the largest error, the worst first; empty where nothing was calibrated."""
     seconds: float = 0.0
-    """That making it took."""
+    """Seconds the conversion took."""
     unmeasured: str = ""
-    """Why nothing was measured, as a sentence."""
+    """Reason that nothing was measured, as a sentence."""

@@ -16,14 +16,14 @@ PURPOSES: tuple[Purpose, ...] = ("chat", "code", "reasoning", "vision", "small")
 DraftKind = Literal["model", "medusa", "eagle", "assistant", "mtp"]
 """A smaller model of the same vocabulary, heads made for the model, or multi-token layers of its own file."""
 SizeVerdict = Literal["", "fits", "tight", "too large"]
-"""As in :class:`FitReport`, estimated from bytes; ``tight``, too: only once other programs are closed, or too slow to
-read along. "": the size is not known."""
+"""Same as in :class:`FitReport`, estimated from bytes; ``tight``, too: only once other programs are closed, or too slow
+to read along. "": the size is not known."""
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class CuratedDraft(Part, frozen=True):
-    """What drafts for a model of the list: ``repository`` and ``variant`` unless the model's own file holds it."""
+    """Drafter for a model of the list: ``repository`` and ``variant`` unless the model's own file holds it."""
 
     kind: DraftKind
     repository: _Name | Literal[""] = ""
@@ -79,11 +79,11 @@ class CuratedList(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SizeFit(Part, frozen=True):
-    """Whether a model runs here, as far as its size tells."""
+    """Verdict on whether a model runs here, as far as its size tells."""
 
     verdict: SizeVerdict
     sentence: str = ""
-    """Why it is no better; "" where it fits."""
+    """Reason that it is no better; "" where it fits."""
 
 
 class Recommendation(Message, frozen=True):
@@ -92,16 +92,16 @@ class Recommendation(Message, frozen=True):
     model: CuratedModel
     verdict: SizeVerdict
     sentence: str = ""
-    """Why it is no better; "" where it fits."""
+    """Reason that it is no better; "" where it fits."""
     need: int = 0
     """Bytes that it takes with a chat of the usual length, about."""
     fastest: float = 0.0
     """Tokens a second that memory allows without speculation, about; 0: not known."""
     here: bool = False
-    """Whether it is on this machine."""
+    """True if it is on this machine."""
     draft_here: bool = False
     reason: str = ""
-    """Why it is one of the few to begin with here; "" for the others."""
+    """Reason that it is one of the few to begin with here; "" for the others."""
 
 
 class Recommend(Message, tag="recommend", frozen=True):
@@ -109,21 +109,21 @@ class Recommend(Message, tag="recommend", frozen=True):
 
 
 class Recommended(Message, tag="recommended", frozen=True):
-    """Judged for the memory that is free once the loaded model is dropped."""
+    """Recommendations for the memory that is free once the loaded model is dropped."""
 
     models: list[Recommendation]
     """Best first."""
     stored: dict[str, SizeFit] = {}
-    """Of the models of this machine, by path."""
+    """Fits of the models of this machine, by path."""
 
 
 class DraftOffer(Message, frozen=True):
-    """What can draft for a model."""
+    """Drafter that a model can use."""
 
     name: str
     kind: DraftKind
     path: str = ""
-    """Where it lies; "" where it has to be fetched, or is in the model's own file."""
+    """Path of the drafter; "" where it has to be downloaded, or is in the model's own file."""
     repository: str = ""
     variant: str = ""
     bytes: int = 0

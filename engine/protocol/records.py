@@ -18,14 +18,14 @@ class ChatMessage(Part, frozen=True):
 
 
 class Thinking(Part, frozen=True):
-    """How a prompt's chat template is to let the model think; ``None`` and "" leave it to the template."""
+    """Setting of a prompt's thinking in its chat template; ``None`` and "" leave it to the template."""
 
     on: bool | None = None
     effort: str = ""
 
 
 class ThinkingModes(Part, frozen=True):
-    """What a model's chat template allows. ``default``: whether a switchable one thinks unless told otherwise."""
+    """Thinking that a chat template allows. ``default``: whether a switchable one thinks unless told otherwise."""
 
     kind: Literal["none", "always", "switchable"] = "none"
     default: bool = True
@@ -101,22 +101,22 @@ class OptionSpec(Part, frozen=True):
     minimum: float | None = None
     maximum: float | None = None
     zero_means: str = ""
-    """For an int whose 0 is special: the word the window shows instead, such as "automatic"."""
+    """Word that the window shows instead of an int's special 0, such as "automatic"."""
     disabled_reason: str = ""
-    """Why the setting cannot apply now; empty where it can."""
+    """Reason that the setting cannot apply now; empty where it can."""
     disabled_choices: dict[str, str] = {}
     """Choices that cannot apply now -> the reason."""
     compare: list[Value] = []
     """The two values (off, on) that "measure" replays; empty when there is nothing to measure."""
     of: str = ""
-    """If not empty, the option means something only while the option of that key is at one of ``of_values``."""
+    """Key of another option: this one means something only while that one is at one of ``of_values``. Empty: always."""
     of_values: list[Value] = []
     hidden: bool = False
     """It means nothing on this machine or with this model, whatever the others are at."""
     metric: Metric = Metric()
     """The metric of the present value."""
     found: str = ""
-    """What was measured about it with the loaded model, in a few words; "" where nothing was."""
+    """Measurement of it with the loaded model, in a few words; "" where nothing was measured."""
     finding: str = ""
     """The same as a sentence."""
 
@@ -129,7 +129,7 @@ class Device(Part, frozen=True):
     bandwidth: float | None = None
     """Measured read bandwidth, bytes a second; None until measured."""
     index: int = 0
-    """Which one of its kind."""
+    """Index among the devices of its kind."""
 
 
 class ModelCard(Part, frozen=True):
@@ -138,7 +138,7 @@ class ModelCard(Part, frozen=True):
     architecture: str
     parameters: int
     quantisation: str
-    """For people: "GPTQ 4-bit, groups of 64", "bf16"."""
+    """Name for people: "GPTQ 4-bit, groups of 64", "bf16"."""
     context: int
     """Longest sequence in tokens that can be served now (the model's limit, or less where memory sets it)."""
     vocabulary: int
@@ -148,24 +148,25 @@ class ModelCard(Part, frozen=True):
     """generation_config.json's defaults, neutral where it is silent."""
     draft: str = ""
     draft_refused: str = ""
-    """Why the draft model or the heads asked for are not in use."""
+    """Reason that the draft model or the heads asked for are not in use."""
     heads: list[str] = []
     """Kinds of heads in use that draft for this model, as :data:`Source` names them: ["medusa", "eagle"]."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
     fallbacks: list[str] = []
-    """Of the notices, those about fast paths of layers that declined."""
+    """Notices that are about fast paths of layers that declined."""
     computing: str = ""
-    """How it computes, and why, where that is not the usual way of its device; there is nothing to do about it."""
+    """Sentence on how it computes, and why, where that is not the usual way of its device; there is nothing to do about
+    it."""
     load_seconds: dict[str, float] = {}
-    """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
+    """Seconds of the weights' load by purpose: "copying", "packing", "quantising", "reading kept weights"."""
     thinking: ThinkingModes = ThinkingModes()
     pictures: bool = False
-    """Whether messages may have pictures."""
+    """True if messages may have pictures."""
 
 
 class Fit(Part, frozen=True):
-    """What the load takes, in bytes, against what was free at that moment."""
+    """Bytes that the load takes, against what was free at that moment."""
 
     weights: int
     draft_weights: int
@@ -175,7 +176,7 @@ class Fit(Part, frozen=True):
     budget: int
     free: int
     states: int = 0
-    """Of layers that carry a state instead of keys and values: those of answers, and snapshots of texts."""
+    """Bytes of layers that carry a state instead of keys and values: those of answers, and snapshots of texts."""
 
 
 class LoadOptions(Part, frozen=True):
@@ -196,9 +197,9 @@ class TokenInfo(Part, frozen=True):
     id: int
     source: Source = "target"
     chars: int = 0
-    """How many characters of this delta's text the token completed; inside a UTF-8 character, none."""
+    """Number of characters of this delta's text that the token completed; inside a UTF-8 character, none."""
     cut: int = 0
-    """How many characters of the token a stop string cut off: they are in no delta."""
+    """Number of characters of the token that a stop string cut off: they are in no delta."""
     logprob: float | None = None
     top: list[tuple[int, float]] = []
 
@@ -209,7 +210,7 @@ class Usage(Part, frozen=True):
     generated_tokens: int
     seed: int
     thinking_tokens: int = 0
-    """How many of the generated ones were thinking, its marks included."""
+    """Number of the generated tokens that were thinking, its marks included."""
 
 
 class Timings(Part, frozen=True):

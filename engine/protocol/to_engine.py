@@ -95,7 +95,7 @@ class Estimate(Message, tag="estimate", frozen=True):
 
 
 class CountTokens(Message, tag="count_tokens", frozen=True):
-    """How many tokens a conversation takes once rendered (for the context bar)."""
+    """Request for the number of tokens that a conversation takes once rendered (for the context bar)."""
 
     id: str
     prompt: list[ChatMessage] | str

@@ -1,4 +1,4 @@
-"""Why answers are slow: what the window asks, and what the engine says."""
+"""Messages about the reasons that answers are slow: the window's request, and the engine's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.protocol.base import Message, Part, Value
 
 
 class Why(Message, tag="why", frozen=True):
-    """What makes answers slow now -> :class:`Reasons`."""
+    """Request for what makes answers slow now -> :class:`Reasons`."""
 
     id: str
 
@@ -22,7 +22,7 @@ class Reason(Part, frozen=True):
 
     sentence: str
     detail: str = ""
-    """What it costs to mend it, or how it is known."""
+    """Cost of mending it, or how it is known."""
     keys: dict[str, Value] = {}
     action: str = ""
     place: Literal["", "models", "settings"] = ""
@@ -34,5 +34,5 @@ class Reasons(Message, tag="reasons", frozen=True):
     id: str
     reasons: list[Reason]
     limit: str = ""
-    """What all answers together could reach at most here, by memory alone, and what they reached lately: a sentence, ""
+    """Sentence on what all answers together could reach at most here, by memory alone, and what they reached lately; ""
     while nothing is known."""

@@ -143,7 +143,7 @@ def _named(variable: str) -> str:
 
 @functools.cache
 def _context(*certificates: str) -> ssl.SSLContext | bool:
-    """Whom to trust, with these values of :data:`BUNDLES` and SSL_CERT_DIR. Raises :class:`FetchFailed`."""
+    """TLS context of :data:`BUNDLES` and SSL_CERT_DIR; True: the system's own trust. Raises :class:`FetchFailed`."""
     *bundles, folder = certificates
     variable, file = next(((name, value) for name, value in zip(BUNDLES, bundles, strict=True) if value), ("", ""))
     if folder and not os.path.isdir(folder):

@@ -22,8 +22,8 @@ PAUSES = (1.0, 2.0, 4.0, 8.0)
 """Seconds between tries that brought nothing new; one that did begins them anew."""
 INCOMPLETE = ".incomplete"
 Progress = Callable[[int], None]
-"""Told how many bytes more are there; negative when bytes were given up. What it raises ends the fetching, and what is
-there is kept."""
+"""Callback with the number of bytes that are new; negative when bytes were given up. What it raises ends the download,
+and what is there is kept."""
 
 
 class _Cut(Exception):  # noqa: N818 - not a failure yet
@@ -31,7 +31,7 @@ class _Cut(Exception):  # noqa: N818 - not a failure yet
 
 
 class _Wrong(Exception):  # noqa: N818 - not a failure yet
-    """What comes is not the file; the message says how it differs."""
+    """Signals that the server's data is not the expected file; the message says how it differs."""
 
 
 @dataclass(frozen=True, order=True)
@@ -59,12 +59,12 @@ class RemoteFile:
         return self.sha256 or self.blob
 
     def hasher(self) -> hashlib._Hash:
-        """What its bytes are to be added to."""
+        """A new hash object for the file's bytes: SHA-256, or Git's SHA-1 of a blob where only that is known."""
         return hashlib.sha256() if self.sha256 else hashlib.sha1(b"blob %d\0" % self.bytes, usedforsecurity=False)
 
 
 def stored(remote: RemoteFile, folder: Path) -> int:
-    """How many of a file's bytes are in ``folder``."""
+    """Number of a file's bytes that are in ``folder``, whole or in part."""
     for path in (folder / remote.filename, folder / (remote.filename + INCOMPLETE)):
         if path.is_file():
             return min(path.stat().st_size, remote.bytes)
@@ -103,7 +103,7 @@ def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
 
 
 def is_whole(remote: RemoteFile, path: Path, progress: Progress = lambda count: None) -> bool:
-    """Whether ``path`` holds the file, to the last bit. ``progress`` is told of no bytes, often: it may end it."""
+    """True if ``path`` has the file's hash. ``progress`` is called often, with 0 bytes, and may raise to stop it."""
     with path.open("rb") as file:
         return _hashed(remote, file, progress).hexdigest() == remote.hash
 
@@ -196,7 +196,7 @@ def _blocks(remote: RemoteFile, start: int, end: int | None = None) -> Iterator[
 
 
 def _refusal(remote: RemoteFile, status: int, reason: str) -> Exception:
-    """What an answer without the file means, by HTTP's status and the server's words."""
+    """Exception for an HTTP answer without the file, by its status and the server's words."""
     if status == 416:  # the server's file is shorter than the part that is here
         return _Wrong("it is shorter")
     if status in (408, 425, 429, 500, 502, 503, 504):

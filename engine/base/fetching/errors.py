@@ -1,4 +1,4 @@
-"""Why a file could not be fetched."""
+"""Errors of downloads, with the reason as a sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Refused(FetchFailed):
 
 
 def unreachable(way: str, error: BaseException, then: str) -> str:
-    """That a server cannot be reached, and what to do ``then``: both are sentences for a person.
+    """Sentences that say that a server cannot be reached, and what to do ``then`` (a sentence, too).
 
     ``way``: :func:`engine.base.fetching.client.way_to`. Where no name is found or no network leads there, and no proxy
     is set, the machine is offline as far as a program can tell.
@@ -40,7 +40,7 @@ def unreachable(way: str, error: BaseException, then: str) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """What broke a connection, in the system's words and without its number."""
+    """Reason that a connection broke, in the system's words and without its number."""
     said = (each.strerror for each in causes(error) if isinstance(each, OSError) and isinstance(each.strerror, str))
     return next(filter(None, said), "") or _NUMBER.sub("", str(error)) or type(error).__name__
 

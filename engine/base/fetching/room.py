@@ -17,7 +17,7 @@ MARGIN = 256 * 10**6
 
 
 def free_bytes(folder: Path) -> int:
-    """What is free on the disk where ``folder`` is or would be."""
+    """Free bytes on the disk where ``folder`` is or would be."""
     return disk_of(folder).free
 
 
@@ -69,7 +69,7 @@ def _name(error: OSError) -> str:
 
 
 def same_disk(one: Path, other: Path) -> bool:
-    """Whether two folders, there or not, are on one file system."""
+    """Return True if two folders, existing or not, are on one file system."""
     return _nearest(one).stat().st_dev == _nearest(other).stat().st_dev
 
 

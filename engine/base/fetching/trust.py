@@ -1,4 +1,4 @@
-"""Whom a download trusts: the system's certificates."""
+"""Trust of downloads: the system's certificates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ CERTIFICATES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where systems keep their certificates; the interpreter of a packaged program knows the place of one system alone."""
+"""Paths at which systems keep their certificates; the interpreter of a packaged program knows that of one system alone.
+"""
 
 
 def trusted() -> ssl.SSLContext:
@@ -27,7 +28,7 @@ def trusted() -> ssl.SSLContext:
 
 
 def refusal(host: str, error: ssl.SSLCertVerificationError) -> str:
-    """Why a server is not believed, as sentences for a person."""
+    """Sentences that say why a server's certificate is not accepted, and what to do."""
     return (
         f"{host} cannot be trusted: its certificate is not accepted ({error.verify_message or error}). Nothing was "
         "taken from it. Check this computer's date, and that its certificates are installed (the package "

@@ -26,7 +26,7 @@ _REFUSED = {
     "trainable_token_indices": "it brings tokens of its own (trainable_token_indices), which Kvasir does not exchange",
     "alora_invocation_tokens": "it acts from certain tokens on (activated LoRA), and Kvasir's adapters act on all",
 }
-"""What Kvasir does not compute, by the key of the configuration that asks for it."""
+"""Reasons for refusing an adapter, by the key of the configuration that asks for what Kvasir does not compute."""
 _OTHER_BASE = ("pissa", "olora", "corda", "loftq")
 """Ways to begin a training that change the model's own weights."""
 

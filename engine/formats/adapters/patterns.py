@@ -24,11 +24,11 @@ Matcher = Callable[[str, Places, "Steps"], Places]
 
 
 class NotRead(ValueError):  # noqa: N818 - becomes a CheckpointError, which names the adapter
-    """Why a pattern is refused: the rest of a sentence that begins with it."""
+    """Refusal of a pattern; the message is the rest of a sentence that begins with the pattern."""
 
 
 class Steps:
-    """What matching may yet cost."""
+    """Budget of the steps that matching may still take; :meth:`take` raises :class:`NotRead` once it is spent."""
 
     def __init__(self, most: int = MOST_STEPS) -> None:
         self._left = most
@@ -59,7 +59,7 @@ class Pattern(NamedTuple):
         return cls(text, _Parser(text).whole(), plain)
 
     def ends(self, name: str, steps: Steps) -> bool:
-        """Whether it matches the end of a module's name, from its beginning or after a dot.
+        """Return True if the pattern matches the end of a module's name, from its beginning or after a dot.
 
         Raises :class:`NotRead` where that takes too many ``steps``.
         """
@@ -151,7 +151,7 @@ _GROUP = re.compile(r"\((?:\?:)?")
 
 
 def _kind(letter: str) -> Callable[[str], bool] | None:
-    """What an escaped letter stands for."""
+    """Test for the characters that an escaped letter stands for, negated for a capital; None for any other letter."""
     test = _KINDS.get(letter.lower())
     if test is None or letter.islower():
         return test
@@ -212,7 +212,10 @@ class _Parser:
         return _letter(letter.__eq__)
 
     def _repeats(self) -> tuple[int, int] | None:
-        """How often what stands before is to be there, at least and at most; None: once."""
+        """Read a quantifier: the least and the most repetitions of what stands before it; None without one (once).
+
+        Raises :class:`NotRead` for a count that cannot be or is too large, and for a possessive quantifier.
+        """
         counts = {"*": (0, ENDLESS), "+": (1, ENDLESS), "?": (0, 1)}.get(self._next)
         if counts is not None:
             self._take()

@@ -1,4 +1,4 @@
-"""Where a loaded model computes the linear modules of its checkpoint, by the modules' names."""
+"""Places at which a loaded model computes the linear modules of its checkpoint, by the modules' names."""
 
 from __future__ import annotations
 

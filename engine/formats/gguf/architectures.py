@@ -141,7 +141,7 @@ def _own_layers(keys: Keys) -> int:
 
 
 def _by_sigmoid(keys: Keys, files: GGUFFile) -> bool:
-    """Whether its experts are chosen as DeepSeek-V3 does it."""
+    """Return True if the model's experts are chosen by the sigmoids of their scores, as in DeepSeek-V3."""
     return keys.optional_integer("expert_gating_func") == 2 or any(".exp_probs_b" in name for name in files.entries)
 
 
@@ -243,7 +243,7 @@ def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 
 def _gemma4(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    """What a head's length says is that of the layers that see all tokens; those may have no values of their own."""
+    """Gemma 4. The stated head length is that of layers that see all tokens; those may have no values of their own."""
     values, layers = _windows(keys, period=6), keys.layers
     heads, inner = keys.of_layers("attention.head_count_kv"), keys.of_layers("feed_forward_length")
     shared = keys.optional_integer("attention.shared_kv_layers") or 0
@@ -363,7 +363,7 @@ def _granite_hybrid(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 
 def _holds(files: GGUFFile, end: str) -> bool:
-    """Whether some layer has a tensor whose name ends so."""
+    """Return True if some tensor's name ends in ``end``."""
     return any(name.endswith(end) for name in files.entries)
 
 

@@ -32,7 +32,7 @@ class GGUFCheckpoint(Checkpoint):
 
     @property
     def quantisation_title(self) -> str:
-        """For people: "GGUF Q4_K with Q6_K"."""
+        """Name of the quantisation for people: "GGUF Q4_K with Q6_K"."""
         return self._quantised_title(config.title(self.files))
 
     @property
@@ -67,7 +67,7 @@ class GGUFCheckpoint(Checkpoint):
         return replace(self, files=files, weight_bytes=held)
 
     def has_tensor(self, name: str) -> bool:
-        """See :meth:`Checkpoint.has_tensor`."""
+        """Return True if the file has the tensor ``name`` (the family's name in safetensors), by GGUF's name for it."""
         names = Names(config.architecture(self.files).names, self.config.num_layers)
         with contextlib.suppress(KeyError):
             return bool(name) and names.tensor(name) in self.files.entries

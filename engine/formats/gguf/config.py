@@ -35,11 +35,12 @@ _NO_MODELS = {
     "adapter": "changes to a model (an adapter)",
     "imatrix": "what a quantiser measured of a model (an importance matrix)",
 }
-"""What files hold that are no models, by general.type."""
+"""Contents of files that are no models, by general.type."""
 
 
 def architecture(files: GGUFFile) -> Architecture:
-    """How the file is read. Raises :class:`CheckpointError` for an architecture that Kvasir does not know."""
+    """Table entry that says how to read the file. Raises :class:`CheckpointError` for an architecture that Kvasir does
+    not know, and for a file that holds no language model."""
     return ARCHITECTURES[_name(files)]
 
 
@@ -84,7 +85,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
 
 
 def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:
-    """Of what may differ from layer to layer the largest."""
+    """Sizes of the model; the largest of those that may differ from layer to layer."""
     heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
     head_dim = _head_dim(keys, hidden // heads, kind.heads)
     kv_heads = "attention.head_count_kv"

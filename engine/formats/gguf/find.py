@@ -1,4 +1,4 @@
-"""Where GGUF models are: files, told by their names alone. Imports nothing large, because model lists need it."""
+"""Search for GGUF models: files, told by their names alone. Imports nothing large, because model lists need it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from engine.base.errors import CheckpointError
 from engine.base.files import unreadable
 
 RECEIPT = "kvasir.json"
-"""What lies in a folder of models that Kvasir fetched."""
+"""File that Kvasir writes into a folder of models that it downloaded."""
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
-"""How the parts of a model in several files are named, counted from 1."""
+"""File names of the parts of a model in several files, counted from 1."""
 _PROJECTOR = re.compile(r"(?:.*[-_.])?mmproj.*", re.IGNORECASE | re.DOTALL)
 """Files that hold only a model's eyes or ears."""
 _BLOB = re.compile(r"sha256-[0-9a-f]{64}")
-"""How Ollama names the GGUF files that it keeps."""
+"""Names that Ollama gives the GGUF files that it keeps."""
 _IMATRIX = re.compile(r"(?!.*[-_.](?:I?Q\d|B?F16|MXFP))(?:.*[-_.])?imatrix\w*\.gguf", re.IGNORECASE | re.DOTALL)
 """Files of what a quantiser measured; models quantised by it have the word next to the name of their type."""
 
 
 _TYPE = re.compile(r"[-_.](?:UD[-_])?(?:I?Q\d|TQ\d|B?F16|F32|MXFP\d).*", re.IGNORECASE | re.DOTALL)
-"""How a file's name ends: the type of its weights, and which part it is."""
+"""End of a file's name: the type of its weights, and which part it is."""
 
 
 def is_gguf(path: PurePath) -> bool:
@@ -31,7 +31,7 @@ def is_gguf(path: PurePath) -> bool:
 
 
 def accompanies(name: str) -> bool:
-    """Whether a file of that name is no model, but belongs to one."""
+    """Return True if a file of that name is no model, but belongs to one: a projector, or an importance matrix."""
     return bool(_PROJECTOR.fullmatch(name) or _IMATRIX.fullmatch(name))
 
 
@@ -61,13 +61,13 @@ def projectors_beside(model: Path) -> tuple[list[Path], bool]:
 
 
 def alike(model: str, projectors: Sequence[str]) -> list[str]:
-    """Those names of files with a vision tower that bear the name of a model's file."""
+    """Select the ``projectors``, by file name, that bear the name of a model's file, less the type of its weights."""
     stem = _TYPE.sub("", model.removesuffix(".gguf")).lower()
     return [name for name in projectors if stem in name.lower()]
 
 
 def is_projector(name: str) -> bool:
-    """Whether a file of that name has a vision tower alone."""
+    """Return True if a GGUF file of that name has a vision tower alone."""
     return name.lower().endswith(".gguf") and _PROJECTOR.fullmatch(name) is not None
 
 

@@ -15,7 +15,7 @@ from engine.base.errors import CheckpointError
 
 AGAIN = "Download it again."
 Value = bool | int | float | str | list[Any]
-"""What a key can hold; a list holds values of one kind, and lists only to a depth of :data:`MAX_DEPTH`."""
+"""Values that a key can hold; a list holds values of one kind, and lists only to a depth of :data:`MAX_DEPTH`."""
 
 MAX_KEYS = 1 << 14
 MAX_DEPTH = 2
@@ -26,7 +26,8 @@ MEMORY = 80 << 20
 MAX_TEXT = 4 << 20
 MAX_KEY = 1024
 _NUMBER_BYTES, _LIST_BYTES, _WIDEST = 32, 1000, 4
-"""What a number in a list, a list in a list, and a byte of text take at most (lists for their time, not their room)."""
+"""Most bytes of a number in a list, of a list in a list, and of a byte of text (lists for their time, not their room).
+"""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 _LEAST_BYTES = {kind: struct.calcsize(code) for kind, code in _NUMBERS.items()} | {_STRING: 8, _ARRAY: 12}

@@ -1,4 +1,4 @@
-"""What GGUF calls the modules whose names families know from Hugging Face."""
+"""GGUF's names for the modules whose names families know from Hugging Face."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ QWEN35 = {
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
 }
-"""Of a model with states. ``ssm_a`` holds -e^A_log."""
+"""Names of a model with states. ``ssm_a`` holds -e^A_log."""
 QWEN35MOE = (
     QWEN35
     | EXPERTS
@@ -112,7 +112,7 @@ NEXT = {
     "mtp.norm": "nextn.shared_head_norm",
     "mtp.embed_tokens": "nextn.embed_tokens",
 }
-"""What stands beside the decoder layer of a multi-token layer, which comes after those of the model."""
+"""Modules beside the decoder layer of a multi-token layer, which comes after those of the model."""
 LFM2 = EXPERTS | {
     "conv.in_proj": "shortconv.in_proj",
     "conv.out_proj": "shortconv.out_proj",
@@ -166,7 +166,7 @@ GEMMA4 = SANDWICH | {
     "post_per_layer_input_norm": "post_norm",
 }
 ROPE_FACTORS = "rope_freqs.weight"
-"""What each rotary frequency is divided by, float32 ``[head_dim / 2]``; most files have none."""
+"""Divisor of each rotary frequency, float32 ``[head_dim / 2]``; most files have none."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 """The same up to the original context, and beyond it (LongRoPE)."""
 NO_PARAMETERS = frozenset((ROPE_FACTORS, SHORT_FACTORS, LONG_FACTORS))
@@ -188,7 +188,7 @@ class Names:
         return f"blk.{match[1]}.{self._inner[match[2]]}"
 
     def tensor(self, tensor: str) -> str:
-        """As :meth:`module`, for a name with ``.weight`` or ``.bias`` at its end, or with neither."""
+        """Same as :meth:`module`, for a tensor's name, with ``.weight`` or ``.bias`` at its end, or with neither."""
         module, _, kind = tensor.rpartition(".")
         if kind in ("A_log", "D", "dt_bias", "scale", "per_expert_scale", "e_score_correction_bias"):
             return self.module(tensor)

@@ -1,7 +1,7 @@
-r"""How byte-level vocabularies cut text before they merge bytes, by the name that GGUF gives it (tokenizer.ggml.pre).
+r"""Pre-tokenizers of byte-level vocabularies, which cut text before bytes are merged, by the name in GGUF.
 
-A file carries only the name, given by llama.cpp's converter; the expressions are those of the models' own
-tokenizer.json. Each cuts what the ones before it left; ``\p{N}`` alone takes digits one by one.
+A file carries only the name (tokenizer.ggml.pre), given by llama.cpp's converter; the expressions are those of the
+models' own tokenizer.json. Each cuts what the ones before it left; ``\p{N}`` alone takes digits one by one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 
 class PreTokenizer(NamedTuple):
-    """How one family of vocabularies treats text.
+    """Pre-tokenizer of one family of vocabularies.
 
     ``splits``: expressions, applied in order; their matches and what lies between stand alone. ``whole_words``: a word
     that is a token is taken as it is, whatever the merges say. ``adds_bos``: begin-of-text comes first when the file
-    does not say. ``nfc``: characters are composed first.
+    does not say. ``nfc``: characters are composed first (NFC).
     """
 
     splits: tuple[str, ...]

@@ -34,9 +34,9 @@ _EMBEDDING, _PLACES = "v.patch_embd", "v.position_embd"
 
 
 class _Stored(NamedTuple):
-    """What a file has for one tensor: ``parts`` that follow each other along dimension ``along``, or, where it is None,
-    lie side by side in a dimension of their own, the third. ``heads``: rows are interleaved by so many; ``less`` is
-    taken off."""
+    """Tensors of the file that make one of the tower's: ``parts``, concatenated along dimension ``along``, or stacked
+    in a new dimension, the third, where it is None. ``heads``: rows are interleaved by that number; ``less`` is
+    subtracted."""
 
     parts: tuple[str, ...]
     along: int | None = 0
@@ -71,7 +71,7 @@ class ProjectorFiles(TensorFiles):
         return TensorInfo(name, FLOATING[first.type] if plain else torch.float32, shape, self._files.path, first.start)
 
     def view(self, name: str) -> Tensor:
-        """See :meth:`TensorFiles.view`."""
+        """The tensor, made of its parts, in float32 where they are quantised. Implements :meth:`TensorFiles.view`."""
         found = self._stored[name]
         parts = [self._part(part) for part in found.parts]
         whole = parts[0] if len(parts) == 1 else torch.stack(parts, 2) if found.along is None else torch.cat(parts)
@@ -85,7 +85,7 @@ class ProjectorFiles(TensorFiles):
         return dequantise(entry.type, self._files.packed(name)).view(entry.shape)
 
     def close(self) -> None:
-        """See :meth:`TensorFiles.close`."""
+        """Close the GGUF file. Implements :meth:`TensorFiles.close`."""
         self._files.close()
 
 
@@ -99,7 +99,7 @@ class _Names(NamedTuple):
     patches: str
     frames: bool = False
     interleaved: bool = False
-    """Whether rows of queries and keys lie as ggml rotates pairs of neighbours."""
+    """Rows of queries and keys lie as ggml rotates pairs of neighbours."""
 
 
 _QWEN = ("norm1", "norm2", "attn.proj")
@@ -155,7 +155,7 @@ _GEMMA3 = _Names(
 
 
 class _Reading(NamedTuple):
-    """What a tower's configuration is made from. ``ids`` are the tokenizer's, by the tokens' texts."""
+    """Inputs of a tower's configuration. ``ids`` are the tokenizer's, by the tokens' texts."""
 
     keys: Keys
     files: GGUFFile
@@ -170,7 +170,8 @@ class _Reading(NamedTuple):
         return found
 
     def activation(self, usual: str) -> str:
-        """That of the feed-forward blocks; ggml knows one GELU, by the tangent."""
+        """Activation of the feed-forward blocks: "silu" if the file says so, else ``usual``. ggml has one GELU, by
+        tangent."""
         return "silu" if self.keys.flag("use_silu", False) else usual
 
 
@@ -247,10 +248,10 @@ def _gemma3(said: _Reading) -> tuple[Values, Values]:
 
 
 class _Kind(NamedTuple):
-    """How a kind of projector is read. ``models``: a language model's architecture in GGUF, and the whole's.
+    """Reader of one kind of projector. ``models``: a language model's architecture in GGUF -> that of the whole model.
 
-    ``values`` gives what config.json says of the tower, and besides. ``size`` bounds a picture's pixels where the file
-    does not.
+    ``values`` gives config.json's values of the tower, and those beside it. ``size`` bounds a picture's pixels where
+    the file does not.
     """
 
     models: Mapping[str, str]
@@ -281,7 +282,7 @@ KINDS = {
     "pixtral": _Kind({"llama": _MISTRAL, "mistral3": _MISTRAL}, _pixtral, _PIXTRAL),
     "gemma3": _Kind({"gemma3": "Gemma3ForConditionalGeneration"}, _gemma3, _GEMMA3),
 }
-"""What files say of their projector -> how it is read."""
+"""Kind of projector, by the file's name for it -> its reader."""
 SEEING = ("qwen2vl", "qwen3vl", "qwen3vlmoe")
 """Architectures of models that all see, ..."""
 MAY_SEE = frozenset(("gemma4", *(architecture for kind in KINDS.values() for architecture in kind.models)))
@@ -349,7 +350,7 @@ def _inner(files: GGUFFile, keys: Keys) -> int:
 
 
 def _processor(keys: Keys, kind: _Kind, vision: Values, file: Path) -> RawConfig:
-    """What preprocessor_config.json would say."""
+    """Equivalent of preprocessor_config.json, from the file's keys."""
     side, patch = keys.integer("vision.image_size"), keys.integer("vision.patch_size")
     values: Values = {"size": {"height": side, "width": side, "longest_edge": side} | kind.size, "patch_size": patch}
     if "spatial_merge_size" in vision:

@@ -26,7 +26,7 @@ def base(keys: Keys, key: str, missing: float) -> float:
 
 
 def parameters(keys: Keys) -> dict[str, Any]:
-    """As ``rope_parameters`` of config.json. ``rope.scale_linear`` is the older way to write linear scaling."""
+    """Values of ``rope_parameters`` in config.json. ``rope.scale_linear`` is the older way to write linear scaling."""
     found: dict[str, Any] = {"rope_theta": base(keys, "rope.freq_base", 10000.0)}
     kind, factor = keys.get("rope.scaling.type"), keys.optional_number("rope.scaling.factor")
     if kind is None:
@@ -54,7 +54,7 @@ def _yarn(keys: Keys, factor: float | None) -> dict[str, Any]:
 
 
 def longrope(keys: Keys, files: GGUFFile, pairs: int) -> dict[str, Any]:
-    """As ``rope_parameters`` of a model with two sets of factors, ``pairs`` each. Empty where the file has none."""
+    """LongRoPE's ``rope_parameters``, with two sets of factors, ``pairs`` each. Empty where the file has none."""
     if LONG_FACTORS not in files.entries and SHORT_FACTORS not in files.entries:
         return {}
     attention = keys.optional_number("rope.scaling.attn_factor")

@@ -286,7 +286,7 @@ class GGUFSource(Source):
 
 
 def _apart(stacked: str, expert: int) -> str:
-    """What older files call one of the experts that are ``stacked`` in newer ones."""
+    """Name in older files of one of the experts that are ``stacked`` in newer ones."""
     return f"{stacked.removesuffix(STACKED)}.{expert}"
 
 

@@ -26,7 +26,7 @@ _KEEPS_SPACE = frozenset(["<unk>", "<s>", "<|endoftext|>"])
 
 
 class FileText:
-    """What a file holds for its text. Of its lists nothing is kept once the tokenizer is made."""
+    """Tokenizer and chat template of a file. Nothing of its lists is kept once the tokenizer is made."""
 
     def __init__(self, metadata: Metadata) -> None:
         """Raises :class:`CheckpointError` for what is missing or contradictory; merges and scores are read later."""

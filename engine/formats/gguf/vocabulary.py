@@ -107,7 +107,7 @@ class Vocabulary(NamedTuple):
 
     @property
     def has_bytes(self) -> bool:
-        """Whether every byte has a token of its own."""
+        """True if every byte has a token of its own."""
         return self.ids.keys() >= _BYTES
 
 

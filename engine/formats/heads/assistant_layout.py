@@ -29,7 +29,7 @@ class AssistantLayout(NamedTuple):
 
 
 def is_assistant(raw: RawConfig) -> bool:
-    """Whether config.json is such a drafter's."""
+    """Return True if config.json is that of a Gemma 4 drafter."""
     names = raw.values.get("architectures")
     named = isinstance(names, list) and any(isinstance(name, str) and "Gemma4" in name for name in names)
     return raw.values.get("model_type") in WIDTHS or (named and "backbone_hidden_size" in raw.values)

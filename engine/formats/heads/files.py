@@ -47,7 +47,7 @@ class HeadFiles:
     medusa: MedusaLayout | None = None
     assistant: AssistantLayout | None = None
     notices: tuple[str, ...] = ()
-    """What a person should know about them."""
+    """Notices for people about the heads."""
 
     def resident_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of the tensors in a model of that dtype; whole numbers stay as they are."""
@@ -76,7 +76,7 @@ def find_heads(kind: HeadKind, model: Path, given: Path | None, kept: Path | Non
 
 
 def kind_of(path: Path, copies: Path) -> HeadKind | None:
-    """Which heads a folder or file holds; None: no heads. ``copies`` as in :func:`open_heads`; nothing is written."""
+    """Kind of heads in a folder or file; None: no heads. ``copies`` as in :func:`open_heads`; writes nothing."""
     try:
         return _kind(path, copies)
     except CheckpointError:
@@ -190,9 +190,10 @@ def _names(path: Path, copies: Path) -> list[str]:
 
 
 def _check_eagle(files: TensorFiles, config: RawConfig, target: ModelConfig, where: str) -> None:
-    """What all three EAGLEs need of their model; the rest is for who builds the layer.
+    """Check the widths and the vocabulary that all three EAGLEs share with their model; the builder checks the rest.
 
-    ``fc`` reads a token's embedding with a state of the target (1 and 2), or three states (3).
+    Raises :class:`CheckpointError`. ``fc`` reads a token's embedding with a state of the target (1 and 2), or three
+    states (3).
     """
     fc = files.entries.get("fc.weight")
     if fc is None:

@@ -1,4 +1,4 @@
-"""What files with Medusa heads must hold: names, shapes, and what config.json says about them.
+"""Checks of files with Medusa heads: names, shapes, and what config.json says about them.
 
 The hub's layout (FasterDecoding's and text-generation-inference's repositories): head i's residual block j is
 ``i.j.linear.weight`` with ``i.j.linear.bias``, and its output layer, if it has its own, comes after its last block:

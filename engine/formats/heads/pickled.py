@@ -55,7 +55,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 
 
 def _sound(tensor: Tensor) -> bool:
-    """Whether it is dense numbers of a known kind that are all in its own part of the file."""
+    """Return True if the tensor is dense, on the CPU, of a known dtype, and no larger than its own storage."""
     if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.dtype not in _KNOWN:
         return False
     return tensor.nbytes <= tensor.untyped_storage().nbytes()
@@ -108,7 +108,7 @@ def converted(file: Path, elsewhere: Path) -> Path:
 
 
 def _places(file: Path, elsewhere: Path) -> tuple[Path, Path]:
-    """Where its copy may be. Names of pickles repeat, so a copy elsewhere is called after the whole path."""
+    """Places of the copy: beside the pickle, or ``elsewhere`` under a hash of its whole path, as names repeat."""
     name = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]
     return file.with_suffix(".safetensors"), elsewhere / f"{name}.safetensors"
 

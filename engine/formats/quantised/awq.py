@@ -17,7 +17,7 @@ from engine.formats.quantised.layouts import PackedModule
 from engine.formats.tensors import FLOATING, MISMATCH, Tensors
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
-"""Which of its eight output features the nibbles of a word hold, the lowest nibble first."""
+"""Output feature of the eight that each nibble of a word holds, the lowest nibble first."""
 
 
 class AWQWeights:

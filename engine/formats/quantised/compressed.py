@@ -74,7 +74,7 @@ def padded_count(count: int, bits: int) -> int:
 
 
 def _unpadded(words: Tensor, bits: int, count: int) -> Tensor:
-    """As :func:`unpack` where no code lies in two words."""
+    """Same as :func:`unpack`, where no code lies in two words."""
     per_word = 32 // bits
     out = torch.empty(len(words), per_word, words.shape[1], dtype=torch.uint8, device=words.device)
     for place in range(per_word):
@@ -118,7 +118,7 @@ def packed(
 
 
 def _is_padded(quantisation: Quantisation, in_features: int, words: int) -> bool:
-    """Whether codes that take ``words`` words along K can only be those of an older version."""
+    """Return True if codes that take ``words`` words along K can only be those of an older version (padded words)."""
     ways = [[count(in_features, bits) for bits, _ in quantisation.packings] for count in (word_count, padded_count)]
     return words not in ways[0] and words in ways[1]
 

@@ -41,11 +41,11 @@ class Fp8Files(TensorFiles):
         super().__init__(dict(kept))
 
     def dtype(self, name: str) -> torch.dtype:
-        """See :meth:`TensorFiles.dtype`."""
+        """Dtype of :meth:`view`: float32 for tensors stored in FP8. Overrides :meth:`TensorFiles.dtype`."""
         return torch.float32 if self.entries[name].name in self._scales else super().dtype(name)
 
     def view(self, name: str) -> Tensor:
-        """See :meth:`TensorFiles.view`."""
+        """The tensor, dequantised to float32 where it is stored in FP8. Overrides :meth:`TensorFiles.view`."""
         scale = self._scales.get(self.entries[name].name)
         stored = super().view(name)
         return stored if scale is None else dequantised(stored, self.map(scale), self._block)

@@ -1,4 +1,4 @@
-"""From a format's packed module to a layer: what GPTQ, AWQ and compressed-tensors share."""
+"""Steps from a format's packed module to a layer that GPTQ, AWQ and compressed-tensors share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a packed module becomes: the kind of linear layer, its sizes, and whether neighbours fuse with it.
+"""Layouts of packed modules: the kind of linear layer that one becomes, its sizes, and whether neighbours fuse with it.
 
-A layout follows from the configuration and the headers alone, so the same one plans a layer and loads it. Modules
-that read the same input become one layer where their layouts are equal.
+A layout follows from the configuration and the headers alone, so the same one plans a layer and loads it. Modules that
+read the same input become one layer where their layouts are equal.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from engine.compute.layers.linear.ggml_blocks import Q4_0
 
 
 class Layout(ABC):
-    """Compared by value. ``parts`` are what :attr:`PackedModule.read` gave for modules of this layout."""
+    """Layout, compared by value. ``parts`` are what :attr:`PackedModule.read` gave for modules of this layout."""
 
     @abstractmethod
     def shape(self, out_features: int) -> LinearShape:
         """The layer's, as the headers have it."""
 
     def surveyed(self, parts: Sequence[Any]) -> LinearShape:
-        """As :meth:`shape`, with what only the contents of a file tell."""
+        """Same as :meth:`shape`, with what only the contents of a file tell."""
         return self.shape(sum(part.out_features for part in parts))
 
     def fuses(self, parts: Sequence[Any]) -> bool:
-        """Whether modules that the headers let fuse do so by their contents too (their order of input features)."""
+        """Return True if modules that the headers let fuse do so by their contents too (order of input features)."""
         return True
 
     def planned(self, out_features: int, bias: Tensor | None, target: Target) -> Linear:

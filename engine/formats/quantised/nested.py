@@ -22,9 +22,9 @@ PREFIXES = (
 )
 """Prefixes of a text model's tensor names in a multimodal file, and what stands for them in its own files."""
 OWN = ("lm_head.", "mtp.", "model.embed_tokens.", "model.layers.", "model.norm.")
-"""How names begin that a multimodal file may have as the text model's own files do (as Qwen2.5-VL's do)."""
+"""Beginnings of names that a multimodal file may have as the text model's own files do (as Qwen2.5-VL's do)."""
 VISION = ("visual.", "vision_tower.", "multi_modal_projector.", "embed_vision.", "vision_embedder.")
-"""How names of a vision tower's tensors begin, after ``model.`` in newer files."""
+"""Beginnings of the names of a vision tower's tensors, after ``model.`` in newer files."""
 OPT_PREFIX = ("decoder.", "model.decoder.")
 """OPT's first files were written without the model's prefix."""
 TEXT_MODELS = {
@@ -79,7 +79,7 @@ def text_config(raw: RawConfig) -> RawConfig:
 
 
 def _tokens(outer: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
-    """What begins and ends a text by both configurations: of the former the outer one counts, as in transformers."""
+    """Begin- and end-of-text tokens of both configurations; the outer begin token wins, as in transformers."""
     ends = [index for values in (outer, text) for index in token_ids(values.get("eos_token_id"))]
     begins = next((values["bos_token_id"] for values in (outer, text) if values.get("bos_token_id") is not None), None)
     return {"eos_token_id": list(dict.fromkeys(ends)), "bos_token_id": begins}

@@ -1,4 +1,4 @@
-"""What config.json (or quantize_config.json) says about how the weights are packed."""
+"""Reading of quantisation settings: how config.json (or quantize_config.json) says that the weights are packed."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _mxfp4(raw: RawConfig) -> Quantisation:
 
 
 def _fp8(raw: RawConfig) -> Quantisation:
-    """Of DeepSeek-V3 and of transformers. Which modules are not converted, the tensors show."""
+    """FP8 in the formats of DeepSeek-V3 and of transformers. The tensors show which modules are not converted."""
     return Quantisation("fp8", 8, fp8=True, block=_block(raw, raw.values.get("weight_block_size")))
 
 

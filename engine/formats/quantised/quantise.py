@@ -98,7 +98,7 @@ class Quantiser:
         self._tick, self._fetch, self._stay = tick, fetch, stay
 
     def packed(self, module: Module) -> PackedModule | None:
-        """How the module is packed, or None where it stays as it is."""
+        """The module's layout and the function that quantises it, or None where it stays as it is."""
         if module.name.rpartition(".")[2] in self._stay or group_size(module.in_features) is None:
             return None
         return PackedModule(PACKERS[self.method].layout(module), lambda: self._read(module))
@@ -145,13 +145,13 @@ class Packer(ABC):
     """One way to quantise a module."""
 
     title: str
-    """For people: "int4, groups of 64"."""
+    """Name for people: "int4, groups of 64"."""
     scales: str
     """The name of the tensor that shows weights which are not numbers."""
 
     @abstractmethod
     def layout(self, module: Module) -> Layout:
-        """What the module becomes."""
+        """Layout of the quantised module."""
 
     @abstractmethod
     def shapes(self, module: Module) -> Shapes:
@@ -236,7 +236,7 @@ class Int4Packer(Packer):
 
 
 PACKERS: dict[Method, Packer] = {"nf4": NF4Packer(), "int4": Int4Packer(), "int8": Int8Packer()}
-"""By the value of "quantise" in the options of a load; a new one is added here."""
+"""Packers by the value of "quantise" in the options of a load; a new one is added here."""
 
 
 def to_nf4(weights: Tensor) -> tuple[Tensor, Tensor]:

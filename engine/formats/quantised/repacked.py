@@ -69,7 +69,7 @@ class KeptFile(NamedTuple):
     path: Path
     size: int
     used: float
-    """When it was last read or written, seconds of the epoch."""
+    """Time of the last read or write, in seconds since the epoch."""
 
 
 def content_key(entries: Iterable[StoredTensor], *what: str) -> str:
@@ -92,7 +92,7 @@ def content_key(entries: Iterable[StoredTensor], *what: str) -> str:
 
 
 def kept_files(folder: Path) -> list[KeptFile]:
-    """What is kept there, the longest unused first."""
+    """Files of kept weights in the folder, the longest unused first."""
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ def kept_files(folder: Path) -> list[KeptFile]:
 
 
 def title_of(file: KeptFile) -> str:
-    """What it is, for people; "damaged" where it does not say."""
+    """Title of the kept weights for people; "damaged" where the file has no valid index."""
     try:
         with file.path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             index = _read_index(mapped)
@@ -133,7 +133,7 @@ class Kept:
         """``expected``: bytes that there will be at most. ``title`` says to people what it is."""
         self.notice, self._title = "", title
         self.read = False
-        """Whether an earlier load's tensors are used."""
+        """True if an earlier load's tensors are used."""
         self._folder, self._path, self._expected = folder, folder / f"{key}{SUFFIX}", expected
         # Loads may write the same at once, in one process or in several: who is done last replaces the others' file.
         self._temporary = folder / f"{key}.{next(_numbers)}.{os.getpid()}{UNFINISHED}"

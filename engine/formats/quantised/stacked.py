@@ -80,7 +80,7 @@ class StackedExperts:
         return GgmlWeights(MXFP4, mxfp4_rows(self._in_order(blocks), self._in_order(scales)), self.in_features)
 
     def planned(self) -> GgmlWeights:
-        """As :meth:`weights`, without storage."""
+        """Same as :meth:`weights`, on device "meta", without storage."""
         size = (self.out_features, BLOCKS[MXFP4].row_bytes(self.in_features))
         return GgmlWeights(MXFP4, torch.empty(size, dtype=torch.uint8, device="meta"), self.in_features)
 
