@@ -52,7 +52,7 @@ class KVKind:
 
     @property
     def title(self) -> str:
-        """For people: "16-bit", "int8 with rotated keys", "KIVI 2-bit", "KIVI 4-bit keys, 2-bit values"."""
+        """Name for people: "16-bit", "int8 with rotated keys", "KIVI 2-bit", "KIVI 4-bit keys, 2-bit values"."""
         if self.name != "kivi":
             return "16-bit" if self.name == "16bit" else self.name + " with rotated keys" * self.hadamard
         if self.key_bits == self.value_bits:

@@ -1,4 +1,4 @@
-"""What a layer's keys and values look like in memory, and where a step's rows go."""
+"""Memory layout of a layer's keys and values, and the slots that a step's rows are written to."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Flush(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where the rows of a step go."""
+    """Slots and pages that the rows of a step are written to."""
 
     slots: Tensor
     """[G, T] int64 for each layer group: page * 16 + index % 16."""

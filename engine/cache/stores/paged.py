@@ -1,4 +1,4 @@
-"""What all stores share: arenas of numbered pages that are copied, and moved to and from host memory."""
+"""Base class of all stores: arenas of numbered pages that are copied, and moved to and from host memory."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class KVStore(PagedStore):
         return self, layer, to
 
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
-        """What is packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if nothing is.
+        """Tokens packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if there are none.
 
         `tables[g][s]` are the pages of sequence s in group g. What most stores pack at all is packed as it is written.
         """
@@ -103,14 +103,14 @@ class DenseKVStore(KVStore):
         super().__init__(pages, arenas, [PackedKV(k, v) for k, v in pairs])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`."""
+        """Implements `KVStore.write`."""
         arenas = self._views[layer]
         _store(arenas.k, k, to)
         _store(arenas.v, v, to)
 
 
 class LatentKVStore(KVStore):
-    """What multi-head latent attention keeps: one arena [pages * 16, 1, rank + rope] for each layer.
+    """KV cache of multi-head latent attention: one arena [pages * 16, 1, rank + rope] for each layer.
 
     A key is a token's latent, then the rotated key that all heads share; its value is the latent again, so there is
     no second arena: values are the first `rank` columns of the keys (DeepSeek-V2, arXiv 2405.04434, section 2.1).
@@ -125,7 +125,7 @@ class LatentKVStore(KVStore):
         super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`; `v` is what `k` begins with, and is not looked at."""
+        """Implements `KVStore.write`; `v` is the first columns of `k`, and is ignored."""
         _store(self._arenas[layer], k, to)
 
 
