@@ -26,7 +26,7 @@ SHARE = 0.9
 
 
 def adapters_of(model: LoadedModel | None) -> tuple[Adapter, ...]:
-    """Those in memory; for any thread."""
+    """Adapters of the model that are in memory; for any thread."""
     return () if model is None or model.model is None else model.model.adapters.loaded
 
 

@@ -55,7 +55,7 @@ class OpenedModel(Protocol):
         """The memory that it will take."""
 
     def fits_alongside(self) -> bool:
-        """Whether its weights fit into what is free now, with the present model still in memory."""
+        """Return True if its weights fit into what is free now, with the present model still in memory."""
 
     def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Any:
         """Read the weights. Raises LoadFailed, or engine.base.errors.LoadCancelled."""
@@ -65,7 +65,7 @@ class OpenedModel(Protocol):
 
 
 class Loader(Protocol):
-    """Where models come from."""
+    """Source of models."""
 
     def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedModel:
         """Check the files and whether they fit once ``resident`` has made room. Raises LoadFailed."""

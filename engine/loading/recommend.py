@@ -1,4 +1,4 @@
-"""Which of the recommended models run well here: judged from their sizes alone, by the rule of `engine.loading.fit`.
+"""Recommendation of models that run well here: judged from their sizes alone, by the rule of `engine.loading.fit`.
 
 A fit report plans from a model's headers; here nothing is known but what assets/models.json says. So what a model takes
 to work with is taken as a share of its size, and where its keys and values are not stated, so are they.
@@ -162,7 +162,7 @@ def _millions(count: str) -> float:
 
 
 def is_here(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:
-    """Whether that variant of a repository, by its name or kind, is among the models of this machine."""
+    """Return True if that variant of a repository, by its name or kind, is among the models of this machine."""
     return any(
         each.repository == repository and (each.format == "safetensors" or _is(Path(each.path), variant))
         for each in stored

@@ -46,7 +46,8 @@ class Sight:
         packing: Packing,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Sight:
-        """With the weights in memory; or without a tower, and with the reason. Raises :class:`LoadCancelled`."""
+        """Read the tower's weights into memory; where it cannot serve, the result has no tower, and the reason. Raises
+        :class:`LoadCancelled`."""
 
         def tick(size: int) -> None:
             if cancelled():
@@ -79,7 +80,7 @@ class Sight:
         return 0 if self.tower is None else self.tower.storage_size()
 
     def working_bytes(self, dtype: torch.dtype, device: torch.device, context: int) -> int:
-        """What a forward of the largest picture holds at its widest, and the embeddings that are kept."""
+        """Bytes that a forward of the largest picture holds at its widest, and of the embeddings that are kept."""
         if self.part is None:
             return 0
         vision = self.part.config.raw.values.get("vision_config") or {}

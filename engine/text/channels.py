@@ -19,7 +19,7 @@ from engine.text.tokenizer import Tokenizer
 
 
 class Pair(NamedTuple):
-    """What opens and what closes thinking."""
+    """Tags that open and close thinking."""
 
     opens: str
     closes: str
@@ -67,11 +67,11 @@ class ChannelParser(Protocol):
         """Take one token and the text that it completed."""
 
     def flush(self) -> Split:
-        """What was held back, at the end of the answer."""
+        """Text that was held back, at the end of the answer."""
 
 
 class ChannelStyle(Protocol):
-    """How one model marks its channels."""
+    """Interface to the way in which one model marks its channels."""
 
     def parser(self, prompt_ids: Sequence[int]) -> ChannelParser:
         """The parser of an answer to this prompt, whose end may have opened a channel already."""
@@ -98,7 +98,8 @@ def _used(tokenizer: Tokenizer, template: str, pair: Pair) -> bool:
 
 @dataclass(frozen=True)
 class TagStyle:
-    """See :class:`ChannelStyle`. Several pairs may be in question; the one that the answer begins with counts."""
+    """Implements :class:`ChannelStyle` with tags. Several pairs may be in question; the one that the answer begins with
+    counts."""
 
     tokenizer: Tokenizer
     pairs: tuple[Pair, ...]
@@ -208,7 +209,7 @@ class TagParser:
             self._at = "wrapped" if self._closes else "content"
 
     def _before(self, tag: str) -> tuple[str, bool]:
-        """What certainly comes before the tag, and whether that has come; then it is taken off.
+        """Text that certainly comes before the tag, and True if the tag has come; then it is taken off.
 
         What may yet become the tag stays held, and space before it.
         """
@@ -242,7 +243,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 
 @dataclass(frozen=True)
 class HarmonyStyle:
-    """See :class:`ChannelStyle`."""
+    """Implements :class:`ChannelStyle` with the marks of Harmony."""
 
     tokenizer: Tokenizer
     marks: Mapping[int, str]

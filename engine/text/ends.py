@@ -1,4 +1,4 @@
-"""Which tokens end an answer: those that a model's files declare, and those that do in every family that has them."""
+"""Tokens that end an answer: those that a model's files declare, and those that do in every family that has them."""
 
 from __future__ import annotations
 

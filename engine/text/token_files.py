@@ -1,4 +1,4 @@
-"""What the small files next to tokenizer.json say of tokens: tokenizer_config.json, special_tokens_map.json and
+"""Tokens in the small files next to tokenizer.json: tokenizer_config.json, special_tokens_map.json and
 added_tokens.json name the texts that are one token each, and templates know some of them by name.
 
 As transformers reads them, but for what contradicts: it lets one file win, and here somebody is told.

@@ -1,4 +1,4 @@
-"""Which sequence is admitted first and which is preempted. Pure: no tensors, no clock of its own."""
+"""Order in which sequences are admitted and preempted. Pure: no tensors, no clock of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.cache.sequences import SequenceCache
 
 
 class Schedulable(Protocol):
-    """What scheduling needs to know of a sequence; the last three fields are its own."""
+    """Interface of a sequence for the scheduler; the last three fields are the scheduler's own."""
 
     arrival: int
     cache: SequenceCache
@@ -20,7 +20,7 @@ class Schedulable(Protocol):
 
     @property
     def cached(self) -> bool:
-        """Whether keys and values outlive a step."""
+        """True if keys and values outlive a step."""
 
     @property
     def reach(self) -> int:

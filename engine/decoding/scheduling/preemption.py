@@ -1,4 +1,4 @@
-"""Whether a preempted sequence's keys and values are swapped to host memory and back, or recomputed."""
+"""Choice between swapping a preempted sequence's keys and values to host memory and back, and recomputing them."""
 
 from __future__ import annotations
 

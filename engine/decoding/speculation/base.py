@@ -102,7 +102,7 @@ class Proposer:
         return [NO_DRAFT] * len(asks)
 
     def has_match(self, request: Request) -> bool:
-        """Whether it would draft now; asked before rows and pages are given out."""
+        """Return True if the proposer would draft for the request now; called before rows and pages are given out."""
         return True
 
     def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:

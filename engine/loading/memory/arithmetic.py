@@ -1,4 +1,4 @@
-"""How fast the device multiplies, measured: the ceiling that reading a prompt is held against."""
+"""Measured speed at which the device multiplies: the ceiling that reading a prompt is held against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the libraries that torch brings read from the environment, once each, where it does not say otherwise."""
+"""Environment variables that the libraries torch brings read once each, set here unless they are set already."""
 
 from __future__ import annotations
 

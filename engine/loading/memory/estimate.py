@@ -1,4 +1,4 @@
-"""Whether a model fits, and how many pages its cache gets, out of what is free now."""
+"""Estimate of whether a model fits, and of the pages that its cache gets, out of what is free now."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def budget_bytes(memory: float | None, free: int) -> int:
 
 
 def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_rows: int) -> int:
-    """What one forward of ``rows`` rows holds at its widest, in addition to weights and cache.
+    """Bytes that one forward of ``rows`` rows holds at its widest, in addition to weights and cache.
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
@@ -124,8 +124,8 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
 
 
 def gpu_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
-    """What Kvasir's kernels and captured CUDA graphs take in addition: larger blocks of weights, the graphs' own nodes,
-    the results of each, and rotation for all positions.
+    """Bytes that Kvasir's kernels and captured CUDA graphs take in addition: larger blocks of weights, the graphs' own
+    nodes, the results of each, and rotation for all positions.
 
     Where more are captured than are counted on, and memory runs out, all are given up (`engine.compute.runner.graphs`).
     """

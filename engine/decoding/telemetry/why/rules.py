@@ -1,4 +1,4 @@
-"""Why answers are slow: sentences from what is known of the engine and the machine, each with what mends it.
+"""Reasons that answers are slow: sentences from what is known of the engine and the machine, each with its remedy.
 
 A rule looks at facts and finds a reason or none. How many times faster answers would be with it mended is estimated
 from the facts where they say it, else taken from docs/measurements.md: rough, and good enough to sort by.
@@ -34,7 +34,8 @@ def reasons(facts: Facts) -> list[Reason]:
 
 
 def limit(facts: Facts) -> str:
-    """What all answers together could reach at most, by memory alone, and what they reached in the last seconds."""
+    """Sentence on the most that all answers together could reach, by memory alone, and on what they reached in the last
+    seconds; "" where it is unknown."""
     frame, once = facts.frame, facts.frame.bytes_per_pass or facts.weights
     if once and not facts.gpu and once < facts.machine.cache:
         return (
