@@ -63,11 +63,11 @@ class PagePolicy:
     name: str
     """Its value in the catalogue."""
     title: str
-    """For people: "all pages"."""
+    """Name for people: "all pages"."""
     longest_chunk = NO_LIMIT
     """The most rows of a sequence in one step: pages that die are freed only between steps."""
     branches = True
-    """Whether draft tokens may be trees."""
+    """True if draft tokens may be trees."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)

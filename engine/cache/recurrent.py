@@ -73,7 +73,7 @@ class RecurrentManager(KVCacheManager):
             slots.pool, lambda name, keys: kept.matched(name, keys) == len(keys), slots.snapshot_tier
         )
         self.running: set[RecurrentCache] = set()
-        """Those that hold slots."""
+        """Sequences that hold slots."""
         self._living = weakref.WeakSet[RecurrentCache]()
 
     def new(self, sequence: NewSequence) -> RecurrentCache:

@@ -16,7 +16,7 @@ from engine.compute.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value, keys
 
 Acceptance = Literal["keyed", "ratio", "typical"]
-"""How draft tokens are verified: against the tokens that would have been drawn, by the ratio test, or by typical
+"""Tests that verify draft tokens: against the tokens that would have been drawn, by the ratio test, or by typical
 acceptance."""
 READING_ROWS = 2048
 """Rows of a step on a GPU while nothing decodes: products of more are hardly faster. Memory is reserved for them."""
@@ -129,7 +129,7 @@ class EngineOptions:
 
     @property
     def preemption(self) -> Mode:
-        """Treatment of a preempted sequence's keys and values: swap, recompute, or choose between them."""
+        """Treatment of a preempted sequence's keys and values: "swap", "recompute", or "auto"."""
         return cast(Mode, self.values[keys.PREEMPTION])
 
     @property

@@ -53,12 +53,12 @@ MOST = 200
 LIMIT = 1 << 20
 """Bytes; a larger file is none of ours."""
 _EDITION = "activations 1"
-"""Of what is measured and how: another one is measured again."""
+"""Edition of the measurement: results of another edition are measured again."""
 
 
 class ActivationCost(msgspec.Struct, frozen=True):
-    """Cost of 8-bit activations: the mean KL(exact || 8-bit) in nats per token, and the share of ``predictions`` whose
-    likeliest token stays the same."""
+    """Cost of 8-bit activations: the mean KL(exact || 8-bit) in nats per token, the share of predictions whose
+    likeliest token stays the same, and the number of predictions."""
 
     divergence: float
     same_top: float
@@ -71,7 +71,7 @@ class ActivationCost(msgspec.Struct, frozen=True):
 
     @property
     def found(self) -> Mapping[str, Found]:
-        """Finding for the row of the switch of activations."""
+        """Result of the measurement, for the row of the switch of activations."""
         sentence = (
             f"Measured with this model: 8-bit activations change its predictions by {self.divergence:.4f} nats per "
             f"token (KL divergence; at most {BEARABLE:g} for auto to take 8 bits), and the likeliest token is the same "

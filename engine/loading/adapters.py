@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 MOST_NAME = 100
 MOST_ADAPTERS = 64
 SHARE = 0.9
-"""Of what is free that an adapter may take."""
+"""Share of the free memory that an adapter may take."""
 
 
 def adapters_of(model: LoadedModel | None) -> tuple[Adapter, ...]:

@@ -24,7 +24,7 @@ from engine.protocol import LoadOptions, keys
 from engine.protocol.library import FitReport, HubVariant, KindFit, Suggestion, Verdict
 
 KINDS = ("16bit", "int8", "int4")
-"""Of the cache, that are planned with; FP8 takes what int8 does."""
+"""Kinds of the cache that are planned with; FP8 takes what int8 does."""
 USUAL_CONTEXT = 8192
 """Tokens; a model that holds fewer than these, where it could read more, is a tight fit."""
 _ORDER: tuple[Verdict, ...] = ("fits", "tight", "too large")

@@ -89,7 +89,7 @@ class CheckpointLoader:
             return opened
 
     def unplanned(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
-        """Same as :meth:`open`, but whether the model fits or not: no memory is planned."""
+        """Same as :meth:`open`, but without planning memory, so that the model need not fit."""
         with _as_load_failed():
             asked = command.options
             _check(asked)
@@ -146,7 +146,7 @@ class OpenedCheckpoint:
     """Bytes of weights besides those that the headers state: of a variant whose own were not read."""
     times: LoadTimes = field(default_factory=LoadTimes)
     activation_cost: ActivationCost | None = None
-    """What activations of 8 bits cost the model that was read; None where none are quantised."""
+    """Cost of 8-bit activations for the model that was read; None where none are quantised."""
     _plan: estimate.MemoryPlan | None = None
 
     @property

@@ -59,7 +59,7 @@ class ModelFiles(NamedTuple):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences that a person should know about the files."""
+        """Notices about the files, sentences for a person."""
         doubts = chat_doubts(self.tokenizer, self.template, self.checkpoint.path.name)
         return (*self.checkpoint.notices, *self.tokenizer.notices, *doubts)
 

@@ -18,7 +18,7 @@ from engine.loading.parts import ModelFiles
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."
 MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
-"""Of one picture, which is made smaller where its tower can: the time that a tower takes grows faster than those."""
+"""Tokens of one picture, which is made smaller where its tower can: a tower's time grows faster than the tokens."""
 
 
 @dataclass(frozen=True, slots=True)

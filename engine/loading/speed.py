@@ -33,7 +33,7 @@ class Speed(NamedTuple):
 
 
 def served(checkpoint: Checkpoint, model: CausalLM, device: torch.device, name: str) -> Served:
-    """Description under which runs of ``model`` are kept, which may be loaded or planned."""
+    """Description under which runs of ``model``, which may be loaded or planned, are kept."""
     config = checkpoint.config
     kinds = [checkpoint.quantisation_title.partition(" with ")[0]]  # files of one label differ in what is mixed in
     kinds += ["experts"] * (config.moe is not None) + ["states"] * (config.recurrent is not None)

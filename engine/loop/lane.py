@@ -78,7 +78,7 @@ class Lane:
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self._runner, self._sampler = runner, sampler
         self.seconds = 0.0
-        """What the host spent on launches, in all."""
+        """Seconds that the host spent on launches, in all."""
 
     def serves(self, plan: Plan[Request]) -> bool:
         """Return True if the step of a plan may be launched ahead: the same answers go on, none with drafts, with a

@@ -53,7 +53,7 @@ class ModelCache:
         bits, with_recent = _bits(model), _bits_with_recent(model)
         states = model.stores[0].states if model.stores else None
         self.state_bytes = 0 if states is None else states.page_bytes
-        """Of a sequence's state; 0: it has none."""
+        """Bytes of a sequence's state; 0: it has none."""
         self._stats = CacheStats(
             kind=model.kind.title,
             bits_per_element=bits,

@@ -39,12 +39,12 @@ WRAPS = (
     Pair("<answer>", "</answer>"),  # models trained as DeepSeek-R1-Zero was
     Pair("<|begin_of_solution|>", "<|end_of_solution|>"),  # Sky-T1, OpenThinker
 )
-"""What some models put around the content that follows their thinking; it is no part of the answer."""
+"""Tags that some models put around the content after their thinking; they are no part of the answer."""
 SPELLINGS = {
     "Here is my thought process:": "Here's my thought process:",
     "Here is my response:": "Here's my response:",
 }
-"""What a model may write for a tag of its template."""
+"""Spellings that a model may write for a tag of its template."""
 _TAIL = 32
 """Ids at the end of a prompt in which its last tag is looked for."""
 

@@ -22,7 +22,7 @@ NO_VALUE = (
     "written there. If its answers are poor, download the model's small files again, or choose another version of it."
 )
 _MARK = re.compile(r"<[^<>\s{}'\"]{1,80}>|\[/?[A-Za-z_]*[A-Z][A-Za-z0-9_]*\]")
-"""What marks turns in chats: <|im_start|>, <start_of_turn>, <｜User｜>, [INST]. Jinja's own brackets are not of it."""
+"""Marks of turns in chats: <|im_start|>, <start_of_turn>, <｜User｜>, [INST]. Jinja's own brackets are not of it."""
 _SHOWN = 3
 """Names that a notice lists."""
 

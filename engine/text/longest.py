@@ -67,7 +67,7 @@ def _drops(step: dict[str, Any]) -> bool:
 
 
 def _shrinks(step: dict[str, Any]) -> int | None:
-    """Most bytes of a text that a normaliser makes one; None where that has no bound."""
+    """Maximum number of bytes of a text that a normaliser turns into one; None where that has no bound."""
     match step:
         case {"type": "NFC"}:
             return _COMPOSED

@@ -2,7 +2,7 @@
 
 A file comes with a model, from strangers. The steps of its normaliser, pre-tokenizer and decoder each make a text at
 most some factor longer; their product is bounded, as are expressions, lists and names. What the library is then given
-is written anew from what was judged, so that both read the same. The factors count characters.
+is written again from what was judged, so that both read the same. The factors count characters.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def judged(raw: bytes) -> bytes:
 
 
 def growth_of(normalizer: Any, pre_tokenizer: Any) -> int:
-    """Most characters that one of a text becomes before it is taken apart. Raises :class:`TooMuch`."""
+    """Maximum number of characters that one of a text becomes before it is taken apart. Raises :class:`TooMuch`."""
     growth = _normalised(steps(normalizer, "normalizers"))
     for step in steps(pre_tokenizer, "pretokenizers"):
         growth = _grown(growth, _factor(step, _WORDS))

@@ -51,7 +51,7 @@ class Kind(NamedTuple):
     model: str
     """The fingerprint of the model (engine/formats/fingerprint.py)."""
     namespace: str
-    """How keys and values are kept, and which are: kind, bits, page policy."""
+    """Format of the keys and values, and which are kept: kind, bits, page policy."""
     layout: str
     """`KVStore.page_layout`."""
     page_bytes: int

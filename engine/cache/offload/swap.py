@@ -31,15 +31,15 @@ class Swapped:
     owner: Owner
     pages: int
     tokens: int
-    """Of them, as its owner counted: the last page may be partly filled."""
+    """Tokens in these pages, as its owner counted: the last page may be partly filled."""
     size: int
     """Bytes of host memory."""
     used: float
-    """When it was put, by the space's clock."""
+    """Time when it was put, by the space's clock."""
     blobs: list[list[Tensor]] = field(repr=False)
-    """Of each store, in pieces: uint8 [pages, page_bytes]."""
+    """Content from each store, in pieces: uint8 [pages, page_bytes]."""
     place: ClassVar[str] = "host"
-    """See :class:`engine.cache.types.OffloadedPages`."""
+    """Implements :attr:`engine.cache.types.OffloadedPages.place`."""
 
     @property
     def pinned(self) -> bool:

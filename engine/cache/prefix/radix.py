@@ -343,8 +343,8 @@ class PrefixTree:
 
     @staticmethod
     def _is_leaf(node: Node) -> bool:
-        """Return True if the node can be evicted from the device: not a root, not locked, all children in a tier
-        below."""
+        """Return True if the node can be evicted from the device: it holds pages there, is neither a root nor locked,
+        and its children are all in a tier below."""
         return (
             node.parent is not None
             and node.locks == 0

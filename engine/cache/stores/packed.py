@@ -10,9 +10,9 @@ from torch import Tensor
 PLAIN_KINDS = ("dense", "latent", "wide")
 """The kinds of `PackedKV` whose elements are numbers as they are."""
 PACKED_KINDS = ("int8", "fp8", "int4", "kivi")
-"""Those whose elements are codes (`engine.cache.stores.codecs`)."""
+"""Kinds whose elements are codes (`engine.cache.stores.codecs`)."""
 BYTE_KINDS = ("int8", "fp8")
-"""Those of a byte an element, with a scale for each token and head."""
+"""Kinds of a byte an element, with a scale for each token and head."""
 CHANNEL_GROUP = 32
 """Tokens (two pages) that share a scale where keys are packed along channels, kind "kivi"."""
 

@@ -26,13 +26,13 @@ class KVStore(PagedStore):
     """Layer groups of a batch that it addresses: 1, or 2 where recent tokens, or layers with a window, have pages of
     their own."""
     written_groups = 1
-    """Of these, the first ones, those that rows are written to and in which `move_slots` moves them."""
+    """Number of the first ones of these, which rows are written to and in which `move_slots` moves them."""
     residual = 0
     """Tokens at the end of a sequence that are not packed yet (`engine.cache.stores.recent`); 0: every token is."""
     ranks_pages = False
-    """Whether rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
+    """True if rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
     hadamard = False
-    """Whether the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
+    """True if the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
     recent: KVStore | None = None
     """Holds the tokens that are not packed yet, under the page numbers of group 1."""
     states: StateStore | None = None

@@ -16,7 +16,7 @@ class Schedulable(Protocol):
     last_step: int
     preemptions: int
     overtaken: int
-    """How often a sequence that arrived later was admitted first."""
+    """Number of times that a sequence which arrived later was admitted first."""
 
     @property
     def cached(self) -> bool:

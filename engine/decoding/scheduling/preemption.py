@@ -23,7 +23,7 @@ class Victim(NamedTuple):
     size: int
     """Bytes of these, in all stores."""
     room: bool
-    """Whether host memory has room for them."""
+    """True if host memory has room for them."""
 
 
 class Decision(NamedTuple):

@@ -11,7 +11,7 @@ from engine.decoding.request import Request
 from engine.decoding.telemetry.records import Work
 
 MAX_DEPTH = 16
-"""How many tokens ahead any proposer may be asked to draft."""
+"""Maximum number of tokens ahead that any proposer may be asked to draft."""
 
 
 class DraftTree(NamedTuple):

@@ -42,7 +42,7 @@ class Served(NamedTuple):
     device: str
     format: str
     model: str
-    """Where it lies, or what it is called on the hub."""
+    """Path of the model, or its name on the hub."""
     read: int
     flops: float
 

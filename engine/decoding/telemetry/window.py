@@ -29,7 +29,7 @@ class TelemetryWindow:
         self.totals: Counter[str] = Counter()
         """Counted since the start of the engine, by the names of engine/decoding/telemetry/prometheus.py."""
         self.steps = 0
-        """Of the present model."""
+        """Steps of the present model."""
 
     def add(self, record: StepRecord) -> None:
         seconds = inter_token_seconds(self._last, record)

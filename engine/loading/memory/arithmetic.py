@@ -11,7 +11,7 @@ from engine.base import devices
 from engine.loading.memory.bandwidth import in_a_thread
 
 WIDTH, GPU_WIDTH = 2048, 8192
-"""Of the square matrices that are multiplied."""
+"""Width of the square matrices that are multiplied, on a CPU and on a GPU."""
 _LEAST, _BUDGET_SECONDS = 3, 0.3
 
 

@@ -16,7 +16,7 @@ from engine.base.host_memory import Slabs
 from engine.loading.memory.probe import free_bytes
 
 _CPU_BYTES = 192 << 20
-"""Of a processor's memory, or twice its last-level caches where that is more and there is room."""
+"""Bytes read of a processor's memory, or twice its last-level caches where that is more and there is room."""
 _CORES = Path("/sys/devices/system/cpu")
 _BLOCK = 1 << 22
 _GPU_BYTES = 1 << 30
@@ -25,7 +25,7 @@ _BUDGET_SECONDS = 0.15
 
 
 known: dict[tuple[str, int, int], float] = {}
-"""What was measured, in bytes a second, by kind and number of the device and by torch's number of threads."""
+"""Measured bytes a second, by kind and number of the device and by torch's number of threads."""
 
 
 class Stopped(Exception):  # noqa: N818 - an outcome, no failure

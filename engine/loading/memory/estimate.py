@@ -51,11 +51,11 @@ workspace of operators (32 MB of cuBLAS on Hopper)."""
 
 
 GPU_SCRATCH_BYTES = 32 << 20
-"""Of those, what the blocks of 64 MB take besides that a GPU dequantises for the widest products."""
+"""Bytes of such buffers that a GPU takes besides: for the widest products it dequantises blocks of 64 MB."""
 GRAPHS = 16
 """Captured shapes that are counted on."""
 GRAPH_BYTES = 8 << 20
-"""Of the nodes of one. An estimate, to be measured on a GPU."""
+"""Bytes of the nodes of one graph. An estimate, to be measured on a GPU."""
 
 
 class OutOfMemory(Exception):  # noqa: N818 - an outcome that a person is told about

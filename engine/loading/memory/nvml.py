@@ -115,7 +115,7 @@ class Meter:
         self._before: tuple[float, float] | None = None
         """Time and power of the last reading."""
         self._first: float | None = None
-        """What the GPU's own counter of energy stood at."""
+        """Joules on the GPU's own energy counter from which energy is counted."""
         if self._nvml is not None:
             try:
                 self._gpu = _handle(self._nvml, device)

@@ -14,7 +14,7 @@ from engine.decoding.speculation.control.lines import Price
 from engine.decoding.speculation.control.stats import Acceptance
 
 GAIN = 1.03
-"""What gains less is not worth the memory traffic and the jitter."""
+"""Least speed-up that is worth the memory traffic and the jitter."""
 TRY_DEPTH = 3
 """Tokens drafted to find out what a proposer costs and how much of it is accepted."""
 ROUNDS = 4
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 Prices = Callable[[], Sequence[Price]]
-"""What each shape costs now."""
+"""Present price of each shape."""
 
 
 class Standing:

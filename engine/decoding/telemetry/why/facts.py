@@ -29,7 +29,7 @@ class Machine(NamedTuple):
     throttled: str = ""
     battery: bool = False
     no_gpu: str = ""
-    """Why an installed GPU pack is not used."""
+    """Reason that an installed GPU pack is not used."""
 
 
 class LastPrompt(NamedTuple):
