@@ -33,7 +33,7 @@ class RowSights(NamedTuple):
 
 
 class SparseReads(NamedTuple):
-    """What rows that choose pages read besides: the share of layers that read everything, and heads for each key head.
+    """Share of layers whose rows read all keys, and query heads per KV head, for a policy whose rows choose pages.
 
     Each of these heads chooses pages of its own.
     """
@@ -63,11 +63,11 @@ class PagePolicy:
     name: str
     """Its value in the catalogue."""
     title: str
-    """For people: "all pages"."""
+    """Name for people: "all pages"."""
     longest_chunk = NO_LIMIT
     """The most rows of a sequence in one step: pages that die are freed only between steps."""
     branches = True
-    """Whether draft tokens may be trees."""
+    """True if draft tokens may be trees."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -76,19 +76,20 @@ class PagePolicy:
         return hash(tuple(vars(self).values()))
 
     def refuses(self, config: ModelConfig) -> str:
-        """Why a model cannot be served with it, a sentence for a person; empty if it can."""
+        """Reason a model cannot be served with this policy, a sentence for a person; empty if it can."""
         return excluded(config, keys.PAGE_POLICY, self.name)
 
     def restricts(self, stop: int) -> bool:
-        """Whether any row with an index below `stop` does not see all keys before it."""
+        """Return True if any row with an index below `stop` does not see all keys before it."""
         return False
 
     def sights(self, index: np.ndarray) -> RowSights:
-        """What the rows with these indices [T] see."""
+        """Keys that the rows with these indices [T] see."""
         return RowSights(np.zeros_like(index), np.zeros_like(index), index)
 
     def chosen(self, index: np.ndarray) -> np.ndarray | None:
-        """How many pages of that each head reads, [T] int64, 0 for all of them; None: every row reads all of them."""
+        """Number of the visible pages that each head reads, [T] int64, 0 for all of them; None: every row reads all of
+        them."""
         return None
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
@@ -100,7 +101,7 @@ class PagePolicy:
         return pages_for(length)
 
     def shareable(self, known: int) -> int:
-        """Of a sequence's first `known` tokens, those whose keys and values equal what any other would compute."""
+        """Number of the first `known` tokens of a sequence whose keys and values equal what any other would compute."""
         return known
 
 
@@ -138,25 +139,26 @@ class WindowWithSinks(PagePolicy):
         return np.maximum(0, index + 1 - self.window) // PAGE_SIZE * PAGE_SIZE
 
     def shareable(self, known: int) -> int:
-        """See `PagePolicy.shareable`: a window's pages have gaps."""
+        """Implements `PagePolicy.shareable`: 0, since a window's pages have gaps."""
         return 0
 
     def restricts(self, stop: int) -> bool:
-        """See `PagePolicy.restricts`."""
+        """Implements `PagePolicy.restricts`."""
         return stop - self.window >= PAGE_SIZE
 
     def sights(self, index: np.ndarray) -> RowSights:
-        """See `PagePolicy.sights`."""
+        """Implements `PagePolicy.sights`."""
         first = self.first(index)
         hides = first > 0
         return RowSights(first, np.where(hides, self.sinks, 0), np.where(hides, self.sinks + index - first, index))
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
-        """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""
+        """Implements `PagePolicy.dead_pages`: pages between the sinks' page and the window of row `committed`."""
         return pages_for(self.sinks), int(self.first(np.array([committed]))[0]) // PAGE_SIZE
 
     def kept_pages(self, length: int) -> int:
-        """See `PagePolicy.kept_pages`: the sinks', and those of the window wherever on its pages it begins."""
+        """Implements `PagePolicy.kept_pages`: the sinks' pages, and those of the window wherever on a page it
+        begins."""
         most = pages_for(self.sinks) + pages_for(self.window - 1) + 1
         return min(pages_for(length), most)
 
@@ -179,15 +181,15 @@ class QuestPolicy(PagePolicy):
         self.title = f"{self.pages * PAGE_SIZE:,} tokens a head (QUEST)"
 
     def restricts(self, stop: int) -> bool:
-        """See `PagePolicy.restricts`."""
+        """Implements `PagePolicy.restricts`."""
         return stop > max(self.prompt_length, self.pages * PAGE_SIZE)
 
     def chosen(self, index: np.ndarray) -> np.ndarray:
-        """See `PagePolicy.chosen`."""
+        """Implements `PagePolicy.chosen`."""
         return np.where((index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages), self.pages, 0)
 
     def shareable(self, known: int) -> int:
-        """See `PagePolicy.shareable`: rows that choose pages compute other keys and values."""
+        """Implements `PagePolicy.shareable`: rows that choose pages compute other keys and values."""
         return min(known, self.prompt_length)
 
 
@@ -197,7 +199,7 @@ def companion_policy(policy: PagePolicy) -> PagePolicy:
 
 
 class PolicySettings(NamedTuple):
-    """What a request says of its policy: tokens of a window, tokens that rows choose, the length of its prompt."""
+    """Policy settings of a request: tokens of a window, tokens that rows choose, tokens of its prompt."""
 
     window: int = 1024
     budget: int = 1024

@@ -73,12 +73,12 @@ class RecurrentManager(KVCacheManager):
             slots.pool, lambda name, keys: kept.matched(name, keys) == len(keys), slots.snapshot_tier
         )
         self.running: set[RecurrentCache] = set()
-        """Those that hold slots."""
+        """Sequences that hold slots."""
         self._living = weakref.WeakSet[RecurrentCache]()
 
     def new(self, sequence: NewSequence) -> RecurrentCache:
-        """See :meth:`KVCacheManager.new`. Where it parts from others that are still to be read, a state will be kept:
-        whichever is read first leaves it to the other."""
+        """Implements :meth:`KVCacheManager.new`. A state will be kept where the text branches off from others that are
+        still to be read: whichever is read first leaves it to the other."""
         cache = RecurrentCache(self, sequence)
         for other in islice(self._living, MOST_COMPARED) if cache.namespace is not None else ():
             if other.namespace == cache.namespace:
@@ -90,20 +90,20 @@ class RecurrentManager(KVCacheManager):
 
     @property
     def version(self) -> int:
-        """See :attr:`KVCacheManager.version`."""
+        """Implements :attr:`KVCacheManager.version`."""
         return self.tree.version + self.snapshots.version
 
     @property
     def states(self) -> StateCounts:
-        """See :attr:`KVCacheManager.states`."""
+        """Implements :attr:`KVCacheManager.states`."""
         return StateCounts(self.slots.used_count, len(self.snapshots))
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
-        """See :meth:`KVCacheManager.admits`: all that run then find their slots."""
+        """Implements :meth:`KVCacheManager.admits`: all running sequences still find their slots."""
         return self.slots_left >= (SLOTS_EACH - 1) * len(running) + SLOTS_EACH - (cache in self.running)
 
     def will_find(self, pages: int, other: SequenceCache) -> bool:
-        """See :meth:`KVCacheManager.will_find`: the other leaves a state where the texts part."""
+        """Implements :meth:`KVCacheManager.will_find`: the other leaves a state where the texts part."""
         assert isinstance(other, RecurrentCache)
         return other.stops_at(pages * PAGE_SIZE)
 
@@ -114,7 +114,7 @@ class RecurrentManager(KVCacheManager):
 
     @property
     def spares(self) -> bool:
-        """Whether there is a slot over for what a later text may begin with."""
+        """True if a slot is left for a state that a later text may begin with, beyond what running sequences need."""
         return self.slots_left > (SLOTS_EACH - 1) * len(self.running)
 
     def take_slot(self, owner: tuple[str, int]) -> int:
@@ -124,7 +124,7 @@ class RecurrentManager(KVCacheManager):
         return slot
 
     def check(self, idle: bool = False) -> None:
-        """See :meth:`KVCacheManager.check`."""
+        """Implements :meth:`KVCacheManager.check`."""
         self.slots.check()
         self.snapshots.check()
         strays = [owner for owner in self.slots.owners() if owner != TREE]
@@ -203,7 +203,7 @@ class RecurrentCache(SequenceCache):
             self._stops.add(tokens)
 
     def stops_at(self, tokens: int) -> bool:
-        """Whether it leaves a state there, or has."""
+        """Return True if the sequence leaves, or has left, a state after its first ``tokens`` tokens."""
         return tokens in self._stops
 
     def _restore(self) -> None:
@@ -239,13 +239,13 @@ class RecurrentCache(SequenceCache):
     # --- it runs -------------------------------------------------------------------------------------------------
 
     def fits(self, rows: int) -> bool:
-        """See :meth:`SequenceCache.fits`."""
+        """Implements :meth:`SequenceCache.fits`."""
         planned = len({end.slot for end in self._ends} | {self._spare} - {0})
         return super().fits(rows) and 1 + (rows > self.pending) <= self.manager.slots_left + planned
 
     def allocate(self, rows: int) -> None:
-        """See :meth:`SequenceCache.allocate`: and slots for the states that the rows leave, the last of which are
-        draft tokens if there are more than are known."""
+        """Implements :meth:`SequenceCache.allocate`, and takes slots for the states that the rows leave; the last rows
+        are draft tokens if there are more than are known."""
         super().allocate(rows)
         self._discard_plan()
         manager, known = self.manager, min(rows, self.pending)
@@ -277,7 +277,8 @@ class RecurrentCache(SequenceCache):
         self._ends, self._spare = [], 0
 
     def runs(self, drafts: int) -> tuple[StateRun, ...]:
-        """How the planned step moves the state on, before rows of so many draft tokens."""
+        """Runs that advance the state in the planned step; the last one, without a target slot, is that of ``drafts``
+        draft tokens, if any."""
         found, source, at = [], self.state, self.num_computed
         for end in self._ends:
             found.append(StateRun(end.tokens - at, source, end.slot))
@@ -285,7 +286,7 @@ class RecurrentCache(SequenceCache):
         return (*found, StateRun(drafts, source, 0)) if drafts else tuple(found)
 
     def advance(self, tokens: int) -> None:
-        """See :meth:`SequenceCache.advance`: the known rows of a step first, then draft tokens that were accepted."""
+        """Implements :meth:`SequenceCache.advance`: the known rows of a step first, then accepted draft tokens."""
         if self._ends:
             assert self._ends[-1].tokens == self.num_computed + tokens, "other rows were computed than were planned"
             self._go_on()
@@ -308,7 +309,8 @@ class RecurrentCache(SequenceCache):
         self._go_on()
 
     def take_replays(self) -> tuple[StateRun, ...]:
-        """How accepted draft tokens, once their step is done, move the state on; () where none were."""
+        """Take the runs that advance the state over accepted draft tokens once their step is done; () if none were
+        accepted."""
         taken, self._replays = self._replays, ()
         if taken:
             self.manager.slots.release([taken[0].source], self.owner)
@@ -335,7 +337,8 @@ class RecurrentCache(SequenceCache):
     # --- it goes -------------------------------------------------------------------------------------------------
 
     def commit(self, ended: bool = True) -> None:
-        """See :meth:`SequenceCache.commit`: snapshots are made of the states that were to be kept, and of the last."""
+        """Implements :meth:`SequenceCache.commit`: makes snapshots of the states that were to be kept, and, where
+        ``ended``, of the last."""
         super().commit(ended)
         done, self._kept = self._kept, []
         if ended and self._last.slot:
@@ -347,13 +350,13 @@ class RecurrentCache(SequenceCache):
             self.manager.slots.release([mark.slot], self.owner)
 
     def last_kept(self) -> tuple[int, int] | None:
-        """See :meth:`SequenceCache.last_kept`."""
+        """Implements :meth:`SequenceCache.last_kept`."""
         self.commit()
         found = self.manager.snapshots.find(self.namespace, self.keys(min(self.num_computed, self.shareable)))
         return (found.tokens, found.slot) if found is not None and found.slot else None
 
     def close(self) -> None:
-        """See :meth:`SequenceCache.close`."""
+        """Implements :meth:`SequenceCache.close`."""
         super().close()
         self.manager.slots.release_all(self.owner)
         self.manager.running.discard(self)

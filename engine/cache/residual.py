@@ -55,26 +55,27 @@ class ResidualManager(KVCacheManager):
         self.snapshots = Snapshots(self.recent, self.residual, lambda name, keys: tree.matched(name, keys) == len(keys))
 
     def new(self, sequence: NewSequence) -> ResidualCache:
-        """See :meth:`KVCacheManager.new`."""
+        """Implements :meth:`KVCacheManager.new`."""
         return ResidualCache(self, sequence)
 
     @property
     def most_rows(self) -> int:
-        """See :attr:`KVCacheManager.most_rows`."""
+        """Implements :attr:`KVCacheManager.most_rows`."""
         return PAGE_SIZE * max(1, self.recent.total - 1 - (self.residual + CHANNEL_GROUP) // PAGE_SIZE)
 
     @property
     def snapshot_pages(self) -> int:
-        """See :attr:`KVCacheManager.snapshot_pages`."""
+        """Implements :attr:`KVCacheManager.snapshot_pages`."""
         return self.snapshots.pages
 
     @property
     def version(self) -> int:
-        """See :attr:`KVCacheManager.version`."""
+        """Implements :attr:`KVCacheManager.version`."""
         return self.tree.version + self.snapshots.version
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
-        """See :meth:`KVCacheManager.admits`: there are recent pages for its rows now, and for all at their longest."""
+        """Implements :meth:`KVCacheManager.admits`: there are recent pages for its rows now, and for all sequences at
+        their longest."""
         assert isinstance(cache, ResidualCache)
         if cache.lacks_recent(min(cache.pending, cache.chunk(chunk))):
             return not running  # a picture that never finds room is told so, rather than waiting in others' way
@@ -89,11 +90,11 @@ class ResidualManager(KVCacheManager):
         return lacking <= self.recent.free_count + self.snapshots.evictable
 
     def will_find(self, pages: int, other: SequenceCache) -> bool:
-        """See :meth:`KVCacheManager.will_find`: it can reuse the snapshot of the other's prompt."""
+        """Implements :meth:`KVCacheManager.will_find`: it can reuse the snapshot of the other's prompt."""
         return pages * PAGE_SIZE > other.prompt_length - GRACE - PAGE_SIZE
 
     def check(self, idle: bool = False) -> None:
-        """See :meth:`KVCacheManager.check`."""
+        """Implements :meth:`KVCacheManager.check`."""
         self.recent.check()
         self.snapshots.check()
         strays = [owner for owner in self.recent.owners() if owner != TREE]
@@ -112,17 +113,17 @@ class ResidualCache(SequenceCache):
 
     @property
     def more_pages(self) -> tuple[list[int], ...]:
-        """See :attr:`SequenceCache.more_pages`."""
+        """Implements :attr:`SequenceCache.more_pages`."""
         return (self.recent,)
 
     @property
     def packs(self) -> bool:
-        """See :attr:`SequenceCache.packs`."""
+        """Implements :attr:`SequenceCache.packs`."""
         return True
 
     @property
     def newest_pages(self) -> list[int]:
-        """See :attr:`SequenceCache.newest_pages`."""
+        """Implements :attr:`SequenceCache.newest_pages`."""
         return self.recent
 
     @property
@@ -133,7 +134,8 @@ class ResidualCache(SequenceCache):
     # --- it comes ------------------------------------------------------------------------------------------------
 
     def _hit(self) -> Hit | None:
-        """How much a snapshot and the packed pages before it spare, wherever these are; a last row must stay."""
+        """Longest reuse by a snapshot and the packed pages before it, in any tier; at least the last token is computed
+        again."""
         limit, manager = len(self.tokens) - 1, self.manager
         keys = self.keys(limit)
         packed = manager.tree.matched(self.namespace, keys) * PAGE_SIZE
@@ -158,7 +160,8 @@ class ResidualCache(SequenceCache):
         manager.snapshots.touch(hit.snapshot)
 
     def take_less(self) -> bool:
-        """See :meth:`SequenceCache.take_less`: it is all that was found, so that its recent pages serve rows."""
+        """Implements :meth:`SequenceCache.take_less`: gives up all that was found, so that its recent pages serve
+        rows."""
         if not self.recent or self.held is not None:
             return super().take_less()
         self.close()
@@ -174,16 +177,16 @@ class ResidualCache(SequenceCache):
     # --- it runs -------------------------------------------------------------------------------------------------
 
     def fits(self, rows: int) -> bool:
-        """See :meth:`SequenceCache.fits`."""
+        """Implements :meth:`SequenceCache.fits`."""
         return super().fits(rows) and not self.lacks_recent(rows)
 
     def lacks_recent(self, rows: int) -> bool:
-        """Whether there are too few recent pages for ``rows`` more rows."""
+        """Return True if there are too few recent pages for ``rows`` more rows."""
         missing, free = self._missing(rows) + self._must_copy_recent(), self.manager.recent.free_count
         return missing > free and missing > free + self.manager.snapshots.evictable
 
     def allocate(self, rows: int) -> None:
-        """See :meth:`SequenceCache.allocate`."""
+        """Implements :meth:`SequenceCache.allocate`."""
         super().allocate(rows)
         self._allocate_recent(rows)
 
@@ -207,7 +210,8 @@ class ResidualCache(SequenceCache):
         return self.recent[at] if at < len(self.recent) else 0
 
     def _must_copy_recent(self) -> bool:
-        """Whether another sequence refers to the page of the next row; a snapshot that does can be given up."""
+        """Return True if another sequence refers to the page of the next row. A snapshot that does can be evicted
+        instead."""
         page = self._next_page()
         return page > 0 and self.manager.recent.refs(page) - self.manager.snapshots.refs(page) > 1
 
@@ -227,7 +231,8 @@ class ResidualCache(SequenceCache):
         self.recent[self.num_computed // PAGE_SIZE] = copy
 
     def shed(self) -> None:
-        """See :meth:`SequenceCache.shed`: the pages of tokens that are packed by now, and those after the last."""
+        """Implements :meth:`SequenceCache.shed`: releases recent pages of tokens that are packed by now, and those
+        after the last token."""
         super().shed()
         table = self.recent
         first, stop = recent_span(self.num_computed, 0, self.manager.residual)
@@ -240,7 +245,8 @@ class ResidualCache(SequenceCache):
     # --- it goes -------------------------------------------------------------------------------------------------
 
     def commit(self, ended: bool = True) -> None:
-        """See :meth:`SequenceCache.commit`: there is a snapshot where the sequence ended, and where its prompt does."""
+        """Implements :meth:`SequenceCache.commit`: takes a snapshot where the sequence ended, and where its prompt
+        does."""
         self._commit(self.packed)
         if self.namespace is not None and self.recent and (ended or self.num_computed == self.prompt_length):
             self._keep()
@@ -256,7 +262,7 @@ class ResidualCache(SequenceCache):
                 return
 
     def close(self) -> None:
-        """See :meth:`SequenceCache.close`."""
+        """Implements :meth:`SequenceCache.close`."""
         super().close()
         self.manager.recent.release_all(self.owner)
         self.recent.clear()

@@ -1,4 +1,4 @@
-"""What the cache holds of each sequence: pages found in the prefix tree, taken from the pool, copied before a write.
+"""KV cache of each sequence: pages found in the prefix tree, taken from the pool, copied before a write.
 
 The scheduler decides who runs; this decides where what runs lies. Pure but for the two calls that move content
 (:class:`Content`, :class:`engine.cache.types.Tier`), which happen at once, before the step's forward.
@@ -22,7 +22,7 @@ EVICTED_AT_ONCE = 16
 
 
 class Content(Protocol):
-    """What pages hold, in every arena."""
+    """Content of pages, in every arena."""
 
     def copy_page(self, src: int, dst: int) -> None:
         """Copy one page."""
@@ -104,11 +104,12 @@ class KVCacheManager:
         return StateCounts()
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
-        """Whether there is room outside of the pages for an opened sequence to run with the others, read in chunks."""
+        """Return True if an opened sequence, read in chunks, has room outside of the pages to run with the others."""
         return True
 
     def will_find(self, pages: int, other: SequenceCache) -> bool:
-        """Whether a text that shares its first ``pages`` pages with ``other`` can reuse them once ``other`` is read."""
+        """Return True if a text that shares its first ``pages`` pages with ``other`` can reuse them once ``other`` is
+        read."""
         return True
 
     def take(self, owner: tuple[str, int], pages: int) -> list[int]:
@@ -193,8 +194,8 @@ class SequenceCache:
         return min(self.policy.longest_chunk, self.manager.most_rows)
 
     def whole(self, rows: int) -> int:
-        """How many rows a step reads that may read ``rows``: it ends before tokens that see each other, or after them
-        where it begins with them (or within them, the first ones being found)."""
+        """Number of rows that a step reads of at most ``rows``: it ends before tokens that see each other, or after
+        them where it begins with them (or within them, the first ones being found)."""
         begin = self.num_computed
         for first, stop in self.wholes:
             if first < begin + rows < stop:
@@ -212,7 +213,7 @@ class SequenceCache:
 
     @property
     def packs(self) -> bool:
-        """Whether a step packs what earlier steps computed, so that it is planned when those are over."""
+        """True if a step packs what earlier steps computed, so that it is planned when those are over."""
         return False
 
     @property
@@ -226,7 +227,7 @@ class SequenceCache:
         return min(len(self.tokens) - 1, self.shareable)
 
     def identity(self, stop: int, start: int = 0) -> list[int]:
-        """What tells its tokens [start, stop) apart from those of other texts."""
+        """Ids that tell its tokens [start, stop) apart from those of other texts."""
         if not self.marks:
             return self.tokens[start:stop]
         return [*self.marks[start:stop], *self.tokens[max(start, len(self.marks)) : stop]]
@@ -326,7 +327,8 @@ class SequenceCache:
             self._restore_pages(self.keys(self.reusable))
 
     def _restore_pages(self, keys: list[Key]) -> None:
-        """What follows the matched pages in a tier below: node by node, as long as the text goes on."""
+        """Bring back the nodes in a tier below that follow the matched pages, one by one, as long as the text goes
+        on."""
         tree = self.manager.tree
         while True:
             match = tree.match(self.namespace, keys)
@@ -349,7 +351,7 @@ class SequenceCache:
     # --- it runs -------------------------------------------------------------------------------------------------
 
     def fits(self, rows: int) -> bool:
-        """Whether there is room to write ``rows`` more rows."""
+        """Return True if there is room to write ``rows`` more rows."""
         tokens, pages, at = self.num_computed + rows, self.pages, self.num_computed // PAGE_SIZE
         if tokens <= len(pages) * PAGE_SIZE and self.manager.pool.refs(pages[at]) == 1:
             return True  # the usual case: neither new pages nor a copy
@@ -373,7 +375,7 @@ class SequenceCache:
         return max(0, whole - held) + self._must_copy()
 
     def _must_copy(self) -> bool:
-        """Whether others refer to the page that the next row is written to."""
+        """Return True if others refer to the page that the next row is written to."""
         at = self.num_computed // PAGE_SIZE
         return at < len(self.pages) and self.manager.pool.refs(self.pages[at]) > 1
 
@@ -402,11 +404,11 @@ class SequenceCache:
             del self.pages[keep:]
 
     def runs(self, drafts: int) -> tuple[StateRun, ...]:
-        """How the planned step moves a state on, before rows of so many draft tokens; () where there is none."""
+        """Runs that advance a state in the planned step, before ``drafts`` draft tokens; () if there is none."""
         return ()
 
     def take_replays(self) -> tuple[StateRun, ...]:
-        """How draft tokens that were accepted in this step move it on; () where none were."""
+        """Take the runs that advance a state over draft tokens accepted in this step; () if there are none."""
         return ()
 
     def advance(self, tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""Which pages of the pool have a slot in the arenas of layers with a sliding window, and who holds it.
+"""Slots of pages in the arenas of layers with a sliding window, and their owners.
 
 Such layers read the last tokens alone, so that their arenas are smaller than the pool and are addressed by slots of
 their own. A page has a slot while a sequence may read it there; the prefix tree keeps slots of its pages besides, from
@@ -49,12 +49,12 @@ class WindowSlots:
         return list(islice((page for page in kept if self.pool.refs(self.of_page[page]) == 1), most))
 
     def lacks(self, slots: int) -> bool:
-        """Whether fewer than that can be had."""
+        """Return True if fewer than ``slots`` slots can be had."""
         more = slots - self.pool.free_count
         return more > 0 and len(self._lone(more)) < more
 
     def covered(self, pages: Sequence[int], tokens: int) -> bool:
-        """Whether what the row after the first ``tokens`` tokens of these pages reads is there."""
+        """Return True if all that the row after the first ``tokens`` tokens of these pages reads has slots."""
         first, of_page = first_seen(tokens, self.window), self.of_page
         return all(of_page[page] for page in pages[first : -(-tokens // PAGE_SIZE)])
 

@@ -1,4 +1,4 @@
-"""Where pages go that the device has no room for, as the prefix tree and the scheduler see it.
+"""Tiers below the device for pages that it has no room for, as the prefix tree and the scheduler see them.
 
 Host memory is :class:`engine.cache.offload.swap.SwapSpace`, whose handles are what is held; files are
 :class:`engine.cache.offload.saved.SavedChats`, from which pages only come: they are written after an answer, not when
@@ -32,7 +32,7 @@ class OnDisk:
 
 
 class Tiers:
-    """See :class:`engine.cache.types.Tier`."""
+    """Implements :class:`engine.cache.types.Tier` with host memory and saved chats."""
 
     def __init__(self, stores: Sequence[PagedStore], space: SwapSpace, gives_way: bool = True) -> None:
         """``gives_way``: what is put without ``keep`` may be given up."""
@@ -48,11 +48,11 @@ class Tiers:
             space.on_evict = dropped
 
     def put(self, pages: Sequence[int], keep: bool = False) -> OffloadedPages | None:
-        """See :meth:`engine.cache.types.Tier.put`."""
+        """Implements :meth:`engine.cache.types.Tier.put`."""
         return self.space.put(self.stores, pages, len(pages) * PAGE_SIZE, "answer" if keep else "tree")
 
     def split(self, held: OffloadedPages, pages: int) -> tuple[OffloadedPages, OffloadedPages]:
-        """See :meth:`engine.cache.types.Tier.split`."""
+        """Implements :meth:`engine.cache.types.Tier.split`."""
         if isinstance(held, OnDisk):
             cut = held.first + pages
             return replace(held, stop=cut), replace(held, first=cut)
@@ -60,7 +60,7 @@ class Tiers:
         return self.space.split(held, pages)
 
     def take(self, held: OffloadedPages, pages: Sequence[int]) -> bool:
-        """See :meth:`engine.cache.types.Tier.take`."""
+        """Implements :meth:`engine.cache.types.Tier.take`."""
         if isinstance(held, OnDisk):
             data = held.saved.load(held.chat, held.kind, held.tokens, held.first, held.stop)
             if data is None:
@@ -72,6 +72,6 @@ class Tiers:
         return True
 
     def drop(self, held: OffloadedPages) -> None:
-        """See :meth:`engine.cache.types.Tier.drop`."""
+        """Implements :meth:`engine.cache.types.Tier.drop`."""
         if isinstance(held, Swapped):
             self.space.drop([held])

@@ -34,7 +34,7 @@ class OffloadedPages(Protocol):
 
     @property
     def place(self) -> str:
-        """Where: "host" or "disk"."""
+        """Name of the tier: "host" or "disk"."""
 
 
 class Tier(Protocol):
@@ -86,7 +86,7 @@ class DraftKVLengths(NamedTuple):
         return DraftKVLengths(min(self.model, tokens), min(self.head, tokens))
 
     def flags(self, tokens: int) -> int:
-        """Which arenas hold the first ``tokens`` tokens, as bits."""
+        """Bits that say which arenas hold the first ``tokens`` tokens: 1 for ``model``, 2 for ``head``."""
         return (self.model >= tokens) | (self.head >= tokens) << 1
 
 
@@ -125,7 +125,7 @@ class Node:
 
 
 class Match(NamedTuple):
-    """How much of a text the tree has. ``node`` ends with the last of ``pages``.
+    """Longest match of a text in the tree. ``node`` ends with the last of ``pages``.
 
     ``held`` are the nodes that follow in a tier below, in order, the last of them perhaps longer than the match.
     ``partial``: a child of ``node`` and the number of the text's next tokens that its first page begins with.
@@ -147,7 +147,7 @@ class Inserted(NamedTuple):
 
 
 def common(keys: Sequence[T], text: Sequence[T], at: int = 0) -> int:
-    """How many first keys (or tokens) agree with the text from its place ``at`` on."""
+    """Number of first keys (or tokens) that agree with the text from its place ``at`` on."""
     n = min(len(keys), len(text) - at)
     if keys[:n] == text[at : at + n]:
         return n

@@ -34,28 +34,30 @@ class WindowedManager(KVCacheManager):
         tree.freed = slots.drop
 
     def new(self, sequence: NewSequence) -> WindowedCache:
-        """See :meth:`KVCacheManager.new`."""
+        """Implements :meth:`KVCacheManager.new`."""
         return WindowedCache(self, sequence)
 
     @property
     def version(self) -> int:
-        """See :attr:`KVCacheManager.version`."""
+        """Implements :attr:`KVCacheManager.version`."""
         return self.tree.version + self.slots.version
 
     @property
     def most_rows(self) -> int:
-        """See :attr:`KVCacheManager.most_rows`: beside the window, which begins anywhere on a page, and a copy."""
+        """Implements :attr:`KVCacheManager.most_rows`: rows that have slots beside those of the window, which begins
+        anywhere on a page, and of a copy."""
         if self.slots.pool.total >= self.pool.total:
             return NO_LIMIT
         return PAGE_SIZE * max(1, self.slots.pool.total - 2 - pages_for(self.slots.window - 1))
 
     @property
     def snapshot_pages(self) -> int:
-        """See :attr:`KVCacheManager.snapshot_pages`."""
+        """Implements :attr:`KVCacheManager.snapshot_pages`."""
         return self.slots.kept
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
-        """See :meth:`KVCacheManager.admits`: there are slots for its rows, and for all at their longest."""
+        """Implements :meth:`KVCacheManager.admits`: there are slots for its rows, and for all sequences at their
+        longest."""
         lacking = 1
         for each in (*running, cache):
             assert isinstance(each, WindowedCache)
@@ -65,7 +67,7 @@ class WindowedManager(KVCacheManager):
         return not running or not self.slots.lacks(lacking)
 
     def check(self, idle: bool = False) -> None:
-        """See :meth:`KVCacheManager.check`."""
+        """Implements :meth:`KVCacheManager.check`."""
         self.slots.check()
         strays = [owner for owner in self.slots.pool.owners() if owner != TREE]
         assert not idle or not strays, f"slots are held for {strays}, and nobody runs"
@@ -89,7 +91,7 @@ class WindowedCache(SequenceCache):
 
     @property
     def more_pages(self) -> tuple[list[int], ...]:
-        """See :attr:`SequenceCache.more_pages`."""
+        """Implements :attr:`SequenceCache.more_pages`."""
         return (self.table,)
 
     @property
@@ -151,7 +153,7 @@ class WindowedCache(SequenceCache):
                 self.table[place] = slots.hold(page, self.owner)
 
     def take_less(self) -> bool:
-        """See :meth:`SequenceCache.take_less`."""
+        """Implements :meth:`SequenceCache.take_less`."""
         if not super().take_less():
             return False
         self._go_back()
@@ -187,7 +189,7 @@ class WindowedCache(SequenceCache):
     # --- it runs -------------------------------------------------------------------------------------------------
 
     def fits(self, rows: int) -> bool:
-        """See :meth:`SequenceCache.fits`."""
+        """Implements :meth:`SequenceCache.fits`."""
         return super().fits(rows) and not self.manager.slots.lacks(self._missing(rows))
 
     def _missing(self, rows: int) -> int:
@@ -197,11 +199,11 @@ class WindowedCache(SequenceCache):
         return gaps + max(0, stop - max(first, len(table))) + self._must_copy()
 
     def _wants(self, place: int) -> bool:
-        """Whether a page lacks its slot; one that no row will read again needs none."""
+        """Return True if a page lacks its slot; one that no row will read again needs none."""
         return not self.table[place] and (place >= len(self.pages) or self.pages[place] > 0)
 
     def allocate(self, rows: int) -> None:
-        """See :meth:`SequenceCache.allocate`."""
+        """Implements :meth:`SequenceCache.allocate`."""
         super().allocate(rows)
         self._take_slots(pages_for(self.num_computed + rows))
 
@@ -225,7 +227,7 @@ class WindowedCache(SequenceCache):
             slots.let_go([old], self.owner, passed=False)
 
     def shed(self) -> None:
-        """See :meth:`SequenceCache.shed`: and the slots that are out of every window by now."""
+        """Implements :meth:`SequenceCache.shed`, and lets go of the slots that are out of every window by now."""
         first, stop = self.dead_pages
         super().shed()
         dead = [place for place in range(max(first, self.begin), min(stop, len(self.table))) if self.table[place]]
@@ -243,7 +245,7 @@ class WindowedCache(SequenceCache):
             self.begin = min(first, len(self.table))
 
     def shrink(self, keep: int) -> None:
-        """See :meth:`SequenceCache.shrink`."""
+        """Implements :meth:`SequenceCache.shrink`."""
         gone = [slot for slot in self.table[keep:] if slot]
         self.manager.slots.let_go(gone, self.owner, passed=False)
         del self.table[keep:]
@@ -253,8 +255,8 @@ class WindowedCache(SequenceCache):
     # --- it goes -------------------------------------------------------------------------------------------------
 
     def _commit(self, tokens: int) -> None:
-        """See :meth:`SequenceCache._commit`: pages that the tree takes over keep their slots, and lend them to its own
-        where it has the same text without."""
+        """Implements :meth:`SequenceCache._commit`: pages that the tree takes over keep their slots. Where the tree has
+        the same text without slots, its own pages get them."""
         before, pages = self.shared, self.pages.copy()
         super()._commit(tokens)
         slots = self.manager.slots

@@ -16,7 +16,7 @@ from engine.compute.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value, keys
 
 Acceptance = Literal["keyed", "ratio", "typical"]
-"""How draft tokens are verified: against the tokens that would have been drawn, by the ratio test, or by typical
+"""Tests that verify draft tokens: against the tokens that would have been drawn, by the ratio test, or by typical
 acceptance."""
 READING_ROWS = 2048
 """Rows of a step on a GPU while nothing decodes: products of more are hardly faster. Memory is reserved for them."""
@@ -98,7 +98,7 @@ class EngineOptions:
 
     @property
     def whole_context(self) -> bool:
-        """Whether admission reserves the pages of the longest possible answer."""
+        """True if admission reserves the pages of the longest possible answer."""
         return self.values[keys.PAGE_RESERVATION] == "whole_context"
 
     @property
@@ -119,7 +119,7 @@ class EngineOptions:
 
     @property
     def async_scheduling(self) -> bool:
-        """Whether a decoding step may be launched before the last one's tokens are read."""
+        """True if a decoding step may be launched before the last one's tokens are read."""
         return bool(self.values[keys.ASYNC_SCHEDULING])
 
     @property
@@ -129,7 +129,7 @@ class EngineOptions:
 
     @property
     def preemption(self) -> Mode:
-        """Whether a preempted sequence's keys and values are swapped or recomputed."""
+        """Treatment of a preempted sequence's keys and values: "swap", "recompute", or "auto"."""
         return cast(Mode, self.values[keys.PREEMPTION])
 
     @property
@@ -152,7 +152,7 @@ class EngineOptions:
 
     @property
     def automatic_activations(self) -> bool:
-        """Whether the bits of activations are those that the model was found to need."""
+        """True if the bits of activations are those that the model was found to need."""
         return self.values[keys.ACTIVATIONS] == "auto"
 
     def apply_to(self, numerics: Numerics) -> None:
@@ -164,7 +164,7 @@ class EngineOptions:
 
     @property
     def kv_kind(self) -> KVKind:
-        """How keys and values are kept."""
+        """Kind of the KV cache: the format of keys and values."""
         windowed = bool(self.values[keys.WINDOW_PAGES])
         match name := str(self.values[keys.KV_KIND]):
             case "16bit":
@@ -177,12 +177,12 @@ class EngineOptions:
 
     @property
     def int8_head(self) -> bool:
-        """Whether a 16- or 32-bit output head is quantised to 8 bits when a model is loaded."""
+        """True if a 16- or 32-bit output head is quantised to 8 bits when a model is loaded."""
         return self.values[keys.OUTPUT_HEAD] == "int8" and not catalogue.idle(keys.OUTPUT_HEAD, self.values)
 
     @property
     def packing(self) -> str:
-        """How packed weights are held, one of :data:`engine.formats.source.Packing`."""
+        """Format of packed weights in memory, one of :data:`engine.formats.source.Packing`."""
         if self.values[keys.WEIGHTS] == "16bit":
             return "16bit"
         return "4bit" if self.values[keys.PACKED_KERNEL] == "native" else "4bit_torch"

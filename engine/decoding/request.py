@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Progress:
-    """When an answer arrived and began, seconds of the engine's clock, and what it took; the step loop writes it.
+    """Times at which an answer arrived and began, in seconds of the engine's clock, and its cost; written by the step
+    loop.
 
     ``cached_tokens`` were found in the prefix cache when the request was first admitted.
     """
@@ -102,12 +103,12 @@ class Request:
 
     @property
     def pages(self) -> list[int]:
-        """See :class:`engine.cache.sequences.SequenceCache`."""
+        """Page table of its :class:`engine.cache.sequences.SequenceCache`."""
         return self.cache.pages
 
     @property
     def axes(self) -> Axes | None:
-        """What the rotary embedding sees of its places; None: their numbers."""
+        """Positions of its tokens for the rotary embedding; None: their indices."""
         return self.pictures if self.pictures is not None and self.pictures.grids else None
 
     @property
@@ -132,7 +133,7 @@ class Request:
 
     @property
     def cached(self) -> bool:
-        """Whether keys and values outlive a step."""
+        """True if keys and values outlive a step."""
         return self.options.kv_cache
 
     @property
@@ -148,12 +149,12 @@ class Request:
 
     @property
     def max_draft_tokens(self) -> int:
-        """See `Schedulable`: branches need room in the context but do not add depth."""
+        """Implements `Schedulable.max_draft_tokens`: branches need room in the context but do not add depth."""
         return min(MAX_TREE_ROWS, self.context - self.known) - 1 if self.most_depth else 0
 
     @property
     def acceptance(self) -> Acceptance:
-        """How draft tokens are verified. At temperature 0 only one token is possible, and the keyed test serves."""
+        """Test that verifies draft tokens. At temperature 0 only one token is possible, and the keyed test serves."""
         return "keyed" if self.params.greedy else self.options.acceptance
 
     def usage(self) -> Usage:
@@ -166,7 +167,7 @@ class Request:
         )
 
     def timings(self, now: float) -> Timings:
-        """As of ``now``. A span that never happened is 0."""
+        """Timings as of ``now``. A span that never happened is 0."""
         progress, first = self.progress, self.progress.first_token_at
         after_first = self.generated - 1
         writing = now - first if first is not None else 0.0

@@ -1,4 +1,4 @@
-"""How many bits activations have by default: 8 where a model's predictions bear it, found with the model itself.
+"""Default bits of activations: 8 where a model's predictions bear it, found with the model itself.
 
 A short conversation is read with products as exact as float32 and with activations of 8 bits; the mean KL divergence of
 the predictions decides. It is kept by the model's fingerprint, so that a file is measured once on a machine.
@@ -53,12 +53,12 @@ MOST = 200
 LIMIT = 1 << 20
 """Bytes; a larger file is none of ours."""
 _EDITION = "activations 1"
-"""Of what is measured and how: another one is measured again."""
+"""Edition of the measurement: results of another edition are measured again."""
 
 
 class ActivationCost(msgspec.Struct, frozen=True):
-    """What 8-bit activations cost: the mean KL(exact || 8-bit) in nats per token, and the share of predictions whose
-    likeliest token stays the same, over so many predictions."""
+    """Cost of 8-bit activations: the mean KL(exact || 8-bit) in nats per token, the share of predictions whose
+    likeliest token stays the same, and the number of predictions."""
 
     divergence: float
     same_top: float
@@ -71,7 +71,7 @@ class ActivationCost(msgspec.Struct, frozen=True):
 
     @property
     def found(self) -> Mapping[str, Found]:
-        """For the switch's row."""
+        """Result of the measurement, for the row of the switch of activations."""
         sentence = (
             f"Measured with this model: 8-bit activations change its predictions by {self.divergence:.4f} nats per "
             f"token (KL divergence; at most {BEARABLE:g} for auto to take 8 bits), and the likeliest token is the same "
@@ -80,7 +80,7 @@ class ActivationCost(msgspec.Struct, frozen=True):
         return {keys.ACTIVATIONS: Found(f"auto {self.bits}-bit, KL {self.divergence:.4f}", sentence)}
 
     def notice(self, name: str) -> str:
-        """What a person is told where 16 bits are the default."""
+        """Notice for a person where 16 bits are the default."""
         return (
             f"Activations have 16 bits with {name} unless you choose otherwise, because 8 bits change its predictions "
             f"too much (KL {self.divergence:.4f} nats per token, the limit is {BEARABLE:g}): products take two passes "
@@ -96,7 +96,7 @@ def measured(
     begun: Callable[[], None],
     cancelled: Callable[[], bool],
 ) -> ActivationCost | None:
-    """What 8-bit activations cost this model, from an earlier load or measured now; None where none are quantised, or
+    """Cost of 8-bit activations for this model, from an earlier load or measured now; None where none are quantised, or
     nothing can be measured. ``begun`` is called where it is measured. Raises :class:`LoadCancelled`."""
     if not quantises_activations(model):
         return None
@@ -167,7 +167,7 @@ def _tokens(files: ModelFiles) -> list[int]:
 
 
 def file() -> Path:
-    """Where measurements are kept."""
+    """Path of the file of measurements."""
     return folders.data_place() / "activations.json"
 
 

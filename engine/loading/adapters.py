@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 MOST_NAME = 100
 MOST_ADAPTERS = 64
 SHARE = 0.9
-"""Of what is free that an adapter may take."""
+"""Share of the free memory that an adapter may take."""
 
 
 def adapters_of(model: LoadedModel | None) -> tuple[Adapter, ...]:
-    """Those in memory; for any thread."""
+    """Adapters of the model that are in memory; for any thread."""
     return () if model is None or model.model is None else model.model.adapters.loaded
 
 

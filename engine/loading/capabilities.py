@@ -54,7 +54,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
 
 
 def _captures(model: LoadedModel, lm: CausalLM) -> bool:
-    """Whether decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
+    """Return True if decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
     if not model.graphs or lm.uncaptured:
         return False
     return all(choose(problem(lm, kv)).backend.captures for kv in forms(model.stores[0]))
@@ -66,13 +66,13 @@ def forms(store: KVStore) -> list[PackedKV]:
 
 
 def problem(model: CausalLM, kv: PackedKV) -> AttnProblem:
-    """What attention to these arenas is, in a layer that sees all."""
+    """Attention problem of these arenas, in a layer that sees all keys."""
     spec, widths = AttnSpec(1.0, softcap=model.config.attention_softcap), (kv.k_dim, kv.v_dim)
     return AttnProblem(model.device.type, model.dtype, spec, kv.kind, head_dims=widths, kv_dtype=model.kv_dtype)
 
 
 def draws_there(model: LoadedModel) -> bool:
-    """Whether tokens are drawn on a GPU by Kvasir's kernels."""
+    """Return True if tokens are drawn on a GPU by Kvasir's kernels."""
     lm = model.model
     if lm is None or not traits(model.device).kernels:
         return False
@@ -80,7 +80,7 @@ def draws_there(model: LoadedModel) -> bool:
 
 
 def _reads_shared_keys_once(model: CausalLM, kv: PackedKV) -> bool:
-    """Whether the attention backend in use can read keys that several answers share in a separate call."""
+    """Return True if the attention backend in use can read keys that several answers share in a separate call."""
     alone = problem(model, kv)
     usual, best = (choose(alone._replace(shared=shared)).backend.name for shared in (False, True))
     return usual == best

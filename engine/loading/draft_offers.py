@@ -1,4 +1,5 @@
-"""What can draft for a model: multi-token layers of its own, heads made for it, smaller models of the same vocabulary.
+"""Drafters available for a model: multi-token layers of its own, heads made for it, smaller models of the same
+vocabulary.
 
 Told from headers and tokenizers alone. Vocabularies are compared by a hash of every token with its id, which is kept by
 the path, size and time of the file that it is in, because building the tokenizer of a large vocabulary takes a second.
@@ -38,11 +39,9 @@ SHARE = 5
 def offers(
     path: Path, stored: Sequence[StoredModel], listed: Iterable[CuratedModel], device: torch.device, dtype: torch.dtype
 ) -> list[DraftOffer]:
-    """What can draft for the model at ``path``, what costs least first; what has to be fetched comes last.
-
-    Among the models of this machine (``stored``) and, for a model of the list, what it says. Raises
-    :class:`CheckpointError` for a model that cannot be opened.
-    """
+    """Drafters available for the model at ``path``, the cheapest first, those still to be downloaded last: of the
+    models of this machine (``stored``) and, for a model of the list, what it says. Raises :class:`CheckpointError` for
+    a model that cannot be opened."""
     target = ModelFiles.open(str(path), None)
     model = target.checkpoint.planned(dtype, "4bit", device)
     read = model.bytes_read_per_step()
@@ -124,7 +123,7 @@ def _models(
 def _listed(
     own: StoredModel | None, stored: Sequence[StoredModel], listed: Iterable[CuratedModel]
 ) -> Iterator[DraftOffer]:
-    """What the list says drafts for it, unless that is here."""
+    """Drafters that the list names for it, unless they are here."""
     for model in listed:
         draft = model.draft
         fits = own is not None and is_here(model.repository, model.variant, [own])

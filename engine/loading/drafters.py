@@ -190,7 +190,7 @@ def _has_feature(companions: Companions, target: ModelFiles) -> bool:
 
 
 def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
-    """That of the multi-token layer, if there is one that Kvasir has.
+    """Layout of the multi-token layer, if there is one that Kvasir has.
 
     Nemotron's is two layers of one block each, attention and experts. (In GGUF they are one, which is left out.)
     """
@@ -200,7 +200,7 @@ def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
 
 
 class ProposerInputs(NamedTuple):
-    """What a proposer that needs nothing but the model is made from."""
+    """Inputs of a proposer that needs nothing but the model."""
 
     model: CausalLM
     runner: Runner
@@ -224,7 +224,8 @@ def _layer_skip(target: ProposerInputs) -> Proposer | None:
 
 
 def drafts_alone(model: CausalLM) -> bool:
-    """Whether some of its layers draft: there are enough, and none carries a state that drafts would move on."""
+    """Return True if some of the model's layers draft: there are enough, and none carries a state that drafts would
+    move on."""
     return model.num_layers >= LEAST_LAYERS and model.config.recurrent is None
 
 

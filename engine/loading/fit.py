@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, and how fast it will be: planned as a load is, without reading weights."""
+"""Fit of a model to this machine, and its speed here: planned as a load is, without reading weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.protocol import LoadOptions, keys
 from engine.protocol.library import FitReport, HubVariant, KindFit, Suggestion, Verdict
 
 KINDS = ("16bit", "int8", "int4")
-"""Of the cache, that are planned with; FP8 takes what int8 does."""
+"""Kinds of the cache that are planned with; FP8 takes what int8 does."""
 USUAL_CONTEXT = 8192
 """Tokens; a model that holds fewer than these, where it could read more, is a tight fit."""
 _ORDER: tuple[Verdict, ...] = ("fits", "tight", "too large")
@@ -35,8 +35,8 @@ _PROGRAM = 256 << 20
 
 
 class Asked(NamedTuple):
-    """What a fit is planned for. ``credit``: bytes that become free when the model that is loaded now is dropped.
-    ``trial``: whether speed may be measured, for seconds."""
+    """Settings that a fit is planned for. ``credit``: bytes that become free when the model that is loaded now is
+    dropped. ``trial``: whether speed may be measured, for seconds."""
 
     name: str = ""
     draft: str = ""
@@ -172,7 +172,7 @@ def _verdict(kinds: list[KindFit], usual: int) -> Verdict:
 
 
 def _sentence(kinds: list[KindFit], longest: int, usual: int) -> str:
-    """What keeps it from fitting well; "" where nothing does."""
+    """Sentence that says what keeps the model from fitting well; "" where nothing does."""
     first = kinds[0]
     if _verdict(kinds, usual) == "fits":
         return ""
@@ -184,7 +184,7 @@ def _sentence(kinds: list[KindFit], longest: int, usual: int) -> str:
 
 
 def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> list[Suggestion]:
-    """What would make it fit, or fit better: what is simplest first."""
+    """Suggestions that would make the model fit, or fit better, the simplest first."""
     found: list[Suggestion] = []
     usual = min(report.longest, USUAL_CONTEXT)
     if report.verdict == "tight":
@@ -215,7 +215,7 @@ def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> l
 
 
 def _better(report: FitReport, opened: OpenedCheckpoint) -> bool:
-    """Whether it fits less well without the credit."""
+    """Return True if the model fits less well without the credit."""
     plans = _plans(replace(opened, credit=0))
     if isinstance(plans, estimate.OutOfMemory):
         return report.verdict != "too large"

@@ -82,14 +82,14 @@ class CheckpointLoader:
         self._device = device
 
     def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
-        """See :meth:`Loader.open`."""
+        """Implements :meth:`Loader.open`."""
         with _as_load_failed():
             opened = self.unplanned(command, options, resident)
             opened.size_up()
             return opened
 
     def unplanned(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
-        """As :meth:`open`, whether the model fits or not."""
+        """Same as :meth:`open`, but without planning memory, so that the model need not fit."""
         with _as_load_failed():
             asked = command.options
             _check(asked)
@@ -125,7 +125,8 @@ class CheckpointLoader:
 
 @dataclass
 class OpenedCheckpoint:
-    """See :class:`OpenedModel`. A draft or heads that cannot serve or do not fit are left out, with the reason."""
+    """Implements :class:`OpenedModel`. A draft or heads that cannot serve or do not fit are left out, with the
+    reason."""
 
     command: LoadModel
     device: torch.device
@@ -145,7 +146,7 @@ class OpenedCheckpoint:
     """Bytes of weights besides those that the headers state: of a variant whose own were not read."""
     times: LoadTimes = field(default_factory=LoadTimes)
     activation_cost: ActivationCost | None = None
-    """What activations of 8 bits cost the model that was read; None where none are quantised."""
+    """Cost of 8-bit activations for the model that was read; None where none are quantised."""
     _plan: estimate.MemoryPlan | None = None
 
     @property
@@ -185,11 +186,11 @@ class OpenedCheckpoint:
             self.size_up()
 
     def fits_alongside(self) -> bool:
-        """See :meth:`OpenedModel.fits_alongside`."""
+        """Implements :meth:`OpenedModel.fits_alongside`."""
         return self.fit.weights + self.fit.draft_weights + self.fit.activations < 0.9 * free_bytes(self.device)
 
     def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Weights:
-        """See :meth:`OpenedModel.read`."""
+        """Implements :meth:`OpenedModel.read`."""
         parts = [part.checkpoint.weight_bytes for part in (self.target, self.companions.draft) if part is not None]
         share = parts[0] / max(1, sum(parts)) * 0.97
         with _as_load_failed():
@@ -209,7 +210,7 @@ class OpenedCheckpoint:
             return model, drafters._replace(draft=draft)
 
     def assemble(self, weights: Weights, progress: Progress) -> LoadedModel:
-        """See :meth:`OpenedModel.assemble`."""
+        """Implements :meth:`OpenedModel.assemble`."""
         model, drafters = weights
         devices.make_current(self.device)
         self.options.apply_to(model.numerics)  # what is compiled and captured goes by the user's switches

@@ -55,7 +55,7 @@ class OpenedModel(Protocol):
         """The memory that it will take."""
 
     def fits_alongside(self) -> bool:
-        """Whether its weights fit into what is free now, with the present model still in memory."""
+        """Return True if its weights fit into what is free now, with the present model still in memory."""
 
     def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Any:
         """Read the weights. Raises LoadFailed, or engine.base.errors.LoadCancelled."""
@@ -65,7 +65,7 @@ class OpenedModel(Protocol):
 
 
 class Loader(Protocol):
-    """Where models come from."""
+    """Source of models."""
 
     def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedModel:
         """Check the files and whether they fit once ``resident`` has made room. Raises LoadFailed."""
@@ -117,7 +117,7 @@ class LoadedModel:
     kv_bytes_per_token: float
     stores: tuple[KVStore, ...] = ()
     graphs: tuple[Graphs, ...] = ()
-    """What captures the steps of the model and of its draft, where steps can be captured."""
+    """CUDA graphs of the steps of the model and of its draft, where steps can be captured."""
     fingerprint: str = ""
     """Identifies model, device and kernels; saved pages with another fingerprint are not used. "": none are saved."""
     proposers: tuple[Proposer, ...] = ()
@@ -147,9 +147,9 @@ class LoadedModel:
     pictures: PictureEmbeddings | None = None
     """Their embeddings, for the engine thread alone."""
     found: Mapping[str, Found] = field(default_factory=dict)
-    """What the load measured about switches, by their keys."""
+    """Findings of the load about switches, by their keys."""
     text_only: str = ""
-    """Why it cannot be shown pictures, as a sentence, where there is a reason to tell."""
+    """Reason that it cannot be shown pictures, as a sentence, where there is one to tell."""
 
     def open_stream(
         self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int], prefilled: bool = False

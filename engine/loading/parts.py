@@ -59,7 +59,7 @@ class ModelFiles(NamedTuple):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know about the files."""
+        """Notices about the files, sentences for a person."""
         doubts = chat_doubts(self.tokenizer, self.template, self.checkpoint.path.name)
         return (*self.checkpoint.notices, *self.tokenizer.notices, *doubts)
 
@@ -140,7 +140,7 @@ def one_row_seconds(linears: Sequence[Linear], dtype: torch.dtype) -> float:
 
 
 def quantises_activations(model: CausalLM) -> bool:
-    """Whether any product of the model quantises its activations."""
+    """Return True if any product of the model quantises its activations."""
     return model.numerics.quantises and any(linear.path == native.PATH for _, linear in model.linears())
 
 

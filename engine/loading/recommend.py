@@ -1,4 +1,4 @@
-"""Which of the recommended models run well here: judged from their sizes alone, by the rule of `engine.loading.fit`.
+"""Recommendation of models that run well here: judged from their sizes alone, by the rule of `engine.loading.fit`.
 
 A fit report plans from a model's headers; here nothing is known but what assets/models.json says. So what a model takes
 to work with is taken as a share of its size, and where its keys and values are not stated, so are they.
@@ -19,9 +19,9 @@ from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, Recommendation, SizeFit
 
 WORK_SHARE = 0.05
-"""Of a model's size, to work with, besides what is the same for all."""
+"""Share of a model's size that it takes to work with, besides what is the same for all."""
 KV_SHARE = 0.25
-"""Of a model's size, keys and values of a usual chat where the list does not say: of Qwen3-8B in 4 bits it is 0.24."""
+"""Share of a model's size for keys and values of a usual chat where none is listed: 0.24 for Qwen3-8B in 4 bits."""
 FOUR_BITS = 0.6
 """Bytes of a parameter in files of 4 bits: Qwen3-8B takes 0.61 in Q4_K_M."""
 LEAST_BANDWIDTH = 8e9
@@ -31,8 +31,8 @@ READING = 5.0
 ORDER = ("fits", "tight", "too large", "")
 TO_BEGIN_WITH = 3
 BEGIN_SHARE = 0.5
-"""Of the memory that may be used: what one of the models to begin with takes at most, so that the rest of the computer
-goes on as before."""
+"""Share of the memory that may be used which one of the models to begin with takes at most, so that the rest of the
+computer goes on as before."""
 LIGHT_BYTES = 1_500_000_000
 BEST, SEES, LIGHT = "the best answers that run well here", "chats and sees pictures", "a small download"
 ANOTHER, RUNS = "runs well here", "runs here, but not well"
@@ -162,7 +162,7 @@ def _millions(count: str) -> float:
 
 
 def is_here(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:
-    """Whether that variant of a repository, by its name or kind, is among the models of this machine."""
+    """Return True if that variant of a repository, by its name or kind, is among the models of this machine."""
     return any(
         each.repository == repository and (each.format == "safetensors" or _is(Path(each.path), variant))
         for each in stored

@@ -18,7 +18,7 @@ from engine.loading.parts import ModelFiles
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."
 MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
-"""Of one picture, which is made smaller where its tower can: the time that a tower takes grows faster than those."""
+"""Tokens of one picture, which is made smaller where its tower can: a tower's time grows faster than the tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class Sight:
         packing: Packing,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Sight:
-        """With the weights in memory; or without a tower, and with the reason. Raises :class:`LoadCancelled`."""
+        """Read the tower's weights into memory; where it cannot serve, the result has no tower, and the reason. Raises
+        :class:`LoadCancelled`."""
 
         def tick(size: int) -> None:
             if cancelled():
@@ -79,7 +80,7 @@ class Sight:
         return 0 if self.tower is None else self.tower.storage_size()
 
     def working_bytes(self, dtype: torch.dtype, device: torch.device, context: int) -> int:
-        """What a forward of the largest picture holds at its widest, and the embeddings that are kept."""
+        """Bytes that a forward of the largest picture holds at its widest, and of the embeddings that are kept."""
         if self.part is None:
             return 0
         vision = self.part.config.raw.values.get("vision_config") or {}

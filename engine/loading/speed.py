@@ -1,4 +1,4 @@
-"""How fast a model will be here: from runs of this machine, else from a trial of its first layers."""
+"""Expected speed of a model here: from runs of this machine, else from a trial of its first layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Speed(NamedTuple):
 
 
 def served(checkpoint: Checkpoint, model: CausalLM, device: torch.device, name: str) -> Served:
-    """What runs of ``model`` are kept under, which may be loaded or planned."""
+    """Description under which runs of ``model``, which may be loaded or planned, are kept."""
     config = checkpoint.config
     kinds = [checkpoint.quantisation_title.partition(" with ")[0]]  # files of one label differ in what is mixed in
     kinds += ["experts"] * (config.moe is not None) + ["states"] * (config.recurrent is not None)

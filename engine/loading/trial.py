@@ -1,4 +1,4 @@
-"""How long a model's forward takes, measured with its first layers, whose weights are made up.
+"""Duration of a model's forward, measured with its first layers, whose weights are made up.
 
 The layers are loaded as always, for the same kernels, out of made-up tensors of the types and shapes in the file: a
 model whose headers alone are here can be timed, and a large one without reading it.

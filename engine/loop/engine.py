@@ -406,7 +406,7 @@ class Engine:
                 make_current(self.loaded.device)  # what could not be loaded may have been for another
 
     def _present(self, previous: str) -> str:
-        """What is loaded after a failed load, as a sentence."""
+        """Sentence that says what is loaded after a failed load; "" where nothing was loaded before it."""
         if not previous:
             return ""
         if self._stepper is not None:

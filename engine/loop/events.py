@@ -1,4 +1,4 @@
-"""What the engine tells its listener, from the engine thread: messages of the protocol, and the facts of each step.
+"""Output of the engine to its listener, from the engine thread: messages of the protocol, and the facts of each step.
 
 Requests go by the engine's own names of them; the server puts the client's in their place.
 """

@@ -45,7 +45,7 @@ class Sampler(Protocol):
     """Draws on the device without waiting for it."""
 
     def draws(self, params: SamplingParams) -> bool:
-        """Whether it serves rows with these settings."""
+        """Return True if it serves rows with these settings."""
 
     def launch(self, logits: Tensor, draws: Sequence[Draw]) -> PendingTokens:
         """Draw a token of each row of ``logits`` [n, V]; what two launches ago came of it must have been read."""
@@ -78,11 +78,11 @@ class Lane:
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self._runner, self._sampler = runner, sampler
         self.seconds = 0.0
-        """What the host spent on launches, in all."""
+        """Seconds that the host spent on launches, in all."""
 
     def serves(self, plan: Plan[Request]) -> bool:
-        """Whether the step of a plan may be launched ahead: the same answers go on, none with drafts, with a cache that
-        is planned step by step, or with settings that the device does not draw by."""
+        """Return True if the step of a plan may be launched ahead: the same answers go on, none with drafts, with a
+        cache that is planned step by step, or with settings that the device does not draw by."""
         if plan.preempted or plan.admitted or plan.failed:
             return False
         return all(
@@ -114,7 +114,7 @@ class Lane:
         return Flight(pieces, logits, pending)
 
     def land(self, flight: Flight, running: Callable[[Request], bool]) -> Landed:
-        """What a flight drew for the answers that still run, once it is there."""
+        """Wait for the tokens of a flight; return those of the answers that still run."""
         tokens = flight.pending.read()
         alive = [place for place, piece in enumerate(flight.pieces) if running(piece.sequence)]
         pieces = [flight.pieces[place] for place in alive]
@@ -128,7 +128,7 @@ class Lane:
         return Landed(pieces, [verdicts[place] for place in alive], None not in tokens)
 
     def next_pieces(self, flight: Flight, running: Callable[[Request], bool]) -> list[Slice[Request]]:
-        """Those answers of a flight that go on for all that is known, with pages for a row more; none where there are
+        """Slices of a flight whose answers go on for all that is known, with pages for a row more; none where there are
         too few pages for all of them."""
         goes_on = [
             piece

@@ -53,7 +53,7 @@ class ModelCache:
         bits, with_recent = _bits(model), _bits_with_recent(model)
         states = model.stores[0].states if model.stores else None
         self.state_bytes = 0 if states is None else states.page_bytes
-        """Of a sequence's state; 0: it has none."""
+        """Bytes of a sequence's state; 0: it has none."""
         self._stats = CacheStats(
             kind=model.kind.title,
             bits_per_element=bits,
@@ -80,7 +80,7 @@ class ModelCache:
     # --- called by the step loop ---------------------------------------------------------------------------------
 
     def copy_page(self, src: int, dst: int) -> None:
-        """See :class:`engine.cache.sequences.Content`."""
+        """Implements :meth:`engine.cache.sequences.Content.copy_page`."""
         for store in self._model.stores:
             store.copy_page(src, dst)
 
@@ -191,7 +191,7 @@ class ModelCache:
             self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
 
     def _swaps(self, sequence: SequenceCache, pages: int, more: int) -> bool:
-        """Whether a preempted answer's pages are copied to host memory; see :func:`swap_or_recompute`."""
+        """Return True if a preempted answer's pages are copied to host memory; :func:`swap_or_recompute` decides."""
         size, more_size, own = pages * self.page_bytes, 0, self._model.stores[0]
         store = (own.states or own.recent) if more else None
         if store is not None:
@@ -238,7 +238,7 @@ class ModelCache:
 
     @property
     def used_share(self) -> float | None:
-        """See :class:`PageCounts`."""
+        """Share of the cache's bytes in use, for :attr:`PageCounts.share`; None: it is that of pages."""
         own = self._model.stores[0] if self._model.stores else None
         if not isinstance(own, WindowedStore):
             return None

@@ -29,14 +29,15 @@ def scored_rows(piece: Slice[Request]) -> range:
 
 
 def wants_scores(slices: Sequence[Slice[Request]]) -> bool:
-    """Whether some slice has rows to score."""
+    """Return True if some slice has rows to score."""
     return any(scored_rows(piece) for piece in slices)
 
 
 def prompt_scores(
     runner: Runner, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], hidden: Tensor, vocabulary: int
 ) -> dict[tuple[str, int], list[TokenInfo]]:
-    """What is told of the prompts' tokens, by request; ``hidden`` [T, hidden_size] is what the final norm reads."""
+    """Log-probabilities of the prompts' tokens that were not told yet, by request; ``hidden`` [T, hidden_size] is the
+    input of the final norm."""
     found: dict[tuple[str, int], list[TokenInfo]] = {}
     first, size = 0, max(1, _LOGITS // max(1, vocabulary))
     for piece, tree in zip(slices, trees, strict=True):
@@ -50,7 +51,8 @@ def prompt_scores(
 
 
 def _scores(runner: Runner, states: Tensor, request: Request, begin: int, size: int) -> Iterator[TokenInfo]:
-    """Of the tokens from number ``begin`` on, one for each of the ``states``, of which ``size`` are read at a time."""
+    """Log-probabilities of the tokens from number ``begin`` on, one for each of the ``states``, of which ``size`` are
+    read at a time."""
     tokens = request.tokens[begin : begin + states.shape[0]]
     for start in range(0, len(tokens), size):
         mine = tokens[start : start + size]

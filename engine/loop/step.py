@@ -144,7 +144,7 @@ def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None
 
 
 def trees_of(taken: Sequence[Taken]) -> tuple[TreeRecord, ...]:
-    """What was drafted, and which of it became part of the requests."""
+    """Draft trees of a step, with the nodes that became part of the requests; empty ones are left out."""
     return tuple(
         TreeRecord(
             *each.piece.sequence.owner, each.tree.proposer, each.tree.tokens, each.tree.parents, tuple(each.nodes)

@@ -56,7 +56,7 @@ class _Forwarded(NamedTuple):
     hidden: dict[int, Tensor]
     seconds: float
     prompts: Mapping[tuple[str, int], list[TokenInfo]] = {}
-    """What is told of the prompts' own tokens, by request."""
+    """Log-probabilities of the prompts' own tokens, by request."""
 
 
 class Stepper:

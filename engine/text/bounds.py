@@ -1,4 +1,4 @@
-"""What one rendering of a template may use: steps, time, and the size of what it makes.
+"""Limits of one rendering of a template: steps, time, and the size of what it makes.
 
 A value's size is about its characters, and what a container takes for each element, an element that is in it twice
 counting twice. As nothing too large is ever made, whatever prints, compares or copies a value is quick as well.
@@ -31,7 +31,7 @@ _WHITE = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u300
 
 
 class RenderBudget:
-    """What is left to one rendering. Everything raises jinja2's SecurityError when that is too little."""
+    """Remaining budget of one rendering. Its methods raise jinja2's SecurityError when that is too little."""
 
     def __init__(self) -> None:
         self._steps, self._made = MAX_STEPS, MAX_MADE

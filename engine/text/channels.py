@@ -19,7 +19,7 @@ from engine.text.tokenizer import Tokenizer
 
 
 class Pair(NamedTuple):
-    """What opens and what closes thinking."""
+    """Tags that open and close thinking."""
 
     opens: str
     closes: str
@@ -39,12 +39,12 @@ WRAPS = (
     Pair("<answer>", "</answer>"),  # models trained as DeepSeek-R1-Zero was
     Pair("<|begin_of_solution|>", "<|end_of_solution|>"),  # Sky-T1, OpenThinker
 )
-"""What some models put around the content that follows their thinking; it is no part of the answer."""
+"""Tags that some models put around the content after their thinking; they are no part of the answer."""
 SPELLINGS = {
     "Here is my thought process:": "Here's my thought process:",
     "Here is my response:": "Here's my response:",
 }
-"""What a model may write for a tag of its template."""
+"""Spellings that a model may write for a tag of its template."""
 _TAIL = 32
 """Ids at the end of a prompt in which its last tag is looked for."""
 
@@ -67,11 +67,11 @@ class ChannelParser(Protocol):
         """Take one token and the text that it completed."""
 
     def flush(self) -> Split:
-        """What was held back, at the end of the answer."""
+        """Text that was held back, at the end of the answer."""
 
 
 class ChannelStyle(Protocol):
-    """How one model marks its channels."""
+    """Interface to the way in which one model marks its channels."""
 
     def parser(self, prompt_ids: Sequence[int]) -> ChannelParser:
         """The parser of an answer to this prompt, whose end may have opened a channel already."""
@@ -98,7 +98,8 @@ def _used(tokenizer: Tokenizer, template: str, pair: Pair) -> bool:
 
 @dataclass(frozen=True)
 class TagStyle:
-    """See :class:`ChannelStyle`. Several pairs may be in question; the one that the answer begins with counts."""
+    """Implements :class:`ChannelStyle` with tags. Several pairs may be in question; the one that the answer begins with
+    counts."""
 
     tokenizer: Tokenizer
     pairs: tuple[Pair, ...]
@@ -208,7 +209,7 @@ class TagParser:
             self._at = "wrapped" if self._closes else "content"
 
     def _before(self, tag: str) -> tuple[str, bool]:
-        """What certainly comes before the tag, and whether that has come; then it is taken off.
+        """Text that certainly comes before the tag, and True if the tag has come; then it is taken off.
 
         What may yet become the tag stays held, and space before it.
         """
@@ -242,7 +243,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 
 @dataclass(frozen=True)
 class HarmonyStyle:
-    """See :class:`ChannelStyle`."""
+    """Implements :class:`ChannelStyle` with the marks of Harmony."""
 
     tokenizer: Tokenizer
     marks: Mapping[int, str]

@@ -1,4 +1,4 @@
-"""What a model's chat template asks of its tokenizer and does not get, told once when the model is opened."""
+"""Requirements of a model's chat template that its tokenizer does not meet, told once when the model is opened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_VALUE = (
     "written there. If its answers are poor, download the model's small files again, or choose another version of it."
 )
 _MARK = re.compile(r"<[^<>\s{}'\"]{1,80}>|\[/?[A-Za-z_]*[A-Z][A-Za-z0-9_]*\]")
-"""What marks turns in chats: <|im_start|>, <start_of_turn>, <｜User｜>, [INST]. Jinja's own brackets are not of it."""
+"""Marks of turns in chats: <|im_start|>, <start_of_turn>, <｜User｜>, [INST]. Jinja's own brackets are not of it."""
 _SHOWN = 3
 """Names that a notice lists."""
 
@@ -40,7 +40,7 @@ def chat_doubts(tokenizer: Tokenizer, template: ChatTemplate, name: str) -> Iter
 
 
 def _cut_up(tokenizer: Tokenizer, mark: str) -> bool:
-    """Whether a mark of the vocabulary does not become its token."""
+    """Return True if a mark of the vocabulary does not become its token."""
     number = tokenizer.token_id(mark)
     try:
         return number is not None and tokenizer.encode(mark, special=False) != [number]

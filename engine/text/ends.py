@@ -1,4 +1,4 @@
-"""Which tokens end an answer: those that a model's files declare, and those that do in every family that has them."""
+"""Tokens that end an answer: those that a model's files declare, and those that do in every family that has them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NO_ENDS = (
     ({"<|flush|>", "<|calls|>"}, "<|end|>"),
     ({"<|tool_response>"}, "</s>"),
 )
-"""Where a model's end tokens include the set (gpt-oss and its kin, Gemma 4), the token after it ends no more than a
-message within an answer."""
+"""Sets of end tokens (of gpt-oss and its kin, Gemma 4), each with a token that ends no more than a message within an
+answer where a model's end tokens include the set."""
 
 
 def end_ids(

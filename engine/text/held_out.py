@@ -17,7 +17,8 @@ class HeldOutText(NamedTuple):
 
 
 def held_out_text(folder: Path) -> HeldOutText:
-    """Of the folder ``evaluation`` of the bundled models. Raises :class:`OSError` where it is not there."""
+    """Held-out text in ``folder``, the folder ``evaluation`` of the bundled models. Raises :class:`OSError` where it is
+    not there."""
     entries = {
         name: [json.loads(line) for line in split_lines((folder / f"{name}.jsonl").read_text("utf-8"))]
         for name in ("answers", "distant", "questions", "development")

@@ -1,4 +1,4 @@
-"""How much text one token can stand for, told from the parts of a tokenizer without tokenising anything."""
+"""Bytes of text that one token can stand for, told from the parts of a tokenizer without tokenising anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class TokenizerParts(msgspec.Struct):
-    """What is looked at of a tokenizer.json; vocabulary and merges are passed over."""
+    """Parts of a tokenizer.json that are looked at; vocabulary and merges are passed over."""
 
     model: _Model = _Model()
     added_tokens: list[_AddedToken] = []
@@ -53,7 +53,7 @@ def longest(parts: TokenizerParts, vocabulary: Mapping[str, int]) -> int | None:
 
 
 def _knows_all_bytes(vocabulary: Mapping[str, int], fallback: bool, steps: list[dict[str, Any]]) -> bool:
-    """Whether no text is unknown: each byte is an entry of its own."""
+    """Return True if no text is unknown: each byte is an entry of its own."""
     if fallback:
         return all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
     as_bytes = any(step.get("type") == "ByteLevel" for step in steps)
@@ -61,13 +61,13 @@ def _knows_all_bytes(vocabulary: Mapping[str, int], fallback: bool, steps: list[
 
 
 def _drops(step: dict[str, Any]) -> bool:
-    """Whether a step that takes a text apart into words may drop what stands between them."""
+    """Return True if a step that takes a text apart into words may drop what stands between them."""
     known = step.get("type") in ("ByteLevel", "Digits", "Metaspace", "Split", "Punctuation")
     return not known or step.get("behavior") == "Removed"
 
 
 def _shrinks(step: dict[str, Any]) -> int | None:
-    """How many bytes of a text a normaliser makes one at most; None where that has no bound."""
+    """Maximum number of bytes of a text that a normaliser turns into one; None where that has no bound."""
     match step:
         case {"type": "NFC"}:
             return _COMPOSED

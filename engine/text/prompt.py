@@ -29,8 +29,8 @@ class PromptText(NamedTuple):
 
 
 class PromptForm(NamedTuple):
-    """How a conversation is written. ``prefills``: the answer goes on from the last message, else with ``opens`` a new
-    turn of the assistant begins. ``variables`` are what else the chat template is given."""
+    """Form in which a conversation is written. ``prefills``: the answer goes on from the last message, else with
+    ``opens`` a new turn of the assistant begins. ``variables`` are what else the chat template is given."""
 
     prefills: bool = False
     opens: bool = True

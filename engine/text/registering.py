@@ -96,8 +96,8 @@ def _numbers(content: str, file: str, number: int, other: str, its: int) -> Cont
 
 
 def _is_mark(inner: tokenizers.Tokenizer, mark: Mark) -> bool:
-    """Whether a text of the vocabulary is to be found as a whole. Files name single letters ("!") to fill batches up,
-    and these stay letters: as special tokens they would be cut out of every answer."""
+    """Return True if a text of the vocabulary is to be found as a whole. Files name single letters ("!") to fill
+    batches up, and these stay letters: as special tokens they would be cut out of every answer."""
     return inner.token_to_id(mark.content) is not None and (mark.id is not None or len(mark.content) > 1)
 
 

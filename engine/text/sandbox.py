@@ -33,7 +33,7 @@ _REFUSED_METHODS = {
     int: frozenset(["to_bytes", "from_bytes"]),
 }
 _JINJAS_OWN = ("_loop_vars", "_block_vars")
-"""What a compiled template adds to the arguments of its calls."""
+"""Arguments that a compiled template adds to its calls."""
 _MAX_EXPONENT = 1_000
 _WIDE_BRACES = re.compile(r"\{[^{}]*\{|\{[^{}:]*:[^{}]*\d{4}")
 

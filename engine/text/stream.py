@@ -13,7 +13,7 @@ from engine.text.tokenizer import Tokenizer
 
 
 class Piece(NamedTuple):
-    """What one token released; it may have been held back since earlier tokens. Thinking comes before content.
+    """Text that one token released; it may have been held back since earlier tokens. Thinking comes before content.
 
     ``channel`` is the one that the token itself belongs to: where its last text went, or for a token without text (a
     mark) thinking if that is what it begins or ends. ``own`` counts the characters that the token itself completed, in

@@ -76,7 +76,7 @@ class ChatTemplate:
 
     @property
     def own(self) -> bool:
-        """Whether the model brought this template."""
+        """True if the model brought this template."""
         return self.source != PLAIN_TEMPLATE
 
     @classmethod
@@ -216,7 +216,7 @@ def _named(template: Source | None) -> dict[str, str]:
 
 
 def _cause(error: Exception) -> str:
-    """What the template does wrong, as a sentence without Python's own words."""
+    """Sentence that says what the template does wrong, without Python's own words."""
     missing = _MISSING.search(str(error))
     if missing is not None:
         return f"it reads {missing[1]}, which is not there."

@@ -1,4 +1,4 @@
-"""What a chat template lets people choose about thinking, found out by rendering it."""
+"""Choices about thinking that a chat template gives people, found out by rendering it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _efforts(template: ChatTemplate, thinking: bool | None) -> list[str]:
 
 
 def _thinks(template: ChatTemplate, style: ChannelStyle | None) -> bool:
-    """Whether the template expects thinking; tags that are merely in the vocabulary promise nothing."""
+    """Return True if the template expects thinking; tags that are merely in the vocabulary promise nothing."""
     if isinstance(style, TagStyle):
         return any(pair.closes in template.source for pair in style.pairs)
     return isinstance(style, HarmonyStyle)

@@ -1,7 +1,8 @@
-"""What the small files next to tokenizer.json say of tokens: tokenizer_config.json, special_tokens_map.json and
+"""Tokens in the small files next to tokenizer.json: tokenizer_config.json, special_tokens_map.json and
 added_tokens.json name the texts that are one token each, and templates know some of them by name.
 
-As transformers reads them, but for what contradicts: it lets one file win, and here somebody is told.
+They are read as transformers reads them, except where they contradict each other: it lets one file win, and here a
+notice says so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LISTS = ("additional_special_tokens", "extra_special_tokens")
 _TABLES = ("model_specific_special_tokens", "extra_special_tokens")
 """The latter is a list of tokens in some files and names them in others."""
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word")
-"""Of the library's AddedToken."""
+"""Flags of the library's AddedToken."""
 _MAX_NUMBER = 10**9
 """Above each token's number."""
 

@@ -44,7 +44,7 @@ class TokenizerError(CheckpointError):
 
 
 class PieceRules(NamedTuple):
-    """How a vocabulary entry becomes bytes, where that is possible one entry at a time.
+    """Rules by which a vocabulary entry becomes bytes, where that is possible one entry at a time.
 
     ``byte_level``: characters stand for bytes (GPT-2's table). Otherwise every ``replace`` is applied in order, then
     ``byte_fallback`` turns ``<0xE2>`` into that byte. ``strip_leading`` spaces go from the start of the whole text;
@@ -161,7 +161,7 @@ class Tokenizer:
 
     @cached_property
     def vocabulary(self) -> int:
-        """How many ids there are: the largest id plus one."""
+        """Number of ids: the largest id plus one."""
         return max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @cached_property
@@ -193,11 +193,12 @@ class Tokenizer:
         return piece_bytes(self.token(token_id), self.rules)
 
     def piece(self, token_id: int) -> str:
-        """What to show a person for one token: its text, or its name if it has none."""
+        """Text to show a person for one token, or its name if it has none."""
         return self.id_to_bytes(token_id).decode(errors="replace") or self.token(token_id)
 
     def difference(self, other: Tokenizer) -> str:
-        """Why ids of the two tokenizers do not mean the same, or an empty string (a draft model needs the same)."""
+        """Reason that ids of the two tokenizers do not mean the same, or an empty string (a draft model needs the
+        same)."""
         mine, theirs = self.inner.get_vocab(True), other.inner.get_vocab(True)
         if mine == theirs:
             return ""

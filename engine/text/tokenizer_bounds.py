@@ -1,8 +1,8 @@
-"""What a tokenizer.json may make of a text, judged before the library builds anything of it.
+"""Limits on what a tokenizer.json may make of a text, judged before the library builds anything of it.
 
 A file comes with a model, from strangers. The steps of its normaliser, pre-tokenizer and decoder each make a text at
 most some factor longer; their product is bounded, as are expressions, lists and names. What the library is then given
-is written anew from what was judged, so that both read the same. The factors count characters.
+is written again from what was judged, so that both read the same. The factors count characters.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PROCESSORS = ("ByteLevel", "BertProcessing", "RobertaProcessing", "TemplateProc
 
 
 class TooMuch(ValueError):  # noqa: N818 - becomes a TokenizerError, which names the file
-    """Why a file is refused: the rest of a sentence that begins with it."""
+    """Reason that a file is refused: the rest of a sentence that begins with the file."""
 
 
 class _File(msgspec.Struct):
@@ -95,7 +95,7 @@ def judged(raw: bytes) -> bytes:
 
 
 def growth_of(normalizer: Any, pre_tokenizer: Any) -> int:
-    """How many characters one of a text becomes at most before it is taken apart. Raises :class:`TooMuch`."""
+    """Maximum number of characters that one of a text becomes before it is taken apart. Raises :class:`TooMuch`."""
     growth = _normalised(steps(normalizer, "normalizers"))
     for step in steps(pre_tokenizer, "pretokenizers"):
         growth = _grown(growth, _factor(step, _WORDS))

@@ -121,7 +121,7 @@ class SavedChats:
         return True
 
     def match(self, chat: str, kind: Kind, tokens: Sequence[int]) -> int:
-        """How many leading pages of `tokens` are saved. Their bytes are checked when they are loaded."""
+        """Number of leading pages of `tokens` that are saved. Their checksums are verified when they are loaded."""
         index = self._readable(name_of(chat))
         return index.common_pages(kind, as_ids(tokens)) if index is not None else 0
 

@@ -46,12 +46,12 @@ class Damaged(Exception):  # noqa: N818 - an outcome: the files are deleted and 
 
 
 class Kind(NamedTuple):
-    """What the pages of a chat must have in common with those of the engine to be of use to it."""
+    """Properties that a chat's saved pages must share with the engine's pages to be usable."""
 
     model: str
     """The fingerprint of the model (engine/formats/fingerprint.py)."""
     namespace: str
-    """How keys and values are kept, and which are: kind, bits, page policy."""
+    """Format of the keys and values, and which are kept: kind, bits, page policy."""
     layout: str
     """`KVStore.page_layout`."""
     page_bytes: int
@@ -59,7 +59,8 @@ class Kind(NamedTuple):
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As it is in the file. ``tokens``: int32, 16 for each page; ``checksums``: CRC-32 of each page; little-endian."""
+    """Contents of an index file. ``tokens``: int32, 16 for each page; ``checksums``: CRC-32 of each page;
+    little-endian."""
 
     version: int
     model: str
@@ -232,7 +233,7 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> io.FileIO:
 
 
 def _fill(file: io.FileIO, into: memoryview) -> bool:
-    """Whether the file had as many bytes."""
+    """Read until ``into`` is full; return False if the file ends first."""
     done = 0
     while done < len(into):
         count = file.readinto(into[done:])
@@ -249,7 +250,7 @@ def _write_all(file: io.FileIO, data: memoryview) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that a rename outlives a power cut, where folders can be synced."""
+    """Sync the folder's entries to disk, so that a rename survives a power cut; does nothing where not POSIX."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -27,7 +27,7 @@ _MOST_INDICES = 32
 
 
 class SavedSizes(NamedTuple):
-    """Of what is on the disk."""
+    """Number and size of the chats on the disk."""
 
     chats: int
     size: int
@@ -70,12 +70,12 @@ class SavedFolder:
         return ChatFiles(self._path, name)
 
     def sizes(self) -> SavedSizes:
-        """Of all chats."""
+        """Number of all saved chats and bytes of their files."""
         with self._lock:
             return SavedSizes(len(self._known), sum(known.size for known in self._known.values()))
 
     def index(self, name: str) -> Index | None:
-        """What is saved of a chat; None for nothing."""
+        """Index of a chat's saved pages; None if none are saved."""
         with self._lock:
             index = self._indices.get(name)
         if index is None:
@@ -137,7 +137,7 @@ class SavedFolder:
             _log.warning("the saved chat %s cannot be deleted: %s", name, error)
 
     def names(self) -> list[str]:
-        """Of all chats."""
+        """File names (`saved_files.name_of`) of all saved chats."""
         with self._lock:
             return list(self._known)
 

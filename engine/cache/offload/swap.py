@@ -31,15 +31,15 @@ class Swapped:
     owner: Owner
     pages: int
     tokens: int
-    """Of them, as its owner counted: the last page may be partly filled."""
+    """Tokens in these pages, as its owner counted: the last page may be partly filled."""
     size: int
     """Bytes of host memory."""
     used: float
-    """When it was put, by the space's clock."""
+    """Time when it was put, by the space's clock."""
     blobs: list[list[Tensor]] = field(repr=False)
-    """Of each store, in pieces: uint8 [pages, page_bytes]."""
+    """Content from each store, in pieces: uint8 [pages, page_bytes]."""
     place: ClassVar[str] = "host"
-    """See :class:`engine.cache.types.OffloadedPages`."""
+    """Implements :attr:`engine.cache.types.OffloadedPages.place`."""
 
     @property
     def pinned(self) -> bool:
@@ -205,7 +205,7 @@ class SwapSpace:
         )
 
     def fits(self, stores: Sequence[PagedStore], pages: int, more: int = 0) -> bool:
-        """Whether `put` would find room, and `more` bytes besides, if need be by eviction."""
+        """Return True if `put` would find room, by eviction if necessary, with `more` bytes to spare."""
         return self._size - self._evictable + self.cost(stores, pages) + more <= self.budget
 
     def resize(self, budget: int) -> None:
@@ -283,7 +283,7 @@ def _cut(pieces: Sequence[Tensor], first: int, stop: int, handle: Swapped) -> Te
 
 
 def _pieces(store: PagedStore, pages: int) -> list[int]:
-    """How many pages go into each buffer: few buffers, yet none so large that rounding it up wastes much."""
+    """Numbers of pages for each buffer: few buffers, yet none so large that rounding it up wastes much."""
     step = pages_per_stage(store.page_bytes)
     return [min(step, pages - start) for start in range(0, pages, step)]
 

@@ -49,7 +49,7 @@ class PrefixTree:
     # --- looking up ----------------------------------------------------------------------------------------------
 
     def matched(self, namespace: Hashable, keys: Sequence[Key]) -> int:
-        """How many of these pages the tree has, in any tier; changes nothing."""
+        """Number of leading ``keys`` whose pages the tree has, in any tier. Changes nothing."""
         node = self.roots.get(namespace)
         count = 0
         while node is not None and count < len(keys):
@@ -62,7 +62,7 @@ class PrefixTree:
         return count
 
     def pages_of(self, namespace: Hashable, keys: Sequence[Key]) -> list[int]:
-        """Those of them, 0 for each that is in a tier below; changes nothing."""
+        """Page numbers of the leading ``keys`` that the tree has, 0 for each in a tier below. Changes nothing."""
         node, pages = self.roots.get(namespace), list[int]()
         while node is not None and len(pages) < len(keys):
             node = node.children.get(keys[len(pages)])
@@ -343,7 +343,8 @@ class PrefixTree:
 
     @staticmethod
     def _is_leaf(node: Node) -> bool:
-        """Whether nothing on the device stands in the way of giving the node up."""
+        """Return True if the node can be evicted from the device: it holds pages there, is neither a root nor locked,
+        and its children are all in a tier below."""
         return (
             node.parent is not None
             and node.locks == 0

@@ -30,7 +30,8 @@ class Snapshot:
 
     @property
     def place(self) -> _Place:
-        """Where it is looked for: a text's own tokens lead there, whatever they begin with."""
+        """Look-up key, which a text's own tokens lead to. It holds the last page's key alone: `find` compares the
+        others."""
         return self.namespace, self.first, self.keys[-1] if self.keys else b""
 
 
@@ -74,7 +75,7 @@ class Snapshots:
         return sum(1 for page, count in self._refs.items() if self.pool.refs(page) == count)
 
     def refs(self, page: int) -> int:
-        """How many snapshots hold the page."""
+        """Number of snapshots that hold the page."""
         return self._refs[page]
 
     def find(self, namespace: Hashable, keys: Sequence[Key], text: Sequence[int], packed: int) -> Hit | None:

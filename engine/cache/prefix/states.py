@@ -35,7 +35,8 @@ class StateSnapshot:
 
     @property
     def place(self) -> _Place:
-        """Where it is looked for: a text's own pages lead there, whatever they begin with."""
+        """Look-up key, which a text's own pages lead to. It holds the last page's key alone: `find` compares the
+        others."""
         return self.namespace, len(self.keys), self.keys[-1]
 
 
@@ -60,7 +61,7 @@ class StateSnapshots:
 
     @property
     def on_device(self) -> int:
-        """How many of them are in slots."""
+        """Number of snapshots that are in slots of the device."""
         return len(self._all) - len(self._holders)
 
     @property

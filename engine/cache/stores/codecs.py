@@ -166,7 +166,7 @@ def _codes(x: Tensor, bits: int, axis: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _half(x: Tensor) -> Tensor:
-    """In float16, which ends at 65,504: what lies beyond would become infinite."""
+    """Convert to float16, clamped to its range (65,504): larger values would become infinite."""
     return x.clamp(-_LARGEST, _LARGEST).half()
 
 

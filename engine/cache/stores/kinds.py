@@ -28,11 +28,11 @@ class KVKind:
     value_bits: int = 2
     residual: int = RESIDUAL
     bounds: bool = False
-    """Whether bounds of each page's keys are kept too, by which rows may choose pages (QUEST); "16bit" only."""
+    """True if bounds of each page's keys are kept too, by which rows may choose pages (QUEST); "16bit" only."""
     windowed: bool = False
-    """Whether layers with a sliding window keep the tokens in it alone (`engine.cache.windowed`); not "kivi"."""
+    """True if layers with a sliding window keep the tokens in it alone (`engine.cache.windowed`); not "kivi"."""
     hadamard: bool = False
-    """Whether keys are mixed before they are packed (`engine.compute.layers.hadamard`); "int8" and "int4" only."""
+    """True if keys are mixed before they are packed (`engine.compute.layers.hadamard`); "int8" and "int4" only."""
 
     def __post_init__(self) -> None:
         if self.bounds and self.name != "16bit":
@@ -52,7 +52,7 @@ class KVKind:
 
     @property
     def title(self) -> str:
-        """For people: "16-bit", "int8 with rotated keys", "KIVI 2-bit", "KIVI 4-bit keys, 2-bit values"."""
+        """Name for people: "16-bit", "int8 with rotated keys", "KIVI 2-bit", "KIVI 4-bit keys, 2-bit values"."""
         if self.name != "kivi":
             return "16-bit" if self.name == "16bit" else self.name + " with rotated keys" * self.hadamard
         if self.key_bits == self.value_bits:

@@ -1,4 +1,4 @@
-"""What a layer's keys and values look like in memory, and where a step's rows go."""
+"""Memory layout of a layer's keys and values, and the slots that a step's rows are written to."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 PLAIN_KINDS = ("dense", "latent", "wide")
 """The kinds of `PackedKV` whose elements are numbers as they are."""
 PACKED_KINDS = ("int8", "fp8", "int4", "kivi")
-"""Those whose elements are codes (`engine.cache.stores.codecs`)."""
+"""Kinds whose elements are codes (`engine.cache.stores.codecs`)."""
 BYTE_KINDS = ("int8", "fp8")
-"""Those of a byte an element, with a scale for each token and head."""
+"""Kinds of a byte an element, with a scale for each token and head."""
 CHANNEL_GROUP = 32
 """Tokens (two pages) that share a scale where keys are packed along channels, kind "kivi"."""
 
@@ -85,7 +85,7 @@ class Flush(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where the rows of a step go."""
+    """Slots and pages that the rows of a step are written to."""
 
     slots: Tensor
     """[G, T] int64 for each layer group: page * 16 + index % 16."""

@@ -48,7 +48,7 @@ class TokenPackedStore(KVStore):
             self.hadamard, self.page_layout = True, f"{self.page_layout}, mixed keys"
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`."""
+        """Implements `KVStore.write`."""
         kv = self._views[layer]
         assert kv.k_meta is not None
         assert kv.v_meta is not None
@@ -98,7 +98,7 @@ class KiviStore(KVStore):
         super().__init__(pages, arenas, views)
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`."""
+        """Implements `KVStore.write`."""
         self.recent.write(layer, k, v, Placement(to.slots[1:], to.first_slot[1:]))
         if to.flush is None:
             return
@@ -114,7 +114,7 @@ class KiviStore(KVStore):
         _put(kv.v, kv.v_meta, pack_along_channels(kv.recent.v.index_select(0, source), kv.v_bits), slots)
 
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
-        """See `KVStore.packs`."""
+        """Implements `KVStore.packs`."""
         source: list[int] = []
         pages: list[int] = []
         for start, count, packed, recent in zip(starts, rows, *tables, strict=True):
@@ -124,19 +124,19 @@ class KiviStore(KVStore):
         return Flush(on_device(self.device, source), on_device(self.device, pages)) if pages else None
 
     def packed_until(self, index: np.ndarray) -> np.ndarray | None:
-        """See `KVStore.packed_until`; a row of a drafted tree stands for the end of its path."""
+        """Implements `KVStore.packed_until`; a row of a drafted tree stands for the end of its path."""
         return packed_until_rows(index, self.residual)
 
     def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
-        """See `KVStore.move_slots`: the rows of a step are recent, so these are slots of group 1."""
+        """Implements `KVStore.move_slots`: the rows of a step are recent, so these are slots of group 1."""
         self.recent.move_slots(src, dst)
 
     def bytes_per_token(self) -> float:
-        """See `KVStore.bytes_per_token`."""
+        """Implements `KVStore.bytes_per_token`."""
         return super().storage_size() / (self.pages * PAGE_SIZE)
 
     def storage_size(self) -> int:
-        """See `PagedStore.storage_size`."""
+        """Implements `PagedStore.storage_size`: the recent store included."""
         return super().storage_size() + self.recent.storage_size()
 
 

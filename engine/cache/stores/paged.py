@@ -1,4 +1,4 @@
-"""What all stores share: arenas of numbered pages that are copied, and moved to and from host memory."""
+"""Base class of all stores: arenas of numbered pages that are copied, and moved to and from host memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PagedStore:
         self.pages, self._arenas = pages, arenas
         self._transfer = PageTransfer(arenas, pages)
         self.device = self._transfer.device
-        """Where the arenas are."""
+        """Device of the arenas."""
         self.page_bytes = self._transfer.page_bytes
         """Bytes of an exported page."""
         self.page_layout = self._transfer.layout
-        """What they are, in words: pages travel between stores that agree in it, in kind and in model."""
+        """Layout of these bytes, in words: pages travel between stores that agree in it, in kind and in model."""
 
     def copy_page(self, src: int, dst: int) -> None:
         """Copy one page in every layer."""

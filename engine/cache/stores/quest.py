@@ -46,30 +46,30 @@ class QuestStore(DenseKVStore):
         self._written: tuple[Placement, Tensor] | None = None
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`."""
+        """Implements `KVStore.write`, and updates the bounds of the pages written to."""
         super().write(layer, k, v, to)
         if self._views[layer].bounds is not None:
             _bound(self._views[layer], self.written_pages(to, k.shape[0]))
 
     def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
-        """See `KVStore.move_slots`."""
+        """Implements `KVStore.move_slots`, and updates the bounds of the pages moved to."""
         super().move_slots(src, dst)
         self._bound_all(dst // PAGE_SIZE)  # a page named twice is computed twice, to the same
 
     def copy_page(self, src: int, dst: int) -> None:
-        """See `KVStore.copy_page`."""
+        """Implements `PagedStore.copy_page`: bounds are copied too."""
         super().copy_page(src, dst)
         for view in self._views:
             if view.bounds is not None:
                 view.bounds[dst] = view.bounds[src]
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """See `KVStore.import_pages`. Bounds do not travel: they follow from the keys."""
+        """Implements `PagedStore.import_pages`. Bounds do not travel: they follow from the keys."""
         super().import_pages(pages, data)
         self._bound_all(torch.tensor(list(pages), dtype=torch.int64, device=self.device))
 
     def storage_size(self) -> int:
-        """See `PagedStore.storage_size`."""
+        """Implements `PagedStore.storage_size`: bounds included."""
         kept = (view.bounds for view in self._views if view.bounds is not None)
         return super().storage_size() + sum(bounds.numel() * bounds.element_size() for bounds in kept)
 

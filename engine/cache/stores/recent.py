@@ -1,4 +1,4 @@
-"""Which tokens of a sequence KIVI has packed and which are recent: functions of a row's index alone.
+"""Split of a sequence into tokens that KIVI has packed and recent ones: functions of a row's index alone.
 
 The row at index t reads the packed keys [0, B(t)) and the recent ones [B(t), t], where B(t) = 32 floor(max(0, t + 1 -
 R) / 32) and R is `KVKind.residual`. B depends on t and R alone, so chunking, drafts and rollbacks change no row's keys.
@@ -42,6 +42,6 @@ def to_pack(start: int, rows: int, residual: int) -> range:
 
 
 def slots_of(pages: Sequence[int], tokens: range) -> list[int]:
-    """Where the tokens of a sequence are, whole pages of them, in arenas that its table ``pages`` addresses."""
+    """Slots of a range of a sequence's tokens, whole pages of them, in arenas that its table ``pages`` addresses."""
     wanted = np.asarray(pages[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE], dtype=np.int64)
     return list((wanted[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)).ravel().tolist())

@@ -37,7 +37,7 @@ class StateRuns(NamedTuple):
 
     @property
     def drafts(self) -> bool:
-        """Whether rows leave no state behind, so that what they put in is to be kept until some are accepted."""
+        """True if some rows leave no state behind, so that their inputs are to be kept until some are accepted."""
         return not self.runs[:, 3].all()
 
 
@@ -71,5 +71,5 @@ class StateStore(PagedStore):
         self._inputs[layer] = inputs
 
     def inputs(self, layer: int, rows: Tensor) -> list[Tensor]:
-        """What these ``rows`` [n] int64 of the last step put in."""
+        """Inputs of these ``rows`` [n] int64 of the last step, as `keep_inputs` got them, [n, ...] each."""
         return [each.index_select(0, rows) for each in self._inputs[layer]]

@@ -26,13 +26,13 @@ class KVStore(PagedStore):
     """Layer groups of a batch that it addresses: 1, or 2 where recent tokens, or layers with a window, have pages of
     their own."""
     written_groups = 1
-    """Of these, the first ones, those that rows are written to and in which `move_slots` moves them."""
+    """Number of the first ones of these, which rows are written to and in which `move_slots` moves them."""
     residual = 0
     """Tokens at the end of a sequence that are not packed yet (`engine.cache.stores.recent`); 0: every token is."""
     ranks_pages = False
-    """Whether rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
+    """True if rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
     hadamard = False
-    """Whether the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
+    """True if the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
     recent: KVStore | None = None
     """Holds the tokens that are not packed yet, under the page numbers of group 1."""
     states: StateStore | None = None
@@ -55,7 +55,7 @@ class KVStore(PagedStore):
         return self, layer, to
 
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
-        """What is packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if nothing is.
+        """Tokens packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if there are none.
 
         `tables[g][s]` are the pages of sequence s in group g. What most stores pack at all is packed as it is written.
         """
@@ -103,14 +103,14 @@ class DenseKVStore(KVStore):
         super().__init__(pages, arenas, [PackedKV(k, v) for k, v in pairs])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`."""
+        """Implements `KVStore.write`."""
         arenas = self._views[layer]
         _store(arenas.k, k, to)
         _store(arenas.v, v, to)
 
 
 class LatentKVStore(KVStore):
-    """What multi-head latent attention keeps: one arena [pages * 16, 1, rank + rope] for each layer.
+    """KV cache of multi-head latent attention: one arena [pages * 16, 1, rank + rope] for each layer.
 
     A key is a token's latent, then the rotated key that all heads share; its value is the latent again, so there is
     no second arena: values are the first `rank` columns of the keys (DeepSeek-V2, arXiv 2405.04434, section 2.1).
@@ -125,7 +125,7 @@ class LatentKVStore(KVStore):
         super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`; `v` is what `k` begins with, and is not looked at."""
+        """Implements `KVStore.write`; `v` is the first columns of `k`, and is ignored."""
         _store(self._arenas[layer], k, to)
 
 

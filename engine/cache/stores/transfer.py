@@ -34,13 +34,13 @@ class PageTransfer:
         rows = [arena.view(pages, -1).view(torch.uint8) for arena in arenas]
         self.device = arenas[0].device
         self._direct, self._pinned = self.device.type == "cpu", traits(self.device).pinned
-        """Whether pages are copied between the arenas and the host's buffer, with nothing between."""
+        """``_direct``: pages are copied between the arenas and the host's buffer, with nothing between."""
         self.page_bytes = sum(row.shape[1] for row in rows)
         """Bytes of a page in all arenas."""
         shapes = (f"{str(arena.dtype)[6:]}{[arena.shape[0] // pages, *arena.shape[1:]]}" for arena in arenas)
         counted = [(shape, len(list(same))) for shape, same in itertools.groupby(shapes)]
         self.layout = "; ".join(f"{count} x {shape}" for shape, count in counted)
-        """What the bytes of a page are: stores that agree in it, in kind and in model can exchange pages."""
+        """Layout of a page's bytes: stores that agree in it, in kind and in model can exchange pages."""
         # Few wide elements are moved faster than many bytes.
         word = next(kind for kind in _WORDS if all(row.shape[1] % kind.itemsize == 0 for row in rows))
         self._rows = [row.view(word) for row in rows]

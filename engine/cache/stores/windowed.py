@@ -50,26 +50,26 @@ class WindowedStore(KVStore):
         self.page_layout = f"{whole}; in windows {windowed.page_layout}"
 
     def group_of(self, layer: int) -> int:
-        """See `KVStore.group_of`."""
+        """Implements `KVStore.group_of`."""
         return self._groups[layer]
 
     def resolve(self, layer: int, to: Placement) -> tuple[KVStore, int, Placement]:
-        """See `KVStore.resolve`."""
+        """Implements `KVStore.resolve`."""
         group, within = self._groups[layer], self._within[layer]
         own = to if group == 0 else Placement(to.slots[1:], to.first_slot[1:])
         return self.parts[group], within, own
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """See `KVStore.write`."""
+        """Implements `KVStore.write`."""
         store, within, own = self.resolve(layer, to)
         store.write(within, k, v, own)
 
     def view(self, layer: int) -> PackedKV:
-        """See `KVStore.view`."""
+        """Implements `KVStore.view`."""
         return self._views[layer]
 
     def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
-        """See `KVStore.move_slots`."""
+        """Implements `KVStore.move_slots`."""
         if group == 1:
             self.windowed.move_slots(src, dst)
         elif self.everything is not None:
@@ -81,7 +81,8 @@ class WindowedStore(KVStore):
             self.everything.copy_page(src, dst)
 
     def clear_pages(self, pages: Sequence[int]) -> None:
-        """See `PagedStore.clear_pages`; slots that nobody holds too, for the pages may have had them."""
+        """Implements `PagedStore.clear_pages`; slots that nobody holds are cleared too, for the pages may have had
+        them."""
         if self.everything is not None:
             self.everything.clear_pages(pages)
         slots = range(1, self.windowed.pages) if any(pages) else range(0)
@@ -89,7 +90,7 @@ class WindowedStore(KVStore):
         self.windowed.clear_pages([*(self.slots.of_page[page] for page in pages), *free])
 
     def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
-        """See `PagedStore.export_pages`."""
+        """Implements `PagedStore.export_pages`."""
         if out is None:
             out = torch.empty((len(pages), self.page_bytes), dtype=torch.uint8)
         slots = [self.slots.of_page[page] for page in pages]
@@ -100,8 +101,8 @@ class WindowedStore(KVStore):
         return out
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """See `PagedStore.import_pages`. Pages that have a slot by now get its content, or are noted where it did not
-        come along (`WindowSlots.unfilled`)."""
+        """Implements `PagedStore.import_pages`. Pages that have a slot by now get its content, or are noted where it
+        did not come along (`WindowSlots.unfilled`)."""
         if data.dtype != torch.uint8 or tuple(data.shape) != (len(pages), self.page_bytes):
             raise ValueError(f"exported pages have the shape {tuple(data.shape)}, not {(len(pages), self.page_bytes)}")
         if self.everything is not None:
@@ -114,11 +115,11 @@ class WindowedStore(KVStore):
         self.slots.unfilled |= {pages[place] for place in set(with_slot) - set(filled)}
 
     def storage_size(self) -> int:
-        """See `PagedStore.storage_size`."""
+        """Implements `PagedStore.storage_size`: both stores."""
         return self.windowed.storage_size() + (self.everything.storage_size() if self.everything is not None else 0)
 
     def bytes_per_token(self) -> float:
-        """See `KVStore.bytes_per_token`: as long as a token is in the windows."""
+        """Implements `KVStore.bytes_per_token`: as long as a token is in the windows."""
         return self.windowed.bytes_per_token() + (
             self.everything.bytes_per_token() if self.everything is not None else 0
         )

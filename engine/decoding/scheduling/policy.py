@@ -1,4 +1,4 @@
-"""Which sequence is admitted first and which is preempted. Pure: no tensors, no clock of its own."""
+"""Order in which sequences are admitted and preempted. Pure: no tensors, no clock of its own."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from engine.cache.sequences import SequenceCache
 
 
 class Schedulable(Protocol):
-    """What scheduling needs to know of a sequence; the last three fields are its own."""
+    """Interface of a sequence for the scheduler; the last three fields are the scheduler's own."""
 
     arrival: int
     cache: SequenceCache
     last_step: int
     preemptions: int
     overtaken: int
-    """How often a sequence that arrived later was admitted first."""
+    """Number of times that a sequence which arrived later was admitted first."""
 
     @property
     def cached(self) -> bool:
-        """Whether keys and values outlive a step."""
+        """True if keys and values outlive a step."""
 
     @property
     def reach(self) -> int:

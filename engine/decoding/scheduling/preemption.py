@@ -1,4 +1,4 @@
-"""Whether a preempted sequence's keys and values are swapped to host memory and back, or recomputed."""
+"""Choice between swapping a preempted sequence's keys and values to host memory and back, and recomputing them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Victim(NamedTuple):
     size: int
     """Bytes of these, in all stores."""
     room: bool
-    """Whether host memory has room for them."""
+    """True if host memory has room for them."""
 
 
 class Decision(NamedTuple):

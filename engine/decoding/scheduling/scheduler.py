@@ -133,7 +133,7 @@ class Scheduler(Generic[S]):
         self.waiting.append(sequence)
 
     def lone(self, sequence: S) -> bool:
-        """Whether no other running sequence holds pages."""
+        """Return True if no other running sequence holds pages."""
         return not any(other.cache.pages for other in self.running if other is not sequence)
 
     # --- prompts in chunks ---------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Scheduler(Generic[S]):
         self._give_drafts(plan, draft_tokens)
 
     def _queue(self) -> Sequence[S]:
-        """What waits, in the policy's order."""
+        """Waiting sequences in the policy's order."""
         return (
             self.policy.admission_order(self.waiting, lambda sequence: sequence.cache.found()) if self.waiting else ()
         )
@@ -309,7 +309,7 @@ class Scheduler(Generic[S]):
         return rows
 
     def _fits(self, sequence: S, limits: Limits) -> bool:
-        """Whether an opened sequence finds the pages that an admission needs."""
+        """Return True if an opened sequence finds the pages that an admission needs."""
         tokens = self._goal(sequence, limits)
         cache, chunk = sequence.cache, self._chunk(limits)
         if not self.manager.admits(cache, [running.cache for running in self.running], chunk):
@@ -327,7 +327,8 @@ class Scheduler(Generic[S]):
         return tokens
 
     def _held_back(self, sequence: S) -> bool:
-        """Whether a running sequence is about to read a prefix shared with this one, so that waiting saves the work."""
+        """Return True if a running sequence is about to read a prefix shared with this one, so that waiting saves the
+        work."""
         cache = sequence.cache
         if cache.namespace is None:
             return False
@@ -371,7 +372,8 @@ class Scheduler(Generic[S]):
 
 
 def _parts(reading: list[int], queue: list[int]) -> list[int]:
-    """For each of the prompts in order: the rows that are left when its turn comes are divided by this, 0 for no turn.
+    """Divisors for the prompts in order: the rows that are left when a prompt's turn comes are divided by it; 0: no
+    turn.
 
     A prompt gives way where one at most half as long comes after it or waits. The first that does takes its share all
     the same, so that it comes to its end; the others have no turn, so that the step is short.
@@ -386,5 +388,5 @@ def _parts(reading: list[int], queue: list[int]) -> list[int]:
 
 
 def _reads(plan: Plan[S]) -> bool:
-    """Whether some prompt is read in a step."""
+    """Return True if some prompt is read in the step."""
     return any(piece.rows > 1 for piece in plan.slices)

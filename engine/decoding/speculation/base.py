@@ -11,7 +11,7 @@ from engine.decoding.request import Request
 from engine.decoding.telemetry.records import Work
 
 MAX_DEPTH = 16
-"""How many tokens ahead any proposer may be asked to draft."""
+"""Maximum number of tokens ahead that any proposer may be asked to draft."""
 
 
 class DraftTree(NamedTuple):
@@ -102,7 +102,7 @@ class Proposer:
         return [NO_DRAFT] * len(asks)
 
     def has_match(self, request: Request) -> bool:
-        """Whether it would draft now; asked before rows and pages are given out."""
+        """Return True if the proposer would draft for the request now; called before rows and pages are given out."""
         return True
 
     def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:

@@ -53,7 +53,7 @@ def estimate(before: Sequence[float], after: Sequence[float], metric: Metric = M
 
 
 def settled(effect: Effect) -> bool:
-    """Whether further pairs can be spared."""
+    """Return True if further pairs can be spared."""
     if effect.verdict == "none":
         return effect.ratio is None or (effect.low > 1 / NARROW and effect.high < NARROW)
     return effect.verdict != "few"
@@ -67,7 +67,8 @@ def _verdict(low: float, high: float, outside: int) -> Outcome:
 
 
 def limit(pairs: int) -> int:
-    """How many of ``pairs`` ratios may lie on the other side of 1 for a verdict; -1 where none is possible."""
+    """Greatest number of ``pairs`` ratios that may lie on the other side of 1 for a verdict; -1 where none is
+    possible."""
     return _limits()[min(pairs, MOST)]
 
 

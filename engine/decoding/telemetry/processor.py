@@ -1,4 +1,4 @@
-"""How much of the machine's processor other programs take, while something is measured."""
+"""Share of the machine's processor that other programs take while something is measured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OtherPrograms:
 
 
 class RecentPrograms:
-    """What other programs took over the last seconds, from readings that are taken now and then. Not thread-safe.
+    """Load of other programs over the last seconds, from readings that are taken now and then. Not thread-safe.
 
     The window, which is the parent of an engine that it started, is no other program.
     """
@@ -48,7 +48,8 @@ class RecentPrograms:
             self._readings.popleft()
 
     def cores(self) -> float:
-        """How many cores they kept busy since the oldest reading that is kept; 0 before there is one."""
+        """Cores that other programs kept busy on average since the oldest reading that is kept; 0 before there is
+        one."""
         return self._readings[0][1].share() * (psutil.cpu_count() or 1) if self._readings else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What one step did, counted for plots, logs and metrics."""
+"""Records of what one step did, counted for plots, logs and metrics."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class DraftRecord(NamedTuple):
-    """What one proposer did in a step. ``proposed[i]`` and ``accepted[i]`` count answers: those for which it drafted to
-    depth i + 1 (however many branches), and those that accepted a draft token there.
+    """Drafting of one proposer in a step. ``proposed[i]`` and ``accepted[i]`` count answers: those for which it drafted
+    to depth i + 1 (however many branches), and those that accepted a draft token there.
 
     ``draft_length`` is the greatest depth it was asked for, ``tree_nodes`` the most draft tokens of one answer;
     ``off_reason`` says why it was asked for none. ``draft_tokens`` counts all draft tokens, ``reasoning`` is the
@@ -25,8 +25,8 @@ class DraftRecord(NamedTuple):
 
 
 class TreeRecord(NamedTuple):
-    """What was drafted for one answer of a request, as in a `DraftTree`: tokens, their
-    parents (None: a chain), and the nodes that were accepted, the root first."""
+    """Draft of one answer of a request, as in a `DraftTree`: tokens, their parents (None: a chain), and the nodes that
+    were accepted, the root first."""
 
     id: str
     answer: int
@@ -48,7 +48,7 @@ class HostSeconds(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What drafting cost: seconds spent in tensor operations, forward passes of the proposer, bytes they read."""
+    """Cost of drafting: seconds spent in tensor operations, forward passes of the proposer, bytes they read."""
 
     seconds: float = 0.0
     passes: int = 0

@@ -1,4 +1,4 @@
-"""What this machine did with models before: how fast they decoded and read prompts, and what drafting brought.
+"""Runs of models on this machine: how fast they decoded and read prompts, and what drafting brought.
 
 One small file in the data folder, written between answers, that expectations of speed (`kvasir models fit`) are read
 from.
@@ -42,7 +42,7 @@ class Served(NamedTuple):
     device: str
     format: str
     model: str
-    """Where it lies, or what it is called on the hub."""
+    """Path of the model, or its name on the hub."""
     read: int
     flops: float
 
@@ -77,7 +77,7 @@ class Expected(NamedTuple):
 
 
 def file() -> Path:
-    """Where runs are kept."""
+    """Path of the file of runs."""
     return folders.data_place() / "runs.json"
 
 
@@ -114,7 +114,8 @@ def _newest(new: Sequence[Run]) -> list[Run]:
 
 
 def expected(what: What, served: Served, runs: Sequence[Run]) -> Expected | None:
-    """What runs of this model say, else those of its format and order of size, else a trial; None: nothing does."""
+    """Median of runs of this model, else of those of its format and order of size, else of trials; None: there are
+    none."""
     alike = [
         run for run in runs
         if (run.what, run.device, run.format, run.order) == (what, served.device, served.format, served.order)

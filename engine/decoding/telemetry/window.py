@@ -29,7 +29,7 @@ class TelemetryWindow:
         self.totals: Counter[str] = Counter()
         """Counted since the start of the engine, by the names of engine/decoding/telemetry/prometheus.py."""
         self.steps = 0
-        """Of the present model."""
+        """Steps of the present model."""
 
     def add(self, record: StepRecord) -> None:
         seconds = inter_token_seconds(self._last, record)
@@ -58,7 +58,7 @@ class TelemetryWindow:
         self._forget(now)
 
     def quiet(self, now: float) -> bool:
-        """Whether no step counts any more."""
+        """Return True if no step counts any more."""
         self._forget(now)
         return not self._records
 
@@ -221,13 +221,14 @@ def captured_share(records: Iterable[StepRecord]) -> float | None:
 
 
 def commonest_reason(records: Iterable[StepRecord]) -> str:
-    """Why the steps that could have been captured were not, most often; "" if all were."""
+    """Most frequent reason that steps were not captured that could have been; "" if all were."""
     reasons = Counter(record.eager for record in records if record.captured is False)
     return reasons.most_common(1)[0][0] if reasons else ""
 
 
 def _only_decodes(record: StepRecord) -> bool:
-    """Whether no prompt was read in this step. Without the KV cache all rows of an answer are read for each token."""
+    """Return True if no prompt was read in this step. Without the KV cache all rows of an answer are read for each
+    token."""
     return record.generated > len(record.ttfts) and not (record.prefill_rows and record.decode_rows)
 
 

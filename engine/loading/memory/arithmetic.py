@@ -1,4 +1,4 @@
-"""How fast the device multiplies, measured: the ceiling that reading a prompt is held against."""
+"""Measured speed at which the device multiplies: the ceiling that reading a prompt is held against."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.base import devices
 from engine.loading.memory.bandwidth import in_a_thread
 
 WIDTH, GPU_WIDTH = 2048, 8192
-"""Of the square matrices that are multiplied."""
+"""Width of the square matrices that are multiplied, on a CPU and on a GPU."""
 _LEAST, _BUDGET_SECONDS = 3, 0.3
 
 

@@ -1,4 +1,4 @@
-"""How fast the device reads memory, measured: the ceiling that decoding is held against."""
+"""Measured speed at which the device reads memory: the ceiling that decoding is held against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.base.host_memory import Slabs
 from engine.loading.memory.probe import free_bytes
 
 _CPU_BYTES = 192 << 20
-"""Of a processor's memory, or twice its last-level caches where that is more and there is room."""
+"""Bytes read of a processor's memory, or twice its last-level caches where that is more and there is room."""
 _CORES = Path("/sys/devices/system/cpu")
 _BLOCK = 1 << 22
 _GPU_BYTES = 1 << 30
@@ -25,7 +25,7 @@ _BUDGET_SECONDS = 0.15
 
 
 known: dict[tuple[str, int, int], float] = {}
-"""What was measured, in bytes a second, by kind and number of the device and by torch's number of threads."""
+"""Measured bytes a second, by kind and number of the device and by torch's number of threads."""
 
 
 class Stopped(Exception):  # noqa: N818 - an outcome, no failure
@@ -37,14 +37,15 @@ def _never() -> bool:
 
 
 def fresh_bandwidth(device: torch.device, size: int = 0, stopped: Callable[[], bool] = _never) -> float:
-    """As :func:`measure_bandwidth`, measured anew; ``size``: of a buffer of so many bytes, which caches may hold."""
+    """Same as :func:`measure_bandwidth`, but measured again each time; ``size``: bytes of the buffer, which caches may
+    hold, 0: chosen for the device."""
     if device.type != "cpu":
         return _measured(device, size, stopped)
     return in_a_thread(lambda: _measured(device, size, stopped))
 
 
 def in_a_thread(measure: Callable[[], float]) -> float:
-    """What is measured on a processor."""
+    """Run a measurement of a processor in a thread of its own, and return its result."""
     # In a thread that then ends, as do the threads that OpenMP keeps for each that has used it. Where two threads have
     # some, libgomp lets all of them sleep between regions: each of torch's operators in the engine waits 40 us for one.
     with ThreadPoolExecutor(1) as pool:
@@ -82,7 +83,8 @@ def _measured(device: torch.device, size: int, stopped: Callable[[], bool]) -> f
 
 
 def last_level_bytes(cores: Path = _CORES) -> int:
-    """Of the caches of level 3 that the process's cores share, each once; 0 where the system does not say."""
+    """Bytes of the level-3 caches that the process's cores share, each counted once; 0 where the system does not
+    say."""
     sizes: dict[str, int] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         for core in os.sched_getaffinity(0):

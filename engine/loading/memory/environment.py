@@ -1,4 +1,4 @@
-"""What the libraries that torch brings read from the environment, once each, where it does not say otherwise."""
+"""Environment variables that the libraries torch brings read once each, set here unless they are set already."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CAPACITIES = {name: str(KERNELS) for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 """The capacities of oneDNN's own cache, and of the one that torch keeps in every thread that multiplies. Either keeps a
 kernel; either is 1024 by default."""
 _SPINS = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-"""How long threads of OpenMP look out for more work before they sleep, for two of its runtimes: turns of a loop, of
+"""Time that threads of OpenMP look out for more work before they sleep, for two of its runtimes: turns of a loop, of
 which libgomp's own choice is 300,000, and milliseconds, 200 in LLVM's. They keep cores from native code's threads."""
 
 

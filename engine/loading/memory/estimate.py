@@ -1,4 +1,4 @@
-"""Whether a model fits, and how many pages its cache gets, out of what is free now."""
+"""Estimate of whether a model fits, and of the pages that its cache gets, out of what is free now."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ workspace of operators (32 MB of cuBLAS on Hopper)."""
 
 
 GPU_SCRATCH_BYTES = 32 << 20
-"""Of those, what the blocks of 64 MB take besides that a GPU dequantises for the widest products."""
+"""Bytes of such buffers that a GPU takes besides: for the widest products it dequantises blocks of 64 MB."""
 GRAPHS = 16
 """Captured shapes that are counted on."""
 GRAPH_BYTES = 8 << 20
-"""Of the nodes of one. An estimate, to be measured on a GPU."""
+"""Bytes of the nodes of one graph. An estimate, to be measured on a GPU."""
 
 
 class OutOfMemory(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -91,7 +91,7 @@ def budget_bytes(memory: float | None, free: int) -> int:
 
 
 def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_rows: int) -> int:
-    """What one forward of ``rows`` rows holds at its widest, in addition to weights and cache.
+    """Bytes that one forward of ``rows`` rows holds at its widest, in addition to weights and cache.
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
@@ -124,8 +124,8 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
 
 
 def gpu_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
-    """What Kvasir's kernels and captured CUDA graphs take in addition: larger blocks of weights, the graphs' own nodes,
-    the results of each, and rotation for all positions.
+    """Bytes that Kvasir's kernels and captured CUDA graphs take in addition: larger blocks of weights, the graphs' own
+    nodes, the results of each, and rotation for all positions.
 
     Where more are captured than are counted on, and memory runs out, all are given up (`engine.compute.runner.graphs`).
     """

@@ -91,7 +91,7 @@ def programs(device: torch.device, process: int) -> list[tuple[str, int]]:
 
 
 def throttling(device: torch.device) -> str:
-    """Why a GPU runs below its clock, as a phrase; "" where it does not, or nothing is known."""
+    """Reason that a GPU runs below its clock, as a phrase; "" where it does not, or nothing is known."""
     nvml = _library() if device.type == "cuda" else None
     if nvml is None:
         return ""
@@ -115,7 +115,7 @@ class Meter:
         self._before: tuple[float, float] | None = None
         """Time and power of the last reading."""
         self._first: float | None = None
-        """What the GPU's own counter of energy stood at."""
+        """Joules on the GPU's own energy counter from which energy is counted."""
         if self._nvml is not None:
             try:
                 self._gpu = _handle(self._nvml, device)
@@ -124,7 +124,7 @@ class Meter:
                 self._nvml = None
 
     def read(self) -> GpuReading | None:
-        """What the GPU says now; None where it says nothing.
+        """Present reading of the GPU; None where it says nothing.
 
         Energy counts from the first reading: by the GPU's own counter, or as power over the time between readings.
         """

@@ -1,4 +1,4 @@
-"""What the engine can run on, and how much memory is free at this moment."""
+"""Devices that the engine can run on, and the memory that is free at this moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoSuchDevice(Exception):  # noqa: N818 - a sentence for a person
 
 
 class NoGpu(NamedTuple):
-    """Why there is none, as a phrase for people, and what to do about it, as a sentence."""
+    """Reason that there is no GPU, as a phrase for people, and advice, as a sentence."""
 
     reason: str
     advice: str
@@ -71,7 +71,7 @@ def choose_device(name: DeviceName = "auto") -> torch.device:
 
 @functools.cache
 def metal_fails(device: torch.device = torch.device("mps")) -> str | None:
-    """Why an Apple GPU does not compute what a model asks of it as the processor does; None where it does.
+    """Reason that an Apple GPU does not compute what a model asks of it as the processor does; None where it does.
 
     Compares what a layer is made of once: PyTorch's operators for Metal are younger than those for CUDA.
     """
@@ -100,7 +100,7 @@ def metal_fails(device: torch.device = torch.device("mps")) -> str | None:
 
 
 def why_no_gpu(kind: str = "cuda") -> NoGpu:
-    """Why PyTorch computes on no GPU of that kind. To ask where it does makes no sense."""
+    """Reason that PyTorch computes on no GPU of that kind. To ask where it does makes no sense."""
     if kind == "mps":
         if devices.gpu_kind() == "mps":
             return NoGpu(f"the Apple GPU is left alone: {metal_fails()}", "Update macOS, or choose the device mps.")
@@ -156,7 +156,7 @@ def _roomiest(count: int) -> int:
 
 
 def all_devices() -> list[torch.device]:
-    """What a model may compute on, the CPU first."""
+    """Devices that a model may compute on, the CPU first."""
     match devices.gpu_kind():
         case "cuda":
             gpus = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
@@ -190,7 +190,7 @@ def choose_kv_dtype(dtype: torch.dtype, wanted: Dtype = "auto") -> torch.dtype:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 in hardware."""
+    """Return True if the device multiplies bfloat16 in hardware."""
     if device.type == "mps":
         return torch.backends.mps.is_macos_or_newer(14, 0)
     if device.type == "cuda" and torch.version.hip is not None:
@@ -201,7 +201,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def cpu_has_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 in hardware, and KVASIR_NATIVE leaves it that."""
+    """Return True if the processor multiplies bfloat16 in hardware, and KVASIR_NATIVE leaves it that."""
     if not leaves_bfloat16():
         return False
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
@@ -222,7 +222,8 @@ def probe(device: torch.device) -> Device:
 
 
 def described(device: torch.device) -> Device:
-    """As :func:`probe`, without starting anything on a GPU that may never be used; 0 bytes free where none says."""
+    """Same as :func:`probe`, but without starting anything on a GPU that may never be used; 0 bytes free where NVML
+    does not say."""
     if device.type != "cuda":
         return probe(device)
     total = torch.cuda.get_device_properties(device).total_memory

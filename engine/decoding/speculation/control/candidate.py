@@ -14,7 +14,7 @@ from engine.decoding.speculation.control.lines import Price
 from engine.decoding.speculation.control.stats import Acceptance
 
 GAIN = 1.03
-"""What gains less is not worth the memory traffic and the jitter."""
+"""Least speed-up that is worth the memory traffic and the jitter."""
 TRY_DEPTH = 3
 """Tokens drafted to find out what a proposer costs and how much of it is accepted."""
 ROUNDS = 4
@@ -27,7 +27,7 @@ plain decoding, talk 1.09 and 0.97, code 1.69 and 1.62."""
 
 
 class Outcome(NamedTuple):
-    """What became of a round: asked for ``nodes`` draft tokens down to ``depth``, ``accepted`` in a line were right.
+    """Result of a round: ``nodes`` draft tokens down to ``depth`` were asked for, ``accepted`` in a line were right.
 
     A candidate that had nothing to say (not ``drafted``) had nothing accepted, but lost nothing. ``rival`` is the
     speed-up that the request would have had without it.
@@ -41,11 +41,11 @@ class Outcome(NamedTuple):
 
 
 Prices = Callable[[], Sequence[Price]]
-"""What each shape costs now."""
+"""Present price of each shape."""
 
 
 class Standing:
-    """What all requests together know of a proposer. ``try_at`` is the step of its next trial."""
+    """Acceptance of a proposer over all requests, and ``try_at``, the step of its next trial."""
 
     def __init__(self, branches: bool) -> None:
         self.acceptance = Acceptance(branches)
@@ -78,7 +78,7 @@ class Candidate:
         return self._gain(self.price)
 
     def due(self, step: int) -> bool:
-        """Whether it is time to try it."""
+        """Return True if it is time to try the candidate."""
         return self.follows and not self.on and not self._trial and step >= self.standing.try_at
 
     def begin(self, prices: Sequence[Price], known: bool) -> None:

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class DraftChoice(NamedTuple):
-    """What to ask of whom in this step; no ``nodes``: nothing. ``line()`` says why."""
+    """Candidate to ask in this step, and the shape to ask for; no ``nodes``: nothing is asked. ``line()`` says why."""
 
     candidate: Candidate
     nodes: int
@@ -50,7 +50,7 @@ class Proposals(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What became of the draft tokens of a request."""
+    """Draft tokens of a request, and the verdict on them."""
 
     request: Request
     tree: DraftTree
@@ -98,7 +98,7 @@ class Controller:
         return {owner: choice.nodes for owner, choice in self._choices.items()}
 
     def rests(self, requests: Sequence[Request]) -> bool:
-        """Whether nobody drafts for these requests in this step nor in the next, nor follows their states."""
+        """Return True if no proposer drafts for these requests in this step or the next, nor follows their states."""
         return not any(
             one.on or one.trying or one.due(self._step + 1) or self._follows(self._proposers[one.name], request)
             for request in requests
@@ -174,7 +174,8 @@ class Controller:
     # --- who and how far -------------------------------------------------------------------------------------------
 
     def _able(self, request: Request, plain: bool) -> Sequence[Candidate]:
-        """Who may draft now: one that the user has set, or whose turn it is to be tried; else all that are on."""
+        """Candidates that may draft now: one that the user has set, or whose turn it is to be tried; else all that are
+        on."""
         candidates = self._candidates(request).values()
         if not candidates:
             return ()
@@ -199,7 +200,7 @@ class Controller:
         return [one for one in able if one.on]
 
     def _prices(self, one: Candidate, options: RequestOptions) -> list[Price]:
-        """What each shape costs. What draft tokens add to a step is shared by those who draft alone."""
+        """Price of each shape. Requests that draft bear alone what draft tokens add to a step."""
         key = one.name, options.draft_length, options.tree_nodes
         if key not in self._known:  # the same for all requests of a step
             count, share = self._drafters, self._sequences / self._drafters
@@ -266,7 +267,7 @@ class Controller:
         return Candidate(name, standing, is_fixed(proposer, options), share, follows)
 
     def _ask(self, name: str, piece: Slice[Request]) -> Ask | None:
-        """What the proposer has to do for a slice: draft, or read a prompt along with the target."""
+        """Task of a proposer for a slice: to draft, or to read a prompt along with the target; None: neither."""
         request = piece.sequence
         end = request.num_computed + piece.rows
         choice = self._choices.get(request.owner)
@@ -279,13 +280,13 @@ class Controller:
         return Ask(request, 0, end) if piece.rows > 1 and self._reads_along(name, request) else None
 
     def _reads_along(self, name: str, request: Request) -> bool:
-        """Whether a proposer reads a prompt as the target does. One that failed lately can read the text at any later
-        time, when it is tried."""
+        """Return True if a proposer reads a prompt as the target does. One that failed lately can read the text at any
+        later time, when it is tried."""
         one = self._candidates(request).get(name)
         return one is not None and (one.on or one.standing.try_at <= self._step)
 
     def _follows(self, proposer: Proposer, request: Request) -> bool:
-        """Whether a proposer that reads the target's states gets those of this request.
+        """Return True if a proposer that reads the target's states gets those of this request.
 
         It gets all of them from the prompt on, until a trial fails. A head that needs only the last row (Medusa) gets
         states while it is on or about to be tried.
@@ -300,7 +301,7 @@ class Controller:
 
 
 def is_fixed(proposer: Proposer, options: RequestOptions) -> bool:
-    """Whether the user set the shape, or a part of it that matters: then nothing is switched off."""
+    """Return True if the user set the shape, or a part of it that matters: then nothing is switched off."""
     return options.draft_length > 0 or (proposer.branches and options.tree_nodes > 0)
 
 
@@ -323,7 +324,7 @@ def shapes(proposer: Proposer, options: RequestOptions) -> list[tuple[int, int]]
 
 
 def _forgive(name: str, error: Exception) -> None:
-    """Where there is no memory to draft, nothing is drafted, and the text goes on. Raises any other error again."""
+    """Log that there is no memory to draft: nothing is drafted, and decoding goes on. Raises any other error again."""
     if not is_out_of_memory(error):
         raise error
     _log.warning("%s found no memory in this step (%s)", name, error)

@@ -1,4 +1,4 @@
-"""What steps with draft tokens cost on this machine, as it is now: whole steps, compared with plain ones next to them.
+"""Cost of steps with draft tokens on this machine, as it is now: whole steps, compared with plain ones next to them.
 
 A whole step is what a user waits for: forward pass, drafting, the host's part, and whatever they do to each other's
 caches. So one number is compared with another of the same kind, and no correction is needed. The speed of a machine
@@ -50,7 +50,7 @@ class Recent:
 
 
 class StepTimes:
-    """How long decoding steps take in which one proposer made all draft tokens, in plain steps."""
+    """Duration, in plain steps, of decoding steps in which one proposer made all draft tokens."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -77,7 +77,7 @@ class StepTimes:
             price.add(seconds / plain.median, self._step)
 
     def wants_plain(self, sequences: int) -> bool:
-        """Whether a plain step should be made now, to compare with."""
+        """Return True if a plain step should be made now, to compare with."""
         known = self._plain.get(binned(sequences))
         return known is None or self._age(known) > PLAIN_EVERY or (known.count < PLAIN and self._age(known) == 0)
 
@@ -85,7 +85,7 @@ class StepTimes:
         return self._step - known.taken_at
 
     def knows(self, name: str) -> bool:
-        """Whether any step with draft tokens of this proposer was compared with plain ones."""
+        """Return True if any step with draft tokens of this proposer was compared with plain ones."""
         return bool(self._drafted.get(name))
 
     def ratio(self, name: str, sequences: int, draft_tokens: int) -> float:

@@ -43,7 +43,7 @@ TO_TRY = " to try"
 
 
 def title(name: str) -> str:
-    """What people call a proposer."""
+    """Name of a proposer for people."""
     return _NAMES.get(name, name)
 
 

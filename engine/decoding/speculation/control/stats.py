@@ -1,4 +1,4 @@
-"""What became of draft tokens, by how deep they were, and how many tokens a round may be expected to give.
+"""Acceptance of draft tokens by depth, and the number of tokens that a round may be expected to give.
 
 Chains: each depth has a chance of its own, given that everything above it was accepted. Trees: the same for each class
 of sizes, since more alternatives at a depth are accepted more often.
@@ -68,7 +68,8 @@ class ByDepth:
 
 
 class Acceptance:
-    """Of one proposer: in one request with what all requests together saw as its ``prior``, or in all of them."""
+    """Acceptance of one proposer: in one request, with that of all requests together as its ``prior``, or in all of
+    them."""
 
     def __init__(self, branches: bool, prior: Acceptance | None = None) -> None:
         self.branches, self._prior = branches, prior
@@ -120,7 +121,7 @@ class Acceptance:
 
 
 def depth_of(tree: DraftTree) -> int:
-    """How deep the deepest draft token is."""
+    """Depth of the deepest draft token, 0 without any."""
     if tree.parents is None:
         return len(tree.tokens)
     depths: list[int] = []

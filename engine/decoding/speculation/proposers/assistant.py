@@ -34,7 +34,7 @@ class AssistantProposer(Proposer):
         self._rows = LastRows(layers)
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         chains = Chains(asks, self._eos_ids)
         places = chains.growing([place for place, ask in enumerate(asks) if self._ready(ask)])
         states = self._head.features(self._rows.of([asks[place].request for place in places])) if places else None
@@ -64,6 +64,6 @@ class AssistantProposer(Proposer):
         self._rows.release(request)
 
     def _ready(self, ask: Ask) -> bool:
-        """Whether the state is there, and the cache holds all tokens but the last."""
+        """Return True if the state is there, and the cache holds all tokens but the last."""
         request = ask.request
         return request.cached and request.pending == 1 and request.known > 1 and self._rows.has(request)

@@ -45,7 +45,7 @@ class DraftModelProposer(Proposer):
         self._weight_bytes, self._kv_bytes, self._max_rows = weight_bytes, kv_bytes_per_token, max_rows
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         chains = Chains(asks, self._eos_ids)
         places = self._catch_up(asks, chains)
         while places := chains.growing(places):

@@ -1,4 +1,4 @@
-"""How a proposer turns its logits into draft tokens that the target is likely to accept.
+"""Drawing of draft tokens from a proposer's logits, such that the target is likely to accept them.
 
 For the keyed test a draft token is drawn with the very noise that the target will use at that position, so that where
 both agree on the scores they agree on the token (a coupling by common random numbers: Daliri et al. 2024, arXiv
@@ -41,7 +41,7 @@ def draw_next(logits: Tensor, draws: Sequence[Draw], modes: Sequence[str]) -> tu
 
 
 def children(logits: Tensor, draws: Sequence[Draw], counts: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """For each row of logits [L, V] up to ``counts[i]`` different tokens, best first, with a confidence in 0..1.
+    """Up to ``counts[i]`` different tokens for each row of logits [L, V], best first, with a confidence in 0..1.
 
     The tokens are ordered by the processed scores, at a temperature above 0 plus the target's own Gumbel noise, so that
     the first child is the token this row would draw (Kool et al. 2019, "Stochastic beams and where to find them", for

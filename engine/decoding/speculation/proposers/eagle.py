@@ -55,7 +55,7 @@ class FeatureProposer(Proposer):
         self._texts: dict[tuple[str, int], HeadText] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         with torch.inference_mode():
             growths = self._catch_up(asks)
             active = [growth for growth in growths if growth is not None]

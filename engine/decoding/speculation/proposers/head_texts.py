@@ -1,4 +1,4 @@
-"""Which entries a feature head's arena holds for each request, and which it still has to read.
+"""Entries that a feature head's arena holds for each request, and those that it still has to read.
 
 Entry i of a text is made of the target's features after token i and of the token that came next. Features come with
 every step (`Proposer.see`), in order; the head reads them into its arena before it drafts again. Entries may be
@@ -41,12 +41,12 @@ class HeadSight(PagePolicy):
         self.own, self.start, self.alive, self.known = own, start, alive, known
 
     def restricts(self, stop: int) -> bool:
-        """See `PagePolicy.restricts`."""
+        """Implements `PagePolicy.restricts`."""
         return self.start > 0 or self.alive > 0 or self.own.restricts(stop)
 
     def sights(self, index: np.ndarray) -> RowSights:
-        """See `PagePolicy.sights`. The entries before the gap are seen as sinks are, from the row's own position, as
-        far as a window does not hide them."""
+        """Implements `PagePolicy.sights`. The entries before the gap are seen as sinks are, from the row's own
+        position, unless a window hides them."""
         own = self.own.sights(index)
         first = np.maximum(own.first, max(self.start, self.alive))
         if self.start == 0:
@@ -56,7 +56,7 @@ class HeadSight(PagePolicy):
 
 
 def sight_of(request: Request, start: int = 0, known: int = 0) -> HeadSight:
-    """What a head sees of a request, whose keys between ``known`` and ``start`` are missing."""
+    """Policy that says what a head sees of a request, whose keys between ``known`` and ``start`` are missing."""
     dead, alive = request.cache.dead_pages
     own = companion_policy(request.options.policy)
     return HeadSight(own, start, alive * PAGE_SIZE if alive > dead else 0, known)

@@ -44,7 +44,7 @@ class LastRows:
             self._states[request.owner] = _State(row, len(request.tokens) - 1, request.preemptions)
 
     def has(self, request: Request) -> bool:
-        """Whether the state that drew the last known token is there; an outdated one is dropped."""
+        """Return True if the state that drew the last known token is there; an outdated one is dropped."""
         state = self._states.get(request.owner)
         if state is None:
             return False

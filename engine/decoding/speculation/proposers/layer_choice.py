@@ -1,4 +1,4 @@
-"""Which layers draft by early exit or layer skipping: from a file next to the model, or by a default rule.
+"""Layers that draft by early exit or layer skipping: from a file next to the model, or by a default rule.
 
 A search (engine/services/training/layer_search.py) writes the file. `speculation.json` is {"exit_layer": 3, "skip": [4,
 5], "layers": 8, ...}; further keys record what was measured.

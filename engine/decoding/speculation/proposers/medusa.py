@@ -62,7 +62,7 @@ class MedusaProposer(Proposer):
         self._drafts: dict[tuple[str, int], _Draft] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         trees = [NO_DRAFT] * len(asks)
         places: list[int] = []
         shapes: list[list[tuple[int, ...]]] = []
@@ -96,7 +96,7 @@ class MedusaProposer(Proposer):
     # --- drafting ------------------------------------------------------------------------------------------------
 
     def _ready(self, ask: Ask) -> bool:
-        """Whether tokens are asked for and the state to draft from is there."""
+        """Return True if tokens are asked for and the state to draft from is there."""
         return self._rows.has(ask.request) and ask.budget > 0 and ask.depth > 0
 
     def _shape(self, ask: Ask) -> list[tuple[int, ...]]:
@@ -106,7 +106,7 @@ class MedusaProposer(Proposer):
         return self._own[owner].tree(min(ask.depth, ask.budget, len(self._ranks)))
 
     def _choose(self, requests: Sequence[Request], heads: int) -> list[list[list[int]]]:
-        """For each request, the choices of each of the first ``heads``, best first: one pass for all."""
+        """Choices of each of the first ``heads`` for each request, best first: one pass for all."""
         began = time.perf_counter()
         logits = self._heads.forward(self._heads.normed(self._rows.of(requests)), heads)
         paths = _likely_paths(logits, requests)
@@ -171,7 +171,7 @@ def _order(request: Request) -> SamplingParams:
 
 
 def _likely_paths(logits: Tensor, requests: Sequence[Request]) -> list[list[int]]:
-    """For each request an assumed path of draft tokens: a draw needs its length, and penalties need its tokens.
+    """Assumed path of draft tokens for each request: a draw needs its length, and penalties need its tokens.
 
     Penalties would differ from path to path, while a head's choices are the same for all paths: they are computed for
     the path of each head's likeliest token. ``logits`` [heads, S, V].

@@ -69,11 +69,11 @@ class NgramProposer(Proposer):
         self._chats: ChatIndex | None = None
 
     def has_match(self, request: Request) -> bool:
-        """See :meth:`engine.decoding.speculation.base.Proposer.has_match`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.has_match`."""
         return bool(self._find(request, 1))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         return [self._propose(ask) if ask.budget else NO_DRAFT for ask in asks]
 
     def _propose(self, ask: Ask) -> DraftTree:

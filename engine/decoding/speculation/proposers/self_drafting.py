@@ -43,7 +43,7 @@ class SelfDrafting(Proposer):
 
     @staticmethod
     def _rows(chains: Chains, asks: Sequence[Ask], places: Sequence[int]) -> list[SequenceRows]:
-        """Those of the chains, of the target with the request's adapter."""
+        """Next rows of the chains, for the target with each request's adapter."""
         found = zip(chains.rows(places), places, strict=True)
         return [row._replace(adapter=asks[place].request.adapter) for row, place in found]
 
@@ -82,7 +82,7 @@ class EarlyExitProposer(SelfDrafting):
         return max(1, min(wished, self._runner.num_layers - 1))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`.
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`.
 
         Each request's draft tokens are drawn after its own exit layer. The layers up to the highest exit run for all
         requests, so that all early states of a step are those after the same layer.
@@ -134,7 +134,7 @@ class LayerSkipProposer(SelfDrafting):
         self._skip = skip
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        """See :meth:`engine.decoding.speculation.base.Proposer.propose`."""
+        """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         chains, places = self._begin(asks)
         while places:
             began = time.perf_counter()

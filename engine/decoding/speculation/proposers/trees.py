@@ -1,4 +1,4 @@
-"""Which draft tokens a tree of a given size should hold: those that are most likely to be accepted.
+"""Choice of the draft tokens of a tree of a given size: those that are most likely to be accepted.
 
 A node is worth the probability that it is accepted, which is the product of the probabilities along its path, and the
 expected number of accepted tokens is the sum over the nodes. Factors are at most 1, so no node is worth more than its

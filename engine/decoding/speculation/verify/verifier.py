@@ -1,4 +1,4 @@
-"""How draft tokens are verified (M5): each of three tests decides which nodes are accepted and which token follows.
+"""Verification of draft tokens (M5): each of three tests decides which nodes are accepted and which token follows.
 
 Keyed, the default: go down the tree as long as a child carries the token that the target would have drawn, so that the
 text is identical to that without speculation. Ratio: the same distribution, though not the same text. Typical: an
@@ -80,8 +80,8 @@ def verify(tree: DraftTree, targets: Sequence[int]) -> Verdict:
 
 
 def drawn_tokens(trees: Sequence[DraftTree], verdicts: Sequence[Verdict]) -> list[int]:
-    """For each row of :func:`judge_all` the token that was appended after it, 0 for rows that are not on the accepted
-    path or drew none.
+    """Token that was appended after each row of :func:`judge_all`, 0 for rows that are not on the accepted path or drew
+    none.
 
     These are the tokens whose log-probabilities are asked for.
     """

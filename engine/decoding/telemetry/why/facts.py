@@ -1,4 +1,4 @@
-"""What is known of the engine and its machine that can make answers slow, and what a rule makes of it."""
+"""Facts about the engine and its machine that can make answers slow, and the finding of a rule about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.protocol import ModelCard, OptionSpec, Reason, Telemetry, Value
 
 
 class Machine(NamedTuple):
-    """What the machine says now; 0, "" and () where it does not.
+    """Present state of the machine; 0, "" and () where it is unknown.
 
     ``cores`` are those of its own that the engine may use, ``threads`` those that it computes with, and ``others`` the
     cores that other programs kept busy over the last seconds. ``free`` and ``total`` are the machine's memory,
@@ -29,7 +29,7 @@ class Machine(NamedTuple):
     throttled: str = ""
     battery: bool = False
     no_gpu: str = ""
-    """Why an installed GPU pack is not used."""
+    """Reason that an installed GPU pack is not used."""
 
 
 class LastPrompt(NamedTuple):
@@ -65,14 +65,14 @@ class Facts(NamedTuple):
 
     @property
     def cached(self) -> bool:
-        """Whether a processor's cache holds the weights, so that reading fewer bytes of them brings little."""
+        """True if a processor's cache holds the weights, so that reading fewer bytes of them brings little."""
         return not self.gpu and self.weights < self.machine.cache
 
     def value(self, key: str) -> Value | None:
         return self.switches[key].value if key in self.switches else None
 
     def can(self, key: str, value: Value) -> bool:
-        """Whether the switch is not at that value, and could be."""
+        """Return True if the switch is not at that value, and could be."""
         spec = self.switches.get(key)
         if spec is None or spec.hidden or spec.disabled_reason or str(value) in spec.disabled_choices:
             return False

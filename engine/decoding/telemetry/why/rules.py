@@ -1,4 +1,4 @@
-"""Why answers are slow: sentences from what is known of the engine and the machine, each with what mends it.
+"""Reasons that answers are slow: sentences from what is known of the engine and the machine, each with its remedy.
 
 A rule looks at facts and finds a reason or none. How many times faster answers would be with it mended is estimated
 from the facts where they say it, else taken from docs/measurements.md: rough, and good enough to sort by.
@@ -20,9 +20,9 @@ LEAST_TOKENS = 64
 WARM_STEPS = 32
 """Steps of a model after which kernels are chosen and buffers are there."""
 SLACK_CORES = 0.5
-"""Of cores that other programs may take."""
+"""Cores that other programs may take before they are named."""
 HELD_BYTES = 1 << 30
-"""Of a GPU's memory that other programs hold, from which it is worth a word."""
+"""Bytes of a GPU's memory held by other programs from which they are worth a word."""
 FULL = 0.95
 """Share of the pages in use by answers from which the cache is full."""
 
@@ -34,7 +34,8 @@ def reasons(facts: Facts) -> list[Reason]:
 
 
 def limit(facts: Facts) -> str:
-    """What all answers together could reach at most, by memory alone, and what they reached in the last seconds."""
+    """Sentence on the tokens a second that all answers together could reach at most, by memory alone, and on what they
+    reached in the last seconds; "" where it is unknown."""
     frame, once = facts.frame, facts.frame.bytes_per_pass or facts.weights
     if once and not facts.gpu and once < facts.machine.cache:
         return (
