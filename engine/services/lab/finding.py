@@ -79,7 +79,7 @@ def shares(before: float, after: float, sides: tuple[str, str]) -> str:
 
 
 def lost(before: float, after: float, side: str) -> str:
-    """Lesson for a side that finds much less than everything kept does; else ""."""
+    """Lesson for a side that finds much less than keeping everything does; else ""."""
     return "" if after >= KEPT * before else f"Here too much is lost: {shares(before, after, ('everything', side))}"
 
 

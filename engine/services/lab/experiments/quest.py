@@ -183,7 +183,7 @@ def chosen_pages(
     model: LoadedModel, prompt: Sequence[int], answer: Sequence[int], budgets: Sequence[int]
 ) -> Iterator[tuple[int, list[Tensor]]]:
     """Yield, for each budget, whose number counts from 1, and each token of the answer: the pages [1, H, n] that the
-    heads of each layer read which chooses.
+    heads read in each layer that chooses.
 
     They are chosen by their definition, in arenas of their own, and for this answer, whatever the model would say.
     """
