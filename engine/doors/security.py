@@ -1,4 +1,4 @@
-"""Who may talk to the engine: programs of this machine that know the token, and no web page but those allowed."""
+"""Access control of the engine: programs of this machine that know the token, and no web page but those allowed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bearer(authorization: str) -> str:
 
 
 class Allowed(NamedTuple):
-    """What the user of the server lets in besides its own address.
+    """Origins and hosts that the user of the server lets in besides its own address.
 
     ``origins`` of web pages ("https://chat.example", "*" stands for any characters but "/"), and ``hosts``, names by
     which the server is reached, with a port ("nas:8642") or with any.
@@ -58,11 +58,11 @@ class Allowed(NamedTuple):
     hosts: Sequence[str] = ()
 
     def origin(self, given: str) -> bool:
-        """Whether pages of this origin may use the server."""
+        """Return True if pages of this origin may use the server."""
         return any(_matches(pattern, given) for pattern in self.origins)
 
     def host(self, given: str) -> bool:
-        """Whether a request may name this host."""
+        """Return True if a request may name this host."""
         return any(_is_host(given.lower(), host.lower()) for host in self.hosts)
 
 
@@ -71,7 +71,7 @@ def _matches(pattern: str, origin: str) -> bool:
 
 
 def _is_host(given: str, host: str) -> bool:
-    """Whether ``given`` is that host, with whatever port where it has none."""
+    """Return True if ``given`` is that host, with any port if ``host`` has none."""
     port = given.removeprefix(f"{host}:")
     return given == host or (port != given and port.isascii() and port.isdigit())
 
@@ -184,7 +184,7 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
 
 
 def _preflight(headers: Headers) -> Response:
-    """What a page may send is for the routes to say, which all want the token."""
+    """Answer a CORS preflight; the routes decide what a page may send, and all want the token."""
     wanted = headers.get("access-control-request-headers", "authorization, content-type")
     return Response(
         status_code=204,

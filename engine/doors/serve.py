@@ -225,7 +225,7 @@ def announce(server: Server) -> None:
 
 
 def stop_at_end_of_input(server: Server) -> None:
-    """When the parent is gone its end of our standard input closes: then stop."""
+    """Stop the server when standard input ends: the parent that held its other end is gone then."""
 
     def watch() -> None:
         with contextlib.suppress(OSError, ValueError):

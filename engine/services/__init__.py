@@ -1,1 +1,1 @@
-"""What can be asked for: answers, the loaded model, quantising, training of heads, experiments, GPU packs."""
+"""Services that clients ask for: answers, the loaded model, quantising, training of heads, experiments, GPU packs."""

@@ -51,7 +51,7 @@ SETTLED_SECONDS = 60.0
 
 
 class EngineError(RuntimeError):
-    """What the engine refused or could not do, in its own sentence."""
+    """Raised for a command that the engine refused or could not do, with its own sentence."""
 
 
 class Answer(NamedTuple):
@@ -227,7 +227,7 @@ class EngineClient:
             raise
 
     def _abandon(self, names: Sequence[str]) -> None:
-        """Where one answer failed, the others end too; what the engine still tells of them is not of the next call."""
+        """Cancel the other requests after one failed, and drop their remaining events: the next call must see none."""
         seen = threading.Event()
         for name in names:
             self.engine.submit(Cancel(id=name))

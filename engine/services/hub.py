@@ -73,7 +73,7 @@ class _Running:
 
 
 class _Measured(NamedTuple):
-    """What is measured of the machine: its memory, and the GPU where one computes."""
+    """Measurements of the machine: its memory, and the GPU if one computes."""
 
     memory: MemoryByOwner
     gpu: GpuReading | None
@@ -129,7 +129,7 @@ class EngineHub:
 
     @property
     def stepping(self) -> bool:
-        """Whether the engine's thread still runs (after :meth:`stop`: a step or a load that does not end)."""
+        """True while the engine's thread runs (after :meth:`stop`: a step or a load that does not end)."""
         return self._thread.is_alive()
 
     @property
@@ -165,7 +165,7 @@ class EngineHub:
         self.engine.submit(request)
 
     def client_id(self, name: str) -> str:
-        """What a client called a request that the engine knows as ``name``; "" for one of long ago."""
+        """Name that the client gave to the request that the engine knows as ``name``; "" for one of long ago."""
         return self._ids.get(name, "")
 
     def cancel(self, name: str) -> None:
@@ -208,7 +208,7 @@ class EngineHub:
         await self._asked(partial(Inspect, "page"), seconds)
 
     async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float | None) -> _T:
-        """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
+        """Send a command to the engine thread and return its reply. Raises TimeoutError; a later reply is dropped."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()
 

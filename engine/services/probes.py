@@ -1,4 +1,4 @@
-"""What the server measures of the machine, by engine.loading.memory."""
+"""Measurements that the server takes of the machine, by engine.loading.memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class MachineProbes:
         return found
 
     def gpu(self, loaded: LoadedModel | None) -> GpuReading | None:
-        """What the driver says of the GPU that computes; None on a CPU."""
+        """Reading that the driver gives of the GPU that computes; None on a CPU."""
         device = self._device if loaded is None else loaded.device
         with self._lock:
             meter = self._meters.get(device)
@@ -79,7 +79,7 @@ class MachineProbes:
         return meter.read()
 
     def machine(self, loaded: LoadedModel | None) -> Machine:
-        """What may make answers slow and is not the model's."""
+        """State of the machine that may slow answers down and is not the model's."""
         device = self._device if loaded is None else loaded.device
         with self._lock:
             others = self._programs.cores()
@@ -113,7 +113,7 @@ class MachineProbes:
 
     @staticmethod
     def recorder(loaded: LoadedModel, bandwidth: float) -> Recorder | None:
-        """What keeps how fast the model is; None for one of another kind of loader's."""
+        """Recorder of the model's speed; None for a model from another kind of loader."""
         if loaded.checkpoint is None or loaded.model is None:
             return None
         return Recorder(served(loaded.checkpoint, loaded.model, loaded.device, loaded.path), bandwidth)
@@ -155,7 +155,7 @@ class MachineProbes:
     def estimate(
         self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
     ) -> Estimated:
-        """Whether a model would fit in the place of the one that is loaded, with these values of the catalogue."""
+        """Estimate whether a model would fit in place of the loaded one, with these values of the catalogue."""
         engine_options = EngineOptions()
         engine_options.values.update(switches)
         try:

@@ -1,4 +1,4 @@
-"""Which model is loaded: one that a request needs is loaded for it, one that nothing has been asked of is unloaded.
+"""Residency of models: one that a request needs is loaded for it, an idle one is unloaded.
 
 Everything here runs in the event loop's thread.
 """
@@ -65,7 +65,7 @@ class NextStep(NamedTuple):
 
 
 def next_step(loaded: str, using: int, waiting: Sequence[str]) -> NextStep:
-    """What happens next. ``loaded`` is the path of the model that is loaded ("" for none), ``using`` the number of
+    """Decide what happens next. ``loaded`` is the path of the loaded model ("" for none), ``using`` the number of
     requests that it answers, ``waiting`` the paths that those in the queue want, the oldest first.
 
     The oldest decides. Where it wants the loaded model, all that want this one go on with it, whatever waits between
@@ -154,7 +154,7 @@ class Residency:
         self._rest()
 
     async def admit(self, name: str | None, ttl: float | None) -> bool:
-        """See :meth:`Use.model`; whether a model is held for it."""
+        """Wait until the model for :meth:`Use.model` is loaded; True if one is held. Raises :class:`Refused`."""
         wanted = await self._wanted(name)
         if wanted is None:
             return False
@@ -175,7 +175,7 @@ class Residency:
         return True
 
     async def _wanted(self, name: str | None) -> Wanted | None:
-        """What a request needs that asks for ``name``; None where nothing can be loaded for it."""
+        """Resolve the model for a request that asks for ``name``; None if nothing can be loaded for it."""
         present = self._present
         if present is not None and (not name or name in present.names):
             return await asyncio.to_thread(_found_again, present) if present is self._unloaded else present
@@ -198,7 +198,7 @@ class Residency:
 
     @property
     def _present(self) -> Wanted | None:
-        """What is loaded, or was until it was unloaded for being idle."""
+        """Model that is loaded, or was until it was unloaded for being idle."""
         loaded = self._hub.loaded
         return self._unloaded if self._unloaded is not None or loaded is None else _of(loaded)
 
@@ -254,7 +254,7 @@ class Residency:
         self._rest()
 
     def _serves(self, ticket: _Ticket) -> bool:
-        """Whether what is loaded will do."""
+        """Return True if the loaded model will do for this ticket."""
         return bool(self._loaded) and (ticket.any or self._loaded == ticket.wanted.load.path)
 
     def _drop_those_gone(self) -> None:
@@ -348,7 +348,7 @@ class Use:
 
 
 def _of(loaded: LoadedModel) -> Wanted:
-    """What would load this model again."""
+    """Return the commands that would load this model again, with the names it answers to."""
     adapters = tuple(LoadAdapter(name=each.name, path=each.path) for each in adapters_of(loaded))
     names = (loaded.card.name, loaded.path, *(each.name for each in adapters))
     return Wanted(LoadModel(loaded.path, loaded.draft_path, loaded.options), adapters, names)
@@ -376,7 +376,7 @@ def _found_again(wanted: Wanted) -> Wanted:
 
 
 def _says_the_same(name: str, path: str, paths: dict[str, str]) -> bool:
-    """Whether ``name`` is a path that has a name, too."""
+    """Return True if ``name`` is a path that has a name, too."""
     return name == path and any(other != path and of == path for other, of in paths.items())
 
 

@@ -37,7 +37,7 @@ async def why(hub: EngineHub, message: Why, prompt: LastPrompt | None) -> Reason
 
 
 def _of_weights(loaded: LoadedModel, facts: Facts) -> Facts:
-    """What is known of the weights, where there are any: a test's model may have none."""
+    """Add the facts about the weights, if there are any: a test's model may have none."""
     model = loaded.model
     if model is None:
         return facts

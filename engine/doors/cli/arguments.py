@@ -1,4 +1,4 @@
-"""What is given on the command line, checked: each function raises typer.BadParameter with a sentence."""
+"""Parse and check command-line arguments: each function raises typer.BadParameter with a sentence."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def quantise_of(method: str) -> Quantise:
 
 
 def memory_of(memory: str) -> float | None:
-    """As :class:`engine.protocol.LoadOptions` has it: a share up to 1, else bytes; None for ""."""
+    """Parse ``--memory`` for :class:`engine.protocol.LoadOptions`: a share up to 1, else bytes; None for ""."""
     if not memory:
         return None
     share = memory.endswith("%")

@@ -300,7 +300,7 @@ class TerminalChat:
 
 
 def _about_thinking(card: ModelCard, asked: Thinking) -> str:
-    """What cannot be had of the thinking asked for, or "". Raises :class:`CommandFailed` for an unknown effort."""
+    """Say why the thinking asked for cannot be had, or "". Raises :class:`CommandFailed` for an unknown effort."""
     modes = card.thinking
     if asked.effort and asked.effort not in modes.efforts:
         known = f"Use {', '.join(modes.efforts)}." if modes.efforts else "Leave --effort out."

@@ -104,7 +104,7 @@ NOT_AHEAD = "no: they are for a GPU on which Kvasir's kernels draw the tokens"
 
 
 def graphs_fact(loaded: LoadedModel) -> str:
-    """Whether decoding steps are captured in CUDA graphs, or why not."""
+    """Say whether decoding steps are captured in CUDA graphs, or why not."""
     if not loaded.graphs or loaded.model is None:
         return f"not used: {NOT_HERE}"
     backends = [choose(problem(loaded.model, kv)).backend for kv in forms(loaded.stores[0])]
@@ -114,7 +114,7 @@ def graphs_fact(loaded: LoadedModel) -> str:
 
 
 def load_times(seconds: Mapping[str, float]) -> str:
-    """What the weights' load took, by what for: "1.2 s: copying 0.4 s, packing 0.8 s"."""
+    """Format the load time of the weights by cause: "1.2 s: copying 0.4 s, packing 0.8 s"."""
     parts = ", ".join(f"{what} {took:.2f} s" for what, took in seconds.items())
     return f"{sum(seconds.values()):.2f} s: {parts}"
 
@@ -175,7 +175,7 @@ def version_facts() -> list[tuple[str, str]]:
 
 
 def folder_facts() -> list[tuple[str, str]]:
-    """Where the user's things lie, once there are any."""
+    """List the folders where the user's files lie, once there are any."""
     return [
         ("data", str(config.heads_folder().parent)),
         ("trained heads", str(config.heads_folder())),
@@ -186,7 +186,7 @@ def folder_facts() -> list[tuple[str, str]]:
 
 
 def compiler_facts(device: torch.device) -> list[tuple[str, str]]:
-    """What kernels could be compiled with here, and whether they compute rightly on ``device``."""
+    """List the compilers available for kernels, and whether the kernels compute correctly on ``device``."""
     triton = importlib.util.find_spec("triton")
     library, reason = native_library()
     wanting = ["the native code"] * bool(reason) + ["Triton"] * bool(triton and not triton_compiler.c_compiler())
@@ -210,7 +210,7 @@ def _triton_version() -> str:
 
 
 def _triton_kernels(device: torch.device) -> str:
-    """Whether a 4-bit product was computed rightly on a GPU, or why none is."""
+    """Say whether a 4-bit product was computed correctly on a GPU, or why none is."""
     if not traits(device).kernels:
         return f"not used: they are for CUDA and ROCm, and this is {traits(device).title}"
     make_current(device)
@@ -248,7 +248,7 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
 
 
 def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
-    """What lies between the products of a layer, each one kernel on a GPU where it has proved itself."""
+    """Yield the operations between a layer's products, each one fused kernel on a GPU where it has passed its trial."""
     if not traits(model.device).kernels:
         return
     config, kinds = model.config, (model.dtype, model.device)

@@ -24,7 +24,7 @@ def drafts(
     device: DeviceOption = "auto",
     json: Json = False,
 ) -> None:
-    """What can draft for a model: on this machine, in its own file, and of the recommended ones."""
+    """List what can draft for a model: on this machine, in its own file, and among the recommended ones."""
     with report_errors():
         with importing():
             from engine.library import curated, paths

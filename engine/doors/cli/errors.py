@@ -78,7 +78,7 @@ def sentence_of(error: Exception) -> str:
 
 
 def _mend() -> str:
-    """What brings a missing part back, by where this runs."""
+    """Say how to restore a missing part, depending on the installation."""
     from engine.base import installation
 
     if installation.pack() is not None:

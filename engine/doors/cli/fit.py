@@ -36,7 +36,7 @@ def fit(
     among: Annotated[Path | None, typer.Option("--among", hidden=True)] = None,
     json: Json = False,
 ) -> None:
-    """Whether a model fits this machine, and how fast it will be: from its headers, also of one that is not here."""
+    """Say whether a model fits this machine, and how fast it will be, from its headers; it need not be downloaded."""
     with report_errors(), contextlib.ExitStack() as kept:
         from engine.library import paths
 
@@ -65,7 +65,7 @@ class Outline(NamedTuple):
     among: Path | None = None
 
     def command(self, words: list[str]) -> list[str]:
-        """What answers for it, in another process."""
+        """Build the ``kvasir`` arguments that compute the answer for this outline in another process."""
         among = ["--among", str(self.among)] if self.among else []
         return ["models", "fit", str(self.path), "--called", self.called, *among, *words]
 
@@ -96,7 +96,7 @@ def in_pack(commands: list[list[str]]) -> bool:
 
 
 def _outlines(model: str, variant: str, here: Outline, kept: contextlib.ExitStack) -> list[Outline]:
-    """Of the model at a path or of a name, or of those of a repository; ``here`` with the path where it is one.
+    """List the model at a path or of a name, or those of a repository; ``here`` gets the path of a local one.
 
     Where the hub cannot be asked a repository that is here is looked at instead.
     """
@@ -120,7 +120,7 @@ def _outlines(model: str, variant: str, here: Outline, kept: contextlib.ExitStac
 
 
 def _never_fetched(name: str) -> bool:
-    """Whether a model of this machine is called so that no hub has: one that was made here, or imported."""
+    """Return True if a local model's name is on no hub: the model was made here, or imported."""
     from engine.library import paths, store
 
     path = next((Path(known.path) for known in paths.known_models() if known.name == name), None)

@@ -30,7 +30,7 @@ Report = Callable[["PackProgress"], None]
 
 @gpu.command()
 def status(json: Json = False) -> None:
-    """What pack fits this machine, and what is installed."""
+    """Show which pack fits this machine, and what is installed."""
     with report_errors():
         from engine.services.packs import gpus, standing
 
@@ -100,7 +100,7 @@ def bundle(out: Annotated[Path, typer.Option(help="The file to write.")], kind: 
 
 @contextlib.contextmanager
 def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
-    """For a command that changes something: how it reports, how it ends, and what is said when it fails or is stopped.
+    """Wrap a command that changes something: yield its progress report and its final message; report failure or a stop.
 
     SIGTERM, which the window sends, stops as Ctrl-C does.
     """

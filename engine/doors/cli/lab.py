@@ -133,7 +133,7 @@ def _show_kept(json: bool) -> None:
 
 
 def _keep(result: LabResult) -> None:
-    """What cannot be kept was shown all the same."""
+    """Keep the result; if that fails, say so and go on, since the result was shown already."""
     from engine.services.lab.kept import keep
 
     try:

@@ -115,7 +115,7 @@ def search(
 
 @models.command()
 def show(repository: Repository, revision: Revision = None, json: Json = False) -> None:
-    """What a repository of the hub holds that can be loaded, and how large each is."""
+    """Show which loadable variants a repository of the hub holds, and how large each is."""
     with report_errors():
         from engine.library import hub
 
@@ -336,7 +336,7 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _progress(json: bool) -> Iterator[Callable[[Download], None]]:
-    """How downloads are told of: lines, or a bar for each."""
+    """Yield a function that reports downloads: as JSON lines, or with a progress bar for each."""
     if json:
         yield lambda told: lines([told])
         return

@@ -115,7 +115,7 @@ def _look_after(discard: str, json: bool) -> None:
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or a request to end came; a second one ends at once."""
+    """Yield a function that returns True once Ctrl-C or SIGTERM came; a second signal interrupts at once."""
     stop = threading.Event()
 
     def interrupted(number: int, frame: object) -> None:

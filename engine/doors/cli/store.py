@@ -98,7 +98,7 @@ def disk(
     delete: Annotated[str, typer.Option(help="Delete this leftover, by the path that is shown.")] = "",
     json: Json = False,
 ) -> None:
-    """What models take on the disk, what is free, and what else could be deleted."""
+    """Show how much disk space models take, what is free, and what else could be deleted."""
     with report_errors():
         from engine.library import downloads, local, paths
 
@@ -129,7 +129,7 @@ def disk(
 
 
 def details(model: Model, json: Json = False) -> None:
-    """What a model is, from its headers: nothing is loaded."""
+    """Show what a model is, from its headers: nothing is loaded."""
     with report_errors():
         with importing():
             from engine.library import paths
@@ -249,7 +249,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _copying(json: bool, target: Path | None = None) -> Iterator[Callable[[int, int], None]]:
-    """How a copy is told of: lines, or a bar."""
+    """Yield a function that reports a copy's progress: as JSON lines, or with a bar."""
     if json:
         from engine.protocol.library import StoreMove
 

@@ -107,7 +107,7 @@ def _facts(report: TrainingProgress) -> str:
 def _tell(
     console: Console, kind: str, outcome: TrainingResult, before: AcceptanceFigures, after: AcceptanceFigures
 ) -> None:
-    """How often draft tokens are right, and what that makes of a step."""
+    """Print how often draft tokens are right, and how many tokens a step yields with them."""
     each = "head" if kind == "medusa" else "depth"
     table = Table(box=None, pad_edge=False)
     for name in (each, "first choice right", "right so far", "before training"):

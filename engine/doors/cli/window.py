@@ -17,7 +17,7 @@ NO_DISPLAY = (
 
 
 def has_display() -> bool:
-    """Whether a window can open; on X11 and Wayland an environment variable says where."""
+    """Return True if a window can open; on X11 and Wayland an environment variable says where."""
     if sys.platform in ("win32", "darwin"):
         return True
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))

@@ -1,4 +1,4 @@
-"""What one client asks about the cache, and what it is shown of it while it changes."""
+"""Messages about the cache: replies to what one client asks, and views of the cache sent while it changes."""
 
 from __future__ import annotations
 

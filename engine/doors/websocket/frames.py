@@ -1,4 +1,4 @@
-"""What is wrong with a frame: one sentence for its sender, whose connection stays (but for a bad greeting)."""
+"""Errors of a frame: one sentence for its sender, whose connection stays (but for a bad greeting)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _kind(frame: str | bytes) -> _Kind:
 
 
 def refused_greeting(frame: str | bytes, token: str) -> Error | None:
-    """Why the sender of this first frame is refused; None lets it in."""
+    """Return the error for which the sender of this first frame is refused; None lets it in."""
     try:
         hello = decode_to_engine(frame) if len(frame) <= MAX_HELLO else None
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""What one client is shown without asking again: telemetry, the map of pages and the prefix tree."""
+"""Subscriptions of one client, sent without further requests: telemetry, the map of pages and the prefix tree."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ LONG = 1 << 16
 
 
 class Asked(NamedTuple):
-    """What a client wants answered. ``max_tokens`` is the room that it wants for the answer, ``form`` how its
+    """Prompt that a client wants answered. ``max_tokens`` is the room that it wants for the answer, ``form`` how its
     conversation is written."""
 
     prompt: Sequence[ChatMessage] | str
@@ -73,7 +73,7 @@ class Prepared(NamedTuple):
         return self.tokens.pictures
 
     def context_cut(self, id: str) -> ContextCut | None:
-        """What the client is told of that which the model does not see."""
+        """Message that tells the client what the model does not see; None if it sees everything."""
         if self.cut is not None:
             first, last = self.cut
             return ContextCut(id=id, policy="drop_middle", first=first, last=last, tokens=self.tokens_cut)
@@ -175,7 +175,7 @@ def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokeni
 
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:
-    """What a client hears of its request, under its own name of it; ``told`` is where its prompt diverged."""
+    """Message that tells a client of its request, under its own name of it; ``told`` is where its prompt diverged."""
     if isinstance(event, Prefill):
         return structs.replace(event, id=id, diverged=told.diverged, divergence=told.divergence)
     return structs.replace(event, id=id)

@@ -94,7 +94,7 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
 async def replay(
     hub: EngineHub, message: Compare, option: Option, values: Sequence[Value], send: Callable[[Message], None]
 ) -> Compared:
-    """As :func:`compare`, with two values that may be equal."""
+    """Same as :func:`compare`, but without checking the message: the two values may be equal."""
     prompt = await tokenised(hub, message.prompt, message.thinking)
     sampling = msgspec.structs.replace(
         message.sampling,
@@ -153,7 +153,7 @@ async def _warmed_up(
 
 
 def _enough(metric: Metric, measured: Sequence[Pair], rounds: int, seconds: float) -> bool:
-    """Whether no further pair is run: all ``rounds`` were, or the switch's own figure is settled, or time is up."""
+    """Return True if no further pair is run: all ``rounds`` were, the switch's own figure is settled, or time is up."""
     count = len(measured)
     if rounds or count < pairs.LEAST:
         return count >= (rounds or pairs.LEAST) or (count > 0 and seconds > MOST_SECONDS)
@@ -181,7 +181,7 @@ def _about_answers(option: Option, values: Sequence[Value], measured: Sequence[P
 
 
 def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence[Pair], note: str = "") -> Compared:
-    """What the pairs show, figure by figure; a ratio of speeds only if all runs gave the same tokens."""
+    """Summarise the pairs, figure by figure; a ratio of speeds only if all runs gave the same tokens."""
     difference = first_difference([run.ids for pair in measured for run in pair])
     speed, first, own = _estimate(SPEED, measured), _estimate(FIRST_TOKEN, measured), option.metric_of(values[1])
     # The switch's own figure, then what is worth knowing of any.

@@ -62,7 +62,7 @@ def continued(
 
 
 def common(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many ids, or characters, both begin with."""
+    """Number of ids, or characters, that both begin with."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
@@ -101,7 +101,7 @@ def _continuation(prompt: PromptText, before: Turn) -> str | None:
 def _why(
     tokenizer: Tokenizer, prompt: PromptText, before: Turn, messages: Sequence[ChatMessage] | str, cut: bool
 ) -> str:
-    """Why ``prompt`` does not begin with all of the turn before."""
+    """Reason ``prompt`` does not begin with all of the turn before."""
     if prompt.special != before.prompt.special or isinstance(messages, str) != (before.messages is None):
         return ANOTHER_KIND
     said, asked = before.messages or (), () if isinstance(messages, str) else tuple(messages)
@@ -123,7 +123,7 @@ def _why(
 
 
 def _same(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> bool:
-    """Whether the same was said and shown; spaces around it and thinking do not count."""
+    """Return True if the same was said and shown; spaces around it and thinking do not count."""
     return [(m.role, m.content.strip(), m.pictures) for m in one] == [
         (m.role, m.content.strip(), without_pictures(m).pictures) for m in other
     ]

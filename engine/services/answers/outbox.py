@@ -1,4 +1,4 @@
-"""What waits to be sent to one client: bounded, whatever the client's speed, and no text is ever lost.
+"""Queue of messages to one client: bounded, whatever the client's speed, and no text is ever lost.
 
 A message that only says how things stand replaces an older one that still waits; deltas of one answer and channel are
 joined. So what waits is bounded by the answers in progress, plus replies to the client's own messages, for which

@@ -1,4 +1,4 @@
-"""What a chat does when it outgrows the context: stop, leave out its middle, or let a window slide over it.
+"""Policies for a chat that outgrows the context: stop, leave out its middle, or let a window slide over it.
 
 Leaving out the middle keeps the system prompt, the first turn and the last ones, in whole turns. Dropping one turn more
 each time would make every prompt a new one to the cache. So the places where a cut may end lie apart, at the first turn
@@ -81,7 +81,7 @@ def cuts(
 
 
 def too_long(tokens: int, context: int, shortened: bool) -> Refused:
-    """Why a prompt of ``tokens`` tokens is refused."""
+    """Refusal of a prompt of ``tokens`` tokens."""
     what = "even without the middle of the conversation the prompt has" if shortened else "the prompt has"
     text = TOO_LONG.format(context=context, what=what, tokens=tokens)
     return Refused("prompt_too_long", text, {"n_prompt_tokens": tokens, "n_ctx": context})

@@ -47,7 +47,7 @@ class Shown:
         return text._replace(text=text.text.replace(tower.marker, tower.marker.join(tower.around)))
 
     def fits(self, ids: Sequence[int]) -> bool:
-        """Whether ``ids`` have a mark for each picture, or need none."""
+        """Return True if ``ids`` have a mark for each picture, or need none."""
         return not self._files or self._album is None or list(ids).count(self._album.marker) == len(self._files)
 
     def within(self, ids: list[int]) -> PromptTokens:
@@ -73,7 +73,7 @@ class Shown:
         return index + more[min(list(ids[:index]).count(album.marker), len(more) - 1)]
 
     def tokens(self, message: ChatMessage) -> int:
-        """How many a message's pictures take."""
+        """Number of tokens that a message's pictures take."""
         if not message.pictures or self._album is None:
             return 0
         return sum(len(self._album.tower.layout(each)) for each in self._album.prepared(message.pictures))

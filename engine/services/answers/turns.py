@@ -41,7 +41,7 @@ class Turn(NamedTuple):
 
     @property
     def all_ids(self) -> array[int]:
-        """What the model read and wrote; the last token of it was drawn but not read."""
+        """Token ids that the model read and wrote; the last one was drawn but not read."""
         return self.prompt_ids + self.ids
 
 
@@ -150,7 +150,7 @@ def named(prompt: Sequence[ChatMessage] | str, answer: str) -> str:
 
 
 def _names(messages: Iterable[ChatMessage]) -> Iterable[str]:
-    """For each message a name of the conversation up to it."""
+    """Yield, for each message, a hash of the conversation up to it."""
     digest = hashlib.sha256()
     for message in messages:
         content = message.content.strip()

@@ -172,7 +172,7 @@ def _ways(length: int) -> Iterator[_Way]:
 
 
 def held_out_texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """What each text is, and its tokens. Raises EngineError where ``folder`` has none."""
+    """Yield each text as its description and its tokens. Raises EngineError if ``folder`` has none."""
     try:
         text = held_out_text(folder)
     except RecipeError as error:

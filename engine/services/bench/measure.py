@@ -15,7 +15,7 @@ from engine.compute.native.library import find as native_library
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """What repeated measurements gave: their median, and the quartiles ``low`` and ``high``."""
+    """Distribution of repeated measurements: their median, and the quartiles ``low`` and ``high``."""
 
     median: float
     low: float
@@ -73,7 +73,7 @@ class PeakMemory:
 
 
 def native_code() -> str:
-    """Which of Kvasir's native code computes here, for people."""
+    """Name Kvasir's native code that computes here, for people."""
     library = native_library()[0]
     return f"native code in {library.instructions}" if library else "no native code"
 

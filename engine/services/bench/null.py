@@ -39,7 +39,7 @@ class NullFigures(msgspec.Struct, frozen=True):
 
     @property
     def conclusion(self) -> str:
-        """How many found nothing, in the switch's own figure, which is the first one, and in any."""
+        """Sentence on how many found no clear difference in the switch's own figure, which is the first, and in any."""
         clear = [[effect.verdict in CLEAR for effect in one.effects] for one in self.tries]
         return (
             f"{sum(not own for own, *_ in clear)} of {len(clear)} comparisons of a setting with itself found no clear "

@@ -69,7 +69,7 @@ class Report(msgspec.Struct):
 
 
 class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure, and how often, as the help of ``kvasir bench`` explains it.
+    """Measurements to take, and how often, as the help of ``kvasir bench`` explains them.
 
     ``model`` None is the bundled one, which brings its own draft model. ``shapes`` None is what suits the device.
     ``tokens`` None is 128 for a shape, 64 in each format or for speculation, 96 for a switch. ``formats`` are names of
@@ -97,7 +97,7 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
 
     def load(self, draft: str | None = None) -> LoadModel:
-        """How the model is loaded; ``draft`` None is the draft model that the bundled one brings."""
+        """Build the command that loads the model; ``draft`` None is the draft model that the bundled one brings."""
         options = LoadOptions(quantise=self.quantise)
         if self.model is not None:
             return LoadModel(str(self.model), draft or "", options)
@@ -137,7 +137,7 @@ def _machine() -> str:
 
 
 def _on_model(asked: BenchOptions) -> Iterator[tuple[str, Any]]:
-    """What is measured on a model that exists: fields of the report, and figures that have a method ``show``."""
+    """Yield the measurements on an existing model: fields of the report, and figures that have a method ``show``."""
     rounds = asked.rounds
     if asked.switches:
         yield "bundled", measure_bundled(asked.load(), QUESTIONS, tokens=asked.tokens or 96, rounds=rounds)

@@ -194,7 +194,7 @@ def _median(answers: Sequence[Answer], figure: str) -> float:
 
 
 def _shown(key: str, before: _Side, after: _Side) -> str:
-    """What the switch is for, before and after."""
+    """Format the switch's own figure, before and after."""
     match key:
         case keys.PAGE_RESERVATION:
             return f"empty slots {_waste(before):.0%} -> {_waste(after):.0%}"

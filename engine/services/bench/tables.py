@@ -1,4 +1,4 @@
-"""What ``kvasir bench`` prints: its figures as tables on standard output, and what it is doing on standard error."""
+"""Output of ``kvasir bench``: its figures as tables on standard output, and its progress on standard error."""
 
 from __future__ import annotations
 

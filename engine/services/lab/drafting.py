@@ -1,4 +1,4 @@
-"""What the experiments on speculation share: three texts, written with draft methods and without."""
+"""Workload of the experiments on speculation: three texts, written with draft methods and without."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Method(NamedTuple):
 
 
 def methods(state: Mapping[str, OptionSpec], names: Iterable[str]) -> list[Method]:
-    """Those of ``names`` that the loaded model has."""
+    """List those of ``names`` that the loaded model has."""
     spec = state[keys.SPECULATION]
     titles = dict(zip(spec.choices, spec.choice_titles, strict=True))
     return [
@@ -60,7 +60,7 @@ def methods(state: Mapping[str, OptionSpec], names: Iterable[str]) -> list[Metho
 
 
 def refused(model: LoadedModel, state: Mapping[str, OptionSpec], names: Sequence[str]) -> Refusal | None:
-    """Why the loaded model has none of these methods, or no room for the texts."""
+    """Refuse a loaded model that has none of these methods, or no room for the texts."""
     spec = state[keys.SPECULATION]
     if not methods(state, names):
         return Refusal(spec.disabled_reason or spec.disabled_choices[names[0]], "The bundled model can show it.")
@@ -127,7 +127,7 @@ class Writing:
 
     @property
     def prompts(self) -> list[list[int]]:
-        """Of :meth:`all`."""
+        """Token ids of the prompts, in the order of :meth:`all`."""
         return [prompt.ids for kind in self._kinds for prompt in kind.prompts]
 
     def all(self) -> list[Answer]:
@@ -159,7 +159,7 @@ class Writing:
 
 
 def steps_of(answer: Answer, model: LoadedModel) -> list[list[DraftToken]]:
-    """What was drafted in each step of an answer, what became of it, and the step's own token; no other answer ran."""
+    """List the draft tokens of each step of an answer, their fate, and the step's own token; no other answer ran."""
     assert model.tokenizer is not None
     decode = model.tokenizer.decode
     found, place = [], 0

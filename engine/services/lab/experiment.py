@@ -1,6 +1,6 @@
-"""What an experiment is, and what it is given: a loaded model, a seed, and how to run pairs fairly.
+"""Definition of an experiment and its inputs: a loaded model, a seed, and a way to run pairs fairly.
 
-An experiment is a fixed workload that is run with a technique and without it, in pairs whose order is drawn by lot
+An experiment is a fixed workload that is run with a technique and without it, in pairs whose order is random
 (engine/decoding/telemetry/pairs.py); a figure that is counted has no noise and needs one pair. It yields progress and
 pictures, and returns what it found.
 """
@@ -47,7 +47,7 @@ PARTS = 1000
 
 
 class Refusal(NamedTuple):
-    """Why a model cannot show an experiment, and what can, each a sentence."""
+    """Reason a model cannot show an experiment, and what can, each a sentence."""
 
     why: str
     instead: str
@@ -61,7 +61,7 @@ class Measured(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an experiment found; the rest of a :class:`~engine.protocol.LabResult` is the same for all."""
+    """Findings of an experiment; the rest of a :class:`~engine.protocol.LabResult` is the same for all."""
 
     headline: str
     figures: list[LabFigure]
@@ -156,14 +156,14 @@ class Experiment(Protocol):
     page: LabPage
 
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
-        """Whether the loaded model cannot show it; ``state`` are the engine's switches by their keys."""
+        """Return the refusal of a loaded model that cannot show it, or None; ``state``: engine switches by key."""
 
     def run(self, lab: Lab) -> Run:
         """Run it: progress and pictures, at last what was found. Raises EngineError, LabError."""
 
 
 class LabError(RuntimeError):
-    """Why an experiment could not be run, as a sentence."""
+    """Raised if an experiment could not be run; the message is the reason, as a sentence."""
 
 
 class Pairs:
@@ -213,14 +213,14 @@ class Pairs:
         yield LabProgress(name=self._name, done=PARTS, total=PARTS)
 
     def _share(self, rounds: float, most: int, seconds: float) -> float:
-        """How far it is, by time: as if it took the budget, or longer where too few rounds are done by then."""
+        """Progress, 0 to 0.99, by time: as if it took the budget, or longer where too few rounds are done by then."""
         if not rounds:
             return 0.0
         each = seconds / rounds
         return min(0.99, seconds / max(min(LEAST, most) * each, min(self._lab.budget, most * each), 1e-9))
 
     def _enough(self, rounds: int, most: int, began: float, measuring: float) -> bool:
-        """Whether no further round begins, by what is known after so many."""
+        """Return True if no further round begins, by what is known after ``rounds`` rounds."""
         now, effects = time.monotonic(), self._effects(self._decides)
         if rounds >= min(LEAST, most):
             told = now > measuring + self._lab.budget and not any(map(wide, effects))
@@ -229,7 +229,7 @@ class Pairs:
         return now > began + (LONGER if is_busy(self.others) else PATIENCE) * self._lab.budget
 
     def _longer(self, rounds: int, measuring: float) -> str:
-        """Why a further round begins although the budget is spent; else empty."""
+        """Reason a further round begins although the budget is spent; else empty."""
         if time.monotonic() <= measuring + self._lab.budget:
             return ""
         return LONGER_BUSY if is_busy(self.others) else LONGER_WIDE if rounds >= LEAST else ""
@@ -239,7 +239,7 @@ class Pairs:
             yield LabPicture(name=self._name, side=side, picture=picture(side))
 
     def figures(self) -> list[LabFigure]:
-        """What was found, in the order of what is measured."""
+        """List the figures found, in the order of what is measured."""
         return [
             LabFigure(effects=self._effects(place), runs=[[run[each.key] for run in side] for side in self.runs])
             for place, each in enumerate(self._measured)
@@ -298,8 +298,8 @@ def timed(effect: Effect, better: str, worse: str, pairs: int = 0) -> str:
 
 
 def steady(effect: Effect, others: float | None) -> bool:
-    """Whether what steps took on average may be told, where their ratio has no verdict: few pairs of many steps each
-    say it, unless other programs were in the way."""
+    """Return True if the mean time of steps may be told although their ratio has no verdict: few pairs of many steps
+    each say it, unless other programs were in the way."""
     return not wide(effect) or (effect.verdict == "few" and not is_busy(others))
 
 
@@ -309,7 +309,7 @@ def _count(value: float, metric: Metric) -> str:
 
 
 def _times(ratio: float) -> str:
-    """In three digits, as counts have no noise."""
+    """Format a ratio in three digits, as counts have no noise."""
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}"
 
 

@@ -30,7 +30,7 @@ SCALED = "large channels of the keys that were made by scaling, which changes no
 
 
 def refuses(model: LoadedModel, least: int) -> Refusal | None:
-    """Whether the model's context has no room for ``least`` tokens of text, its question and an answer."""
+    """Refuse a model that cannot find codes, or has no room in its context for ``least`` tokens, question, answer."""
     if model.model is None or model.tokenizer is None:
         return Refusal("The model keeps its keys and values in a way of its own.", INSTEAD)
     if Path(model.path) == bundled_folder() / BUNDLED:
@@ -79,17 +79,17 @@ def shares(before: float, after: float, sides: tuple[str, str]) -> str:
 
 
 def lost(before: float, after: float, side: str) -> str:
-    """What is said instead of a lesson where much less is found with a side than with everything; else ""."""
+    """Lesson for a side that finds much less than keeping everything does; else ""."""
     return "" if after >= KEPT * before else f"Here too much is lost: {shares(before, after, ('everything', side))}"
 
 
 def unfit(share: float) -> str:
-    """Why a model cannot show what is lost, where it finds this share in % with everything kept; else ""."""
+    """Reason a model cannot show what is lost, if it finds only ``share`` % with everything kept; else ""."""
     if share >= LEAST_FOUND:
         return ""
     return f"With everything kept this model finds {share:.0f} % of the codes, so that it cannot show what is lost."
 
 
 def made_large(model: LoadedModel) -> list[str]:
-    """What is to be said of the bundled model's keys; of others nothing."""
+    """Note on the keys of the bundled model; empty for other models."""
     return [SCALED] if Path(model.path).name == MODEL else []

@@ -11,5 +11,5 @@ from engine.protocol.lab import PaperFigure
 
 
 def figures(name: str) -> list[PaperFigure]:
-    """Those of one experiment; none where the file is missing. Raises :class:`UnreadableFileError` for a broken one."""
+    """Read one experiment's paper figures; none without the file. Raises :class:`UnreadableFileError` for a bad one."""
     return decode_file(papers_folder() / f"{name}.json", list[PaperFigure]) or []

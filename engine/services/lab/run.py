@@ -136,5 +136,5 @@ def device_of(client: EngineClient) -> str:
 
 
 def machine() -> str:
-    """What computes, as far as it decides how fast."""
+    """Describe the machine as far as it decides the speed."""
     return f"{platform.machine()}, {torch.get_num_threads()} threads, {native_code()}, torch {torch.__version__}"

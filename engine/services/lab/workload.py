@@ -1,4 +1,4 @@
-"""What several experiments read and ask: conversations that no model here learned from, and how fast a model reads."""
+"""Texts and questions of several experiments, on which no model here was trained, and a model's reading speed."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def reading_speed(lab: Lab) -> float:
 
 
 def bytes_of(store: KVStore, tokens: int) -> float:
-    """What a store's arenas take for a text of so many tokens, those included that are not packed yet."""
+    """Bytes that a store's arenas take for a text of ``tokens`` tokens, those included that are not packed yet."""
     if store.recent is None:
         return tokens * store.bytes_per_token()
     packed = packed_until(tokens - 1, store.residual)
@@ -181,7 +181,7 @@ def bytes_of(store: KVStore, tokens: int) -> float:
 
 
 def rounds(lab: Lab) -> int:
-    """How often each side runs for a verdict, its warm-up included."""
+    """Number of runs of each side for a verdict, its warm-up included."""
     return 1 + (lab.pairs or LEAST)
 
 

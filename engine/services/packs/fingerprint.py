@@ -1,4 +1,4 @@
-"""What a GPU pack was tested with: the driver, the GPUs and Kvasir's version, read in about a millisecond.
+"""Fingerprint of a GPU pack's test: the driver, the GPUs and Kvasir's version, read in about a millisecond.
 
 Files of the system only: starting NVML or a GPU runtime takes longer than the whole command line may.
 """

@@ -1,4 +1,4 @@
-"""Which GPUs this machine has and which pack fits, found out without torch.
+"""GPUs of this machine and the pack that fits them, found out without torch.
 
 NVIDIA's are asked of its driver (NVML), AMD's are read from the kernel's topology (KFD). Probing and deciding are
 apart: :func:`choose` is a pure function of what was found.
@@ -111,7 +111,7 @@ def probe() -> list[Gpu]:
 
 
 def nvidia_gpus(nvml: Any, pci: Path) -> list[Gpu]:
-    """What NVIDIA's driver tells through ``pynvml``; where it does not answer, that there is one on the bus ``pci``."""
+    """List the GPUs that NVIDIA's driver reports through ``pynvml``; if it fails, one if the bus ``pci`` has any."""
     if nvml is None:
         return []
     try:
@@ -132,7 +132,7 @@ def nvidia_gpus(nvml: Any, pci: Path) -> list[Gpu]:
 
 
 def _on_the_bus(pci: Path) -> bool:
-    """Whether a display controller of NVIDIA's is there, and not lent to a virtual machine."""
+    """Return True if a display controller of NVIDIA's is there, and not lent to a virtual machine."""
     for device in pci.glob("*"):
         with contextlib.suppress(OSError):
             vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
@@ -142,7 +142,7 @@ def _on_the_bus(pci: Path) -> bool:
 
 
 def amd_gpus(topology: Path) -> list[Gpu]:
-    """What the kernel's driver for computing tells; its nodes without a ``gfx_target_version`` are processors."""
+    """List the GPUs of the kernel's compute driver; its nodes without a ``gfx_target_version`` are processors."""
     found = []
     for node in sorted(topology.glob("*"), key=lambda path: (len(path.name), path.name)):
         with contextlib.suppress(OSError, ValueError):

@@ -36,7 +36,7 @@ class OnlyEngine:
 
 
 def site_packages(pack: Path) -> Path:
-    """Where the pack's libraries lie for this version of Python."""
+    """Folder of the pack's libraries for this version of Python."""
     if sys.platform == "win32":
         return pack / "Lib" / "site-packages"
     return pack / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

@@ -64,12 +64,12 @@ class PackList:
 
     @property
     def disk_bytes(self) -> int:
-        """What the pack takes when it is installed; some of it estimated."""
+        """Bytes on disk of the installed pack; some of it estimated."""
         return int(self.header["installed"].split()[0])
 
     @property
     def for_processor(self) -> bool:
-        """Whether it needs no GPU: a trial of packs, where there is none. Kvasir comes with none such."""
+        """True for a pack that needs no GPU: a trial of packs, where there is none. Kvasir comes with none such."""
         return self.header.get("device") == "cpu"
 
     @property

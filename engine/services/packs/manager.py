@@ -155,7 +155,7 @@ def _make(pack: PackList, wheels: Path, part: Path, lock: int, report: Report) -
 
 
 def _clear(part: Path) -> None:
-    """What an earlier try unpacked; what it fetched stays."""
+    """Delete what an earlier try unpacked; what it downloaded stays."""
     shutil.rmtree(part / "env", ignore_errors=True)
     shutil.rmtree(part / "uv", ignore_errors=True)
 

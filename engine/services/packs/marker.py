@@ -21,7 +21,7 @@ FORGIVEN_S = 45.0
 
 
 def deaths(packs: Path) -> int:
-    """How many starts in a row did not come to an end, of the packs in the folder ``packs``."""
+    """Number of starts in a row, of the packs in the folder ``packs``, that did not come to an end."""
     try:
         said = read_text(packs / "starting", 100)
         return 0 if said is None else int(said)

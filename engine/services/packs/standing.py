@@ -70,7 +70,7 @@ def select(found: Sequence[Gpu], kind: str = "", any_machine: bool = False, sour
 
 
 def _choose(found: Sequence[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> PackChoice:
-    """As :func:`gpus.choose`, but a pack in use that still fits stays the one of this machine: it may have been asked
+    """Same as :func:`gpus.choose`, but a pack in use that still fits stays this machine's: it may have been asked
     for by its kind."""
     used = store.active().get("folder", "")
     kept = next((kind for kind, pack in lists.items() if pack.hash == used), "")
@@ -100,7 +100,7 @@ def _state(pack: PackList, former: str) -> dict[str, Any]:
 
 
 def _refusal() -> str:
-    """Why the engine is not started from the pack that is to be used; "" if it is, or is to be tested first."""
+    """Reason the engine is not started from the pack that is to be used; "" if it is, or is to be tested first."""
     try:
         start.chosen(config.packs_folder())
     except start.NotUsed as refusal:
@@ -109,13 +109,13 @@ def _refusal() -> str:
 
 
 def _failed() -> bool:
-    """Whether the self-test of the pack that is to be used failed on this machine as it is."""
+    """Return True if the self-test of the pack that is to be used failed on this machine as it is."""
     note, now = store.active(), start.fingerprint()
     return note.get("refused") == now != note.get("tested")
 
 
 def _unfit(pack: PackList) -> str:
-    """Why a pack cannot be used by this program, whatever its GPU; "" if it can."""
+    """Reason a pack cannot be used by this program, whatever its GPU; "" if it can."""
     here = f"{sys.platform} {platform.machine().lower()}"
     if pack.header.get("platform", here) != here:
         return f"GPU packs are made for {pack.header['platform']}, and this is {here}."

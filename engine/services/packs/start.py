@@ -39,7 +39,7 @@ class NotUsed(Exception):  # noqa: N818 - an outcome that a person is told about
 
 
 class SelfTest(NamedTuple):
-    """How a self-test ended. ``timed_out``: it says nothing about the pack, which may do better next time."""
+    """Outcome of a self-test. ``timed_out``: it says nothing about the pack, which may do better next time."""
 
     ok: bool
     sentence: str
@@ -48,7 +48,7 @@ class SelfTest(NamedTuple):
 
 
 def redirect(argv: list[str]) -> None:
-    """Where ``argv`` is a command that computes and a tested GPU pack fits, go on in the pack and do not return.
+    """Continue in the GPU pack, without returning, if ``argv`` is a command that computes and a tested pack fits.
 
     Else return, with the reason in ``KVASIR_GPU_PACK_REASON`` where there is a pack.
     """
@@ -74,7 +74,7 @@ def redirect(argv: list[str]) -> None:
 
 
 def computes(arguments: list[str]) -> bool:
-    """Whether a command line is one for the pack. ``--device cpu`` is not: the program's own engine starts sooner,
+    """Return True if a command line is for the pack. ``--device cpu`` is not: the program's own engine starts sooner,
     and is the way round a GPU that makes trouble."""
     if not arguments or arguments[0] not in COMMANDS or not {"-h", "--help"}.isdisjoint(arguments):
         return False
@@ -84,7 +84,7 @@ def computes(arguments: list[str]) -> bool:
 
 
 def _computing(models: list[str]) -> bool:
-    """Whether this of `kvasir models` computes; a fit does once it is known where the model's files are."""
+    """Return True if this of `kvasir models` computes; a fit does once it is known where the model's files are."""
     return models[:1] == ["check"] or (models[:1] == ["fit"] and os.path.isabs(models[1] if models[1:] else ""))
 
 
@@ -119,7 +119,7 @@ def chosen(packs: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def read_active(packs: Path) -> dict[str, Any] | None:
-    """What ``active.json`` says; None where there is none. Raises :class:`NotUsed` where it makes no sense."""
+    """Read ``active.json``; None if there is none. Raises :class:`NotUsed` if it makes no sense."""
     try:
         active = read_json(packs / "active.json")
     except UnreadableFileError as error:

@@ -49,17 +49,17 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 def folder_of(pack: PackList) -> Path:
-    """Where a pack lies once it is installed."""
+    """Folder of a pack once it is installed."""
     return config.packs_folder() / pack.hash
 
 
 def part_of(pack: PackList) -> Path:
-    """Where a pack is made."""
+    """Folder in which a pack is made."""
     return config.packs_folder() / f"{pack.hash}.part"
 
 
 def active() -> dict[str, Any]:
-    """What ``active.json`` says (see :mod:`engine.services.packs.start`); empty where it names no installed pack."""
+    """Read ``active.json`` (see :mod:`engine.services.packs.start`); empty if it names no installed pack."""
     try:
         named = start.read_active(config.packs_folder()) or {}
     except start.NotUsed:

@@ -1,4 +1,4 @@
-"""Whether an installed pack is what was installed: each wheel's RECORD, and by it every file."""
+"""Verification of an installed pack: each wheel's RECORD, and by it every file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def record_files(folder: Path, pack: PackList) -> dict[str, Path]:
 
 
 def _whole(record: Path, sha256: str) -> bool:
-    """Whether RECORD is the one that was installed and every file is as it says."""
+    """Return True if RECORD is the one that was installed and every file is as it says."""
     try:
         text = record.read_bytes()
         if hashlib.sha256(text).hexdigest() != sha256:

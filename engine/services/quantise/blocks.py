@@ -35,8 +35,8 @@ class _Reached(Exception):  # noqa: N818 - caught where it is raised
 
 @dataclass
 class InputStatistics:
-    """Of what a linear layer reads: ``hessian [K, K]`` the sum of ``2 x x^T``, ``magnitude [K]`` that of |x|, float32;
-    of ``tokens`` inputs."""
+    """Statistics of a linear layer's inputs, ``tokens`` of them: ``hessian [K, K]`` is the sum of ``2 x x^T``,
+    ``magnitude [K]`` that of |x|, float32."""
 
     hessian: Tensor
     magnitude: Tensor
@@ -183,11 +183,11 @@ class Blocks:
         self._runner = new_runner(self.model, len(self._pages) + 1, device)
 
     def embedded(self, tokens: Sequence[int]) -> Tensor:
-        """What enters the first layer: ``[T, hidden_size]`` float32."""
+        """Hidden states that enter the first layer: ``[T, hidden_size]`` float32."""
         return self._run(tokens, 0, 0, None)
 
     def forward(self, index: int, tokens: Sequence[int], hidden: Tensor) -> Tensor:
-        """What leaves layer ``index`` of ``hidden [T, hidden_size]``."""
+        """Run layer ``index`` on ``hidden [T, hidden_size]``; the output has the same shape."""
         return self._run(tokens, index, index + 1, hidden)
 
     def stages(self, index: int, tokens: Sequence[int], hidden: Tensor) -> list[Stage]:

@@ -77,7 +77,7 @@ class LayerQuantiser:
         return MadeLayer(tensors, frozenset(self._packed), self._errors)
 
     def packs(self, module: str) -> bool:
-        """Whether a module is quantised: its sizes must fit into words, and what chooses experts or gates stays."""
+        """Return True if a module is quantised: its sizes must fit into words, and the head, gates and routers stay."""
         return packs(self.source.files.entries[f"{module}.weight"].shape, module, self.bits)
 
     def _by_gptq(self, index: int, stage: Stage, statistics: InputStatistics) -> None:
@@ -167,11 +167,11 @@ class LayerQuantiser:
 
 
 def packs(shape: tuple[int, ...], module: str, bits: int) -> bool:
-    """Whether a module with a weight of this shape is quantised."""
+    """Return True if a module with a weight of this shape is quantised."""
     return module.rpartition(".")[2] not in STAY and all(size * bits % 32 == 0 for size in shape)
 
 
 def _last(linear: object, name: str, make: Callable[[str], _Rows]) -> _Rows | None:
-    """Of the module ``name``, where it is a module of its own."""
+    """Make the rows of the module ``name`` if it is the last of ``linear``; None if it is no module of its own."""
     module = linear.names[-1] if isinstance(linear, TappedLinear) else ""
     return make(module) if module.endswith(f".{name}") else None

@@ -1,4 +1,4 @@
-"""What a GGUF file says of a model's shape, written so that reading it gives the same configuration back."""
+"""GGUF metadata of a model's shape, written so that reading it gives the same configuration back."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def metadata(config: ModelConfig, name: str) -> dict[str, Any]:
 
 
 def _rope(rope: RopeConfig) -> dict[str, Any]:
-    """Of llama3's scaling the tensor of :func:`rope_factors` tells."""
+    """Metadata of the rotary embedding; llama3's scaling is given by the tensor of :func:`rope_factors` instead."""
     found: dict[str, Any] = {"rope.freq_base": rope.theta}
     if rope.kind in ("linear", "yarn"):
         found |= {"rope.scaling.type": rope.kind, "rope.scaling.factor": rope.factor}
@@ -78,7 +78,7 @@ def _rope(rope: RopeConfig) -> dict[str, Any]:
 
 
 def rope_factors(config: ModelConfig) -> Tensor | None:
-    """What each frequency of the rotation is divided by, float32 ``[width / 2]``; None where nothing divides them."""
+    """Divisors of the rotary frequencies, float32 ``[width / 2]``; None if nothing divides them."""
     if config.rope.kind != "llama3":
         return None
     width = config.rotated_dim()

@@ -67,7 +67,7 @@ def _unknown() -> RecipeError:
 
 
 def _reads_alike(tokenizer: Tokenizer, keys: Mapping[str, Any]) -> bool:
-    """Whether a file with these keys turns the probe, with special tokens in it, into the same tokens."""
+    """Return True if a file with these keys turns the probe, with special tokens in it, into the same tokens."""
     try:
         made = FileText({"general.architecture": "llama", **keys}).tokenizer()
     except CheckpointError:
@@ -109,7 +109,7 @@ def _vocabulary(tokenizer: Tokenizer, state: dict[str, Any], rows: int) -> dict[
 
 
 def _is_pieces(state: dict[str, Any]) -> bool:
-    """Whether it is of SentencePiece's kind, with ▁ for spaces; else bytes are written as characters."""
+    """Return True for a tokenizer of SentencePiece's kind, with ▁ for spaces; others write bytes as characters."""
     return "ByteLevel" not in json.dumps([state["pre_tokenizer"], state["decoder"]])
 
 

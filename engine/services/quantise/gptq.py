@@ -27,7 +27,7 @@ class GPTQSettings(NamedTuple):
 
 
 class Solver:
-    """What the modules that read one input share: the inverse of their Hessian, and the order of columns."""
+    """State shared by the modules that read one input: the inverse of their Hessian, and the order of columns."""
 
     def __init__(self, hessian: Tensor, settings: GPTQSettings) -> None:
         """``hessian [K, K]`` float32, the mean of ``2 x x^T`` over the calibration's inputs, is left as it is."""

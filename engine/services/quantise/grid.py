@@ -17,7 +17,7 @@ SHARES = tuple(1 - 0.05 * step for step in range(10))
 
 @dataclass(frozen=True)
 class Grid:
-    """Which codes there are."""
+    """Set of integer codes, 0 to :attr:`top`; a symmetric one has its zero-point in the middle."""
 
     bits: int
     symmetric: bool
@@ -70,7 +70,7 @@ class Grid:
         return (weights * _inverse(scale)[..., None]).round_().add_(zero[..., None]).clamp_(0, self.top)
 
     def rounded(self, weights: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-        """What the codes stand for, a new tensor."""
+        """Dequantised values of the codes of ``weights``, a new tensor."""
         return self.codes(weights, scale, zero).sub_(zero[..., None]).mul_(scale[..., None])
 
 

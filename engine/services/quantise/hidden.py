@@ -1,4 +1,4 @@
-"""What enters a layer for every sequence of the calibration: in a file, whatever its size, so that a run can go on."""
+"""Inputs of a layer for every sequence of the calibration: in a file, whatever its size, so that a run can go on."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class _Maker:
 
     @contextlib.contextmanager
     def _on_disk_of_store(self) -> Iterator[Path]:
-        """What was made; a copy for as long as this lasts, where the store is on another disk."""
+        """Yield the folder of what was made; if the store is on another disk, a copy there, deleted at the end."""
         store.need_store()
         root, files = store.store_folder(), self.work.made
         if same_disk(files, root):
@@ -358,7 +358,7 @@ def _calibration(plan: MakePlan, checkpoint: Checkpoint, texts: list[Path]) -> t
 
 
 def _device(plan: MakePlan) -> torch.device:
-    """Where it is computed: not on Apple's GPU, which has neither float64 nor all decompositions."""
+    """Choose the device to compute on: not Apple's GPU, which has neither float64 nor all decompositions."""
     try:
         found = choose_device(plan.device)
         return found if traits(found).float64 else torch.device("cpu")
@@ -386,7 +386,7 @@ def _check_memory(plan: MakePlan, checkpoint: Checkpoint, device: torch.device) 
 
 
 def _model_in(folder: Path) -> Path:
-    """What is loaded: the folder, or the GGUF file in it."""
+    """Path to load: the GGUF file in the folder, else the folder."""
     return next(iter(sorted(folder.glob("*.gguf"))), folder)
 
 

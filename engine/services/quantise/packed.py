@@ -221,7 +221,7 @@ def write_shards(items: Sequence[Item], out: Path, wrote: Callable[[Item], None]
 
 
 def _head(shard: Iterable[Item]) -> bytes:
-    """What a safetensors file begins with (engine/formats/safetensors.py)."""
+    """Header of a safetensors file (engine/formats/safetensors.py)."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for item in shard:

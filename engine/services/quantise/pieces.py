@@ -80,7 +80,7 @@ def _is_whole(file: Path, head: bytes, pieces: Sequence[Piece]) -> bool:
 
 
 def _kept(stream: BinaryIO, head: bytes, pieces: Sequence[Piece]) -> int:
-    """How many pieces the file has whole, beginning with ``head``; it is left open and cut where the next one begins.
+    """Count the pieces that the file has whole after ``head``; it is left open and cut where the next one begins.
 
     The last large piece, and all after it, need not have reached the disk when the machine lost its power.
     """

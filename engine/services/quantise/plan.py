@@ -1,4 +1,4 @@
-"""What is to be made, where it lies while it is being made, and what is unfinished."""
+"""Plans of models to be made, the folders where they lie meanwhile, and the list of unfinished ones."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class MakePlan:
 
     @property
     def name(self) -> str:
-        """Of the model that is made: "Qwen3-8B-GPTQ-4bit"."""
+        """Name of the model that is made: "Qwen3-8B-GPTQ-4bit"."""
         bits = f"-{self.bits}bit" if self.to in CALIBRATED else ""
         rotated = "-rotated" if self.rotate else ""
         return f"{self.source.name}-{self.to.removeprefix('gguf-').upper()}{bits}{rotated}"
 
     @property
     def options(self) -> list[str]:
-        """What the command line has besides the model and the format."""
+        """Command-line words besides the model and the format; options with their usual values are left out."""
         chosen = {
             "--bits": self.bits,
             "--group-size": self.group_size,
@@ -149,7 +149,7 @@ class Work:
         return self.folder / f"errors-{index:05}.json"
 
     def hidden(self, index: int) -> Path:
-        """What enters layer ``index``."""
+        """File of the inputs of layer ``index``."""
         return self.folder / f"hidden-{index:05}.bin"
 
     def took(self, seconds: float = 0.0) -> float:
@@ -171,7 +171,7 @@ class Work:
         return self.folder / "made"
 
     def done(self, total: int) -> int:
-        """How many of ``total`` layers are done: they are made in order."""
+        """Number of layers done, of ``total``: they are made in order."""
         return next((index for index in range(total) if not self.shard(index).is_file()), total)
 
     def alone(self) -> contextlib.AbstractContextManager[int]:
@@ -180,7 +180,7 @@ class Work:
         return lock(self.folder / "lock", busy)
 
     def is_busy(self) -> bool:
-        """Whether somebody works on it now."""
+        """Return True if somebody works on it now."""
         try:
             with self.alone():
                 return False
@@ -189,12 +189,12 @@ class Work:
 
 
 def making_folder() -> Path:
-    """Where unfinished models lie."""
+    """Folder of the unfinished models."""
     return folders.data_place() / "making"
 
 
 def unfinished() -> Iterator[MakeProgress]:
-    """What was begun and is not done, as it stands."""
+    """Yield the progress of each model that was begun and is not done."""
     for folder in sorted(path for path in making_folder().glob("*") if path.is_dir()):
         work = Work(folder)
         note = work.note()

@@ -1,4 +1,4 @@
-"""What a model lost by being made smaller, measured on text that it was not calibrated with.
+"""Loss of quality of a model that was made smaller, measured on text that it was not calibrated with.
 
 The two models are in memory one after the other: the first one's logits wait in a temporary file.
 """
@@ -131,13 +131,13 @@ def unmeasured(source: Path, made: Path) -> Quality:
 
 
 def whole_bytes(checkpoint: Checkpoint) -> int:
-    """Of all weights on the disk, a tower's among them, which nothing packs."""
+    """Bytes of all weights on the disk, a tower's among them, which nothing packs."""
     tower = checkpoint.vision
     return checkpoint.weight_bytes + (tower.weight_bytes if tower is not None else 0)
 
 
 class _Size(NamedTuple):
-    """What is known of a model without a text."""
+    """Size and speed of a model, which need no text."""
 
     bytes: int
     tokens_per_second: float
@@ -206,7 +206,7 @@ def _scored(loaded: LoadedModel, piece: Sequence[int], kept: Tensor, stopped: Ca
 
 
 def tokens_per_second(loaded: LoadedModel) -> float:
-    """Of one chat's answer, the likeliest token each time, as the model is served."""
+    """Decoding speed of a single chat's answer, the likeliest token each time, as the model is served."""
     read = reader(loaded.runner)
     room = min(loaded.card.context, CONTEXT) - _WARM - _COUNTED
     ids = loaded.encode_prompt([ChatMessage(role="user", content=_ASKED)])[-room:]
@@ -221,7 +221,7 @@ def tokens_per_second(loaded: LoadedModel) -> float:
 
 
 def _load(path: Path, stopped: Callable[[], bool], device: DeviceName) -> LoadedModel:
-    """With room for one text. Keys and values are not rounded on their way into the cache."""
+    """Load a model with room for one text. Keys and values are not rounded on their way into the cache."""
     command = LoadModel(str(path), "", LoadOptions(context=CONTEXT))
     try:
         opened = CheckpointLoader(device).open(command, EngineOptions(), None)

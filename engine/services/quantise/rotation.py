@@ -70,7 +70,7 @@ def check(checkpoint: Checkpoint) -> None:
 
 
 def rotated_bytes(checkpoint: Checkpoint) -> int:
-    """Of the weights that :func:`rotated` writes: the output head is another than the token table then."""
+    """Bytes of the weights that :func:`rotated` writes: the output head is no longer tied to the token table then."""
     tied = checkpoint.config.tie_word_embeddings
     return checkpoint.weight_bytes + (checkpoint.files.entries[TABLE].size if tied else 0)
 

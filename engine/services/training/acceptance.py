@@ -29,7 +29,7 @@ class AcceptanceFigures(NamedTuple):
 
     @property
     def tokens_per_step(self) -> float:
-        """With a chain of top candidates: those accepted, and the one token that each step gives anyway."""
+        """Tokens per step with a chain of top candidates: those accepted, and the one that each step gives anyway."""
         return 1.0 + sum(self.reached)
 
     @property
@@ -40,7 +40,7 @@ class AcceptanceFigures(NamedTuple):
 
 
 def ranks(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Where each of ``tokens [n]`` stands among the likeliest of ``logits [n, V]``: 0.., or :data:`RANKS`."""
+    """Rank of each of ``tokens [n]`` among the likeliest of ``logits [n, V]``: 0.., or :data:`RANKS` if it has none."""
     best = logits.topk(min(RANKS, logits.shape[-1]), dim=-1).indices
     hits = best == tokens[:, None]
     return torch.where(hits.any(-1), hits.int().argmax(-1), RANKS)

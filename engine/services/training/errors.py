@@ -1,4 +1,4 @@
-"""What can stop a recipe, said to a person."""
+"""Errors that stop a recipe, said to a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the frozen model sees of every token of the rows, computed once: in memory, or on disk where it is too large."""
+"""Features that the frozen model gives every token of the rows, computed once: in memory, or on disk if too large."""
 
 from __future__ import annotations
 

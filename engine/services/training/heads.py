@@ -43,7 +43,7 @@ class Heads(nn.Module, ABC):
 
     @torch.no_grad()
     def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
-        """How well the counted tokens of the rows are predicted.
+        """Measure how well the counted tokens of the rows are predicted.
 
         A position counts if the model wrote all tokens that are predicted from there.
         """

@@ -148,7 +148,7 @@ class _Search:
 
 
 def share_of(model: CausalLM, skip: frozenset[int]) -> float:
-    """What a pass without those layers costs, as a share of a whole one: by bytes of weights, the head's among them."""
+    """Cost of a pass without those layers, as a share of a whole one: by bytes of weights, the head's among them."""
     return model.bytes_read_per_step(skip) / model.bytes_read_per_step()
 
 

@@ -53,7 +53,7 @@ class TrainableMedusaHeads(Heads):
         self.depths = count
 
     def forward(self, x: Tensor, head: int) -> Tensor:
-        """What ``head`` gives the output layer: ``x [n, hidden_size]`` -> the same shape."""
+        """Apply ``head``: ``x [n, hidden_size]`` -> the same shape, the input of the output layer."""
         block: nn.Module = self.get_submodule(str(head))
         out: Tensor = block(x)
         return out

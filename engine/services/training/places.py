@@ -1,4 +1,4 @@
-"""Where heads are written: next to their model, where a load looks first, or in the user's own folder."""
+"""Folders to which heads are written: next to their model, where a load looks first, or the user's own folder."""
 
 from __future__ import annotations
 

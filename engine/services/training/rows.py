@@ -29,7 +29,7 @@ class TrainingRow(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How rows are made. ``temperature`` is what the model writes with."""
+    """Recipe by which rows are made. ``temperature`` is what the model writes with."""
 
     rows: int
     temperature: float
@@ -38,7 +38,7 @@ class Recipe(NamedTuple):
 
 
 def chosen(passages: Sequence[Passage], recipe: Recipe) -> list[Passage]:
-    """As many passages as are wanted, in random order.
+    """Choose the wanted number of passages, or all if there are fewer, in random order.
 
     Raises :class:`RecipeError` for too little text.
     """
@@ -72,7 +72,7 @@ def block(target: TargetModel, passages: Sequence[Passage], number: int, recipe:
 
 
 def held_out(count: int) -> int:
-    """How many rows, the first ones, are never learned from."""
+    """Number of rows, the first ones, that are never learned from."""
     return max(2, min(_MOST_HELD_OUT, count // _HELD_OUT))
 
 

@@ -31,7 +31,7 @@ _ROWS = 2048
 
 
 class Opening(NamedTuple):
-    """How the model is loaded; as for a chat, so that heads learn from the states that they will be given."""
+    """Options to load the model with, the same as for a chat, so that heads learn from states they will be given."""
 
     device: DeviceName = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -89,7 +89,7 @@ class TargetModel:
         return fingerprint(self.checkpoint)
 
     def features(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """What the output layer reads of every token, ``[sum of lengths, hidden_size]`` in the model's dtype.
+        """Compute the inputs of the output layer, ``[sum of lengths, hidden_size]`` in the model's dtype.
 
         Medusa's heads and EAGLE 1 take these: the residual stream after the final norm.
         """
@@ -103,7 +103,7 @@ class TargetModel:
     def write(
         self, prompts: Sequence[Sequence[int]], temperature: float, generator: torch.Generator
     ) -> list[list[int]]:
-        """How the model goes on after each of at most ``together`` prompts, to its end or to ``length`` tokens.
+        """Continue each of at most ``together`` prompts to its end or to ``length`` tokens; results hold the prompt.
 
         Tokens are drawn from the softmax of logits / temperature; at temperature 0 they are the likeliest.
         """
@@ -120,7 +120,7 @@ class TargetModel:
         return texts
 
     def logits(self, features: Tensor) -> Tensor:
-        """What the output layer makes of ``features [n, hidden_size]``: ``[n, vocab_size]`` float32, with gradients."""
+        """Apply the output layer to ``features [n, hidden_size]``: ``[n, vocab_size]`` float32, with gradients."""
         logits = F.linear(features.to(self.head.dtype), self.head).float() / self.config.logit_divisor
         cap = self.config.logit_softcap
         return logits if cap is None else torch.tanh(logits / cap) * cap

@@ -33,7 +33,7 @@ class Passage(NamedTuple):
 
 
 class TextEncoder(NamedTuple):
-    """What turns text into the model's tokens. ``begin`` is what the tokenizer puts before plain text."""
+    """Encoder of text into the model's tokens. ``begin`` is what the tokenizer puts before plain text."""
 
     tokenizer: Tokenizer
     template: ChatTemplate

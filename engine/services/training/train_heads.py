@@ -56,7 +56,7 @@ _SAVE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What one training does. ``steps`` or ``minutes`` end it; ``temperature`` None is the model's own.
+    """Plan of one training. ``steps`` or ``minutes`` end it; ``temperature`` None is the model's own.
 
     ``resume``: True wants an unfinished training to go on with, False begins again, None takes one if it exists.
     ``start`` is a folder of trained heads whose weights a new training begins with, None for untrained ones.
@@ -208,7 +208,7 @@ class _TrainingRun:
         write_tensors(self.rows_file, to_tensors(self.cache.rows), about)
 
     def _key(self, wanted: Sequence[Passage]) -> str:
-        """What makes two runs the same but for how long they last."""
+        """Hash of all that makes two runs the same but for how long they last."""
         plan, digest = self.plan, hashlib.sha256(self.target.fingerprint.encode())
         start = None if plan.start is None else str(plan.start)
         about = (plan.kind, plan.heads, plan.batch_tokens, self.target.length, self.recipe, plan.opening, start)

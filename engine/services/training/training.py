@@ -32,7 +32,7 @@ LOOK_EVERY, LOOK_ROWS = 100, 16
 
 
 class TrainingProgress(NamedTuple):
-    """What a run says of itself. ``loss`` and ``accuracy`` (of the first draft token, held out) are None before they
+    """Progress of a run. ``loss`` and ``accuracy`` (of the first draft token, held out) are None before they
     are known; ``seconds_left`` is an estimate."""
 
     stage: str
@@ -47,13 +47,13 @@ Show = Callable[[TrainingProgress], None]
 
 
 class TrainingBudget(NamedTuple):
-    """What ends the training: a number of steps, or of seconds spent in it."""
+    """Limit that ends the training: a number of steps, or of seconds spent in it."""
 
     steps: int | None
     seconds: float | None
 
     def share(self, step: int, seconds: float) -> float:
-        """How much of it is used, 1 and more at the end."""
+        """Share of it that is used, 1 and more at the end."""
         by_steps = step / self.steps if self.steps else 0.0
         return max(by_steps, seconds / self.seconds if self.seconds else 0.0)
 
@@ -103,7 +103,7 @@ class Training:
             yield self.cache.batch(range(at, min(at + self._rows, count)), self.target.device)
 
     def look(self) -> float:
-        """How often the first draft token is right on a few held-out rows."""
+        """Share of first draft tokens that are right on a few held-out rows."""
         return self.heads.measure(self.held_out(LOOK_ROWS), self.target).accuracies[0][0]
 
     def save(self, path: Path) -> None:

@@ -92,12 +92,12 @@ def remove(home: Path) -> list[Path]:
 
 
 def installed(home: Path) -> bool:
-    """Whether there is an entry that :func:`install` wrote."""
+    """Return True if there is an entry that :func:`install` wrote."""
     return _value(home, FILES) is not None
 
 
 def starts(home: Path, program: Path) -> bool:
-    """Whether such an entry starts this program, or one that is gone."""
+    """Return True if an entry of :func:`install` starts this program, or one that is gone."""
     folder = _value(home, FOLDER)
     return folder is not None and (folder == escape(str(program)) or not os.path.lexists(_unescaped(folder)))
 
@@ -147,7 +147,7 @@ def _unescaped(value: str) -> str:
 
 
 def of_a_package(folder: Path) -> bool:
-    """Whether the system's package manager put the program there."""
+    """Return True if the system's package manager put the program there."""
     return folder.is_relative_to("/usr") and not folder.is_relative_to("/usr/local")
 
 
@@ -174,7 +174,7 @@ def _value(home: Path, key: str) -> str | None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a name lies below the folders that :func:`install` writes to, whatever the entry says."""
+    """Return True if a name lies below the folders that :func:`install` writes to, whatever the entry says."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and path.parts[:1] in (("icons",), ("mime",))
 
@@ -201,7 +201,7 @@ def _tell_desktop(home: Path) -> None:
 
 
 def _clear_generated(home: Path) -> None:
-    """What those programs made of no file at all."""
+    """Remove the files that the desktop's programs generated once no source file of theirs is left."""
     if not list((home / "mime" / "packages").glob("*.xml")):
         for name in _GENERATED:
             (home / "mime" / name).unlink(missing_ok=True)

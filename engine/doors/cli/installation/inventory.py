@@ -1,4 +1,4 @@
-"""What a user's Kvasir keeps outside its program: which files, how large, and how they are deleted.
+"""Files that a user's Kvasir keeps outside its program: which, how large, and how they are deleted.
 
 Only what Kvasir makes is named here, so nothing else can be deleted: other files in its folders are told apart and
 stay. Links are never followed: a link goes, what it points to stays. The bundled model belongs to the program, and
@@ -93,7 +93,7 @@ def inventory() -> list[Item]:
 
 
 def left_in_folders() -> list[Path]:
-    """What still lies in Kvasir's folders, at most two levels deep, folders before what is in them."""
+    """List what still lies in Kvasir's folders, at most two levels deep, folders before their contents."""
     places = config.places()
     found: list[Path] = []
     for folder in dict.fromkeys((places.config, places.data, places.cache, places.log)):
@@ -144,8 +144,8 @@ def size_of(path: Path) -> int:
 
 
 def _models(folder: Path) -> tuple[list[Entry], list[Entry]]:
-    """What is right in the folder: models (or folders with some), and the rest. In a folder that the user chose, only
-    what was fetched or copied there is Kvasir's."""
+    """Split the folder into models (or folders with some) and the rest. In a folder that the user chose, only what was
+    downloaded or copied there is Kvasir's."""
     if folder.is_symlink():
         return _whole(folder), []
     usual = folder == usual_store()

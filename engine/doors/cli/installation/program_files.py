@@ -45,7 +45,7 @@ def size(found: Installation) -> int:
 
 
 def apt_command() -> list[str] | None:
-    """How the package is removed with a password asked for: in a window, or in this terminal. None: by nobody here."""
+    """Command that removes the package, asking for a password in a window or this terminal; None if neither can."""
     if shutil.which("pkexec") and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return ["pkexec", *APT, "-y"]
     if shutil.which("sudo") and sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Whether Kvasir runs: its window, a server, or any program of its folder."""
+"""Detection of a running Kvasir: its window, a server, or any program of its folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_ADDRESS = 1000
 
 
 def running() -> str:
-    """What runs for this user and must be closed first, as a sentence; "" where nothing does."""
+    """Name the process of this user that must be closed first, as a sentence; "" if there is none."""
     if (address := window_address()) is not None and _answers(address):
         return "Kvasir's window is open. Close it, then try again."
     for file in token_files():
@@ -36,7 +36,7 @@ def running() -> str:
 
 
 def window_address() -> Path | None:
-    """Where the window listens for a second start (app/single.py), on Windows a named pipe; None where none does."""
+    """Address where the window listens for a second start (app/single.py), on Windows a named pipe; None if unknown."""
     with contextlib.suppress(UnreadableFileError):
         address = read_text(config.places().data / "window.address", _MOST_ADDRESS) or ""
         if can_be_path(address) and Path(address).name.startswith("kvasir-"):
@@ -45,7 +45,7 @@ def window_address() -> Path | None:
 
 
 def window_files() -> list[Path]:
-    """What a window that was killed leaves behind, besides its chats."""
+    """Files that a killed window leaves behind, besides its chats."""
     data, address = config.places().data, window_address()
     socket_file = [] if address is None or os.name == "nt" or not address.is_socket() else [address]
     return [*socket_file, data / "window.address", data / "window.lock"]

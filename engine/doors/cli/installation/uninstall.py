@@ -35,7 +35,7 @@ KEYS = ("settings", "chats", "models", "making", "heads", "gpu", "caches", "logs
 
 @dataclass
 class UninstallPlan:
-    """What shall go."""
+    """Everything that an uninstallation shall remove."""
 
     entries: list[Entry] = field(default_factory=list)
     menu: bool = False

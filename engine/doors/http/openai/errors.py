@@ -1,4 +1,4 @@
-"""What went wrong over HTTP, in the status and the words that OpenAI's clients know."""
+"""Errors over HTTP, in the status and the words that OpenAI's clients know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fields of a request are served, which are ignored because they change nothing, and which are refused."""
+"""Fields of a request: those served, those ignored because they change nothing, and those refused."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class OpenAIRoutes:
         self._stopping = False
 
     def routes(self) -> list[Route]:
-        """With a slash at the end or none, below /v1 or not: clients differ in what they add to an address."""
+        """Routes with a slash at the end or none, below /v1 or not: clients differ in what they add to an address."""
         return [
             route
             for base in ("/v1", "")
@@ -93,7 +93,7 @@ class OpenAIRoutes:
             return error_response(refusal_of(error))
 
     async def _models(self) -> list[ModelOut]:
-        """Those that are loaded, then those that a request may have loaded."""
+        """List the models that are loaded, then those that a request may have loaded."""
         loaded = self._hub.loaded
         there = (
             [] if loaded is None else [_described(loaded), *(_described(loaded, name) for name in _adapters(loaded))]
@@ -186,7 +186,7 @@ class OpenAIRoutes:
     async def _prompt(
         self, wanted: ChatIn | CompletionIn, given: list[ChatMessage] | str | Ids, loaded: LoadedModel
     ) -> tuple[PromptRequest, ContextCut | None]:
-        """What the engine is asked for one prompt, and what of it the model does not see. Raises :class:`Refused`."""
+        """Build the request for one prompt, and what of it the model does not see. Raises :class:`Refused`."""
         context, sampling, slides = loaded.card.context, wanted.sampling(), wanted.overflow == "window"
         command = AddRequest("", (), sampling, wanted.n or 1, continues=isinstance(wanted, CompletionIn))
         command = command._replace(adapter=_adapter(loaded, wanted.model))
@@ -236,7 +236,7 @@ def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:
 
 
 def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
-    """What clients are told of the loaded model, or of an adapter of it."""
+    """Description that clients get of the loaded model, or of an adapter of it."""
     card = loaded.card
     sees = [] if loaded.album is None else ["vision"]
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
@@ -253,7 +253,7 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
 
 
 def _made(path: str) -> int:
-    """When a model came to this machine, in seconds since 1970; 0 where that is not known."""
+    """Time at which a model came to this machine (its path's mtime), in seconds since 1970; 0 if that is not known."""
     try:
         return int(Path(path).stat().st_mtime)
     except (OSError, ValueError):
@@ -270,7 +270,7 @@ def _adapter(loaded: LoadedModel, name: str) -> str:
 
 
 def _cut(told: ContextCut) -> str:
-    """What of the conversation the model does not see, for a header."""
+    """Header value that names what of the conversation the model does not see."""
     if told.policy == "window":
         return f"window; sinks={told.sinks}; window={told.window}; tokens={told.tokens}"
     return f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"

@@ -20,8 +20,8 @@ class Conversations:
         self._turns = Turns()
 
     async def prepared(self, hub: EngineHub, asked: Asked) -> tuple[Prepared, Callable[[RequestEvent], None]]:
-        """As `answering.prepared`, beginning with the ids of the answer that it goes on from; and
-        who is to hear of its answers, so that they are known next time."""
+        """Same as `answering.prepared`, but beginning with the ids of the answer that it continues; and the listener
+        that hears of its answers, so that they are known next time."""
         parent = ""
 
         def line(tokenizer: Tokenizer) -> Sequence[Turn]:
@@ -50,7 +50,7 @@ class Conversations:
 
 
 def _named(asked: Asked, answer: str) -> str:
-    """As :func:`named`: a client sends a message that was continued back as one."""
+    """Same as :func:`named`, but with a continued message as one: a client sends it back so."""
     if asked.form.prefills and not isinstance(asked.prompt, str):
         return named(asked.prompt[:-1], asked.prompt[-1].content + answer)
     return named(asked.prompt, answer)

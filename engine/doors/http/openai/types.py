@@ -30,7 +30,7 @@ ROLES: dict[str, Literal["system", "user", "assistant"]] = {
 
 
 class ImageUrl(msgspec.Struct):
-    """Where a picture is; a model's tower decides in which detail it is seen."""
+    """Address of a picture; a model's tower decides in which detail it is seen."""
 
     url: str
 
@@ -73,7 +73,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _RequestIn(msgspec.Struct, kw_only=True):
-    """What both kinds of request have; from ``top_k`` on in the names of other servers, the last two Kvasir's own.
+    """Fields of both kinds of request; from ``top_k`` on in the names of other servers, the last two Kvasir's own.
 
     The five fields about thinking are names of one thing, which plain completions ignore.
     """
@@ -113,7 +113,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
 
     @property
     def echoes(self) -> bool:
-        """Whether the prompts are told before their answers."""
+        """True if the prompts are returned before their answers."""
         return False
 
     def check(self, vocabulary: int) -> None:
@@ -177,7 +177,7 @@ class ChatIn(_RequestIn, kw_only=True):
         return [_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)]
 
     def wanted_thinking(self) -> Thinking:
-        """How the model is to think, in whichever of its names it is said.
+        """Thinking that the request asks for, under whichever of its names.
 
         An effort of "none" is OpenAI's word for no thinking.
         """
@@ -194,17 +194,17 @@ class ChatIn(_RequestIn, kw_only=True):
 
     @property
     def tells_thinking(self) -> bool:
-        """Whether the answer is to hold what the model thought."""
+        """True if the answer is to hold what the model thought."""
         return self.include_reasoning is not False and _object(self.reasoning).get("exclude") is not True
 
     def variables(self) -> dict[str, Any]:
-        """What else the chat template is given."""
+        """Further variables that the chat template is given."""
         own = ("enable_thinking", "thinking", "reasoning_effort")
         given = (self.chat_template_kwargs or {}).items()
         return {name: value for name, value in given if name not in own or not isinstance(value, bool | str | None)}
 
     def prefills(self) -> bool:
-        """Whether the answer goes on from the last message. Raises BadField.
+        """Return True if the answer continues the last message. Raises BadField.
 
         As in llama.cpp it does wherever that is an assistant's, unless the request wants a new turn.
         """

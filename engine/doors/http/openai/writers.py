@@ -73,7 +73,7 @@ class Writer:
         return self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
 
     def opening_chunk(self, answer: int, usage: UsageOut | None = None) -> Completion | None:
-        """What a stream tells before it tells anything else of an answer, with its ``usage`` so far where that is
+        """First chunk of an answer's stream, before all else of the answer, with its ``usage`` so far where that is
         wanted; None where there is nothing to tell."""
         if answer in self._begun:
             return None
@@ -128,7 +128,7 @@ class Writer:
         raise NotImplementedError
 
     def _opening(self, answer: int) -> Any:
-        """What precedes the first part; None: nothing does."""
+        """Part that precedes the first one of the answer; None if nothing does."""
         raise NotImplementedError
 
     def _part(self, delta: Delta) -> Any:
@@ -136,7 +136,7 @@ class Writer:
         raise NotImplementedError
 
     def _end(self, end: Finished) -> Any:
-        """What follows the last part."""
+        """Part that follows the last one of the answer."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What ``kvasir bench --cache`` measured."""
+"""Figures that ``kvasir bench --cache`` measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CacheSide(msgspec.Struct, frozen=True):
 
     @property
     def answers_word(self) -> str:
-        """How the answers stand to those of the first way."""
+        """Comparison of the answers with those of the first way, for the table."""
         if self.approximate:
             return f"approximate: {self.equal}/{self.answers} same"
         return "same" if self.equal == self.answers else f"{self.equal}/{self.answers} same"

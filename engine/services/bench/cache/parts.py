@@ -44,7 +44,7 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def parts(state: Mapping[str, OptionSpec], context: int) -> Iterator[CacheFeature | str]:
-    """What can be compared with the loaded model; a sentence for what cannot."""
+    """Yield the parts of the cache that can be compared with the loaded model, and a sentence for each that cannot."""
     for key, traces in SHOWN_BY.items():
         spec = state.get(key)
         if spec is None or spec.hidden:

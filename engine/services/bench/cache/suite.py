@@ -167,8 +167,8 @@ def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -
 
 
 def _bytes(model: LoadedModel, pages: int, running: int) -> int:
-    """What pages take in all arenas, and the recent tokens that answers can have where those are kept apart; of layers
-    that keep a window, those of all answers."""
+    """Bytes that ``pages`` pages take in all arenas. Includes the recent tokens that ``running`` answers can have where
+    those are kept apart; layers with a window count the windows of all answers."""
     total = 0
     for store in model.stores:
         if isinstance(store, WindowedStore):

@@ -30,7 +30,7 @@ _COLUMNS = ("pp", "tg", "pl", "n_kv", "t_pp", "speed_pp", "t_tg")
 
 
 def readings(text: str) -> dict[tuple[int, int], float]:
-    """What either program printed: llama-bench's JSON, or the JSON lines or the table of llama-batched-bench.
+    """Parse the output of either program: llama-bench's JSON, or the JSON lines or the table of llama-batched-bench.
 
     Seconds of a prompt by (its tokens, 0); of a step of so many sequences after it by (its tokens, sequences). Raises
     ValueError or KeyError for what is neither.
@@ -119,7 +119,7 @@ class Peer:
 
 
 def built_folders(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Those of the folders, and of the folders in them, that hold binaries; and a sentence for what is of no use."""
+    """List those of the folders, and of the folders in them, that hold binaries; and why the others are of no use."""
     found: dict[str, Path] = {}
     absent = []
     for folder in given:

@@ -33,7 +33,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Plan(NamedTuple):
-    """What to measure. ``steps`` in a row give one time; of prompts, one."""
+    """Cases to measure. One time is taken over ``steps`` steps in a row; of prompts, over one."""
 
     prompts: tuple[int, ...] = (128, 512, 2048)
     contexts: tuple[int, ...] = (128, 512, 2048)

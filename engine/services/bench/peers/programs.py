@@ -45,7 +45,7 @@ class InferenceProgram(Protocol):
     """One program with one model in memory."""
 
     def load(self, model: Path, threads: int) -> dict[str, float]:
-        """What the seconds went into, by what for; nothing where the program does not tell."""
+        """Load the model; return the seconds of each part of the load, empty if the program does not tell."""
 
     def run(self, prompt: list[int], tokens: int) -> Speed:
         """Answer the prompt with ``tokens`` tokens."""

@@ -59,7 +59,7 @@ class Kvasir:
         return self.worker.peak
 
     def run(self, cases: Sequence[Case], model: Path, threads: int, steps: int) -> list[float]:
-        """See :meth:`Contestant.run`; the model and the threads are those that it was made with."""
+        """Implements :meth:`Contestant.run`; the model and the threads are those given to the constructor."""
         return [statistics.mean(self.worker.steps(case, steps)) for case in cases]
 
 

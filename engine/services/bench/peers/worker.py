@@ -66,7 +66,7 @@ class ProgramWorker:
         return msgspec.json.decode(self._ask(prompt, tokens), type=Speed)
 
     def steps(self, case: Case, count: int) -> list[float]:
-        """See :meth:`engine.services.bench.peers.programs.KvasirSteps.run`, whose process this must be."""
+        """Call :meth:`engine.services.bench.peers.programs.KvasirSteps.run`; the process must run that program."""
         return msgspec.json.decode(self._ask(case, count), type=list[float])
 
     def _ask(self, *order: object) -> str:

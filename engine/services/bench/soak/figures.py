@@ -1,4 +1,4 @@
-"""What a soak found, and whether it is flat."""
+"""Figures of a soak test, and whether its memory and descriptors stay flat."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SoakFigures(msgspec.Struct, frozen=True):
 
     @property
     def grows(self) -> str:
-        """What grew, as a sentence; "" where nothing did."""
+        """Sentence on what grew, resident memory or descriptors; "" if nothing did."""
         found, warm = self.slope, self.warm
         growth = found.value * self.seconds
         if found.value > SURE * found.error and growth > GROWTH * warm[0].rss:

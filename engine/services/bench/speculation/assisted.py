@@ -74,7 +74,7 @@ def measure_assisted(target: Checkpoint | None, draft_path: str, texts: Sequence
 
 
 def _refused(checkpoints: Sequence[Checkpoint]) -> str:
-    """Why transformers cannot run these; "" where it can."""
+    """Reason transformers cannot run these checkpoints; "" if it can."""
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
     if not all((checkpoint.path / "config.json").is_file() for checkpoint in checkpoints):

@@ -1,4 +1,4 @@
-"""What ``kvasir bench --speculation`` measured."""
+"""Figures that ``kvasir bench --speculation`` measured."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class WayRow(msgspec.Struct, frozen=True):
 
     @property
     def same(self) -> str:
-        """Whether speculation changed the text; a near-tie is decided by the last bits of the fast arithmetic."""
+        """Say whether speculation changed the text; a near-tie is decided by the last bits of the fast arithmetic."""
         if self.exact < self.exact_answers:
             return f"DIFFERS in {self.exact_answers - self.exact} of {self.exact_answers}"
         near = self.answers - self.equal
@@ -176,7 +176,7 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
         )
 
     def equality(self) -> Iterator[str]:
-        """Whether the texts were those of plain decoding, in sentences."""
+        """Yield sentences on whether the texts were those of plain decoding."""
         rows = [(text.title, row) for text in self.texts for row in text.rows]
         wrong = [f"{row.title} on {title}" for title, row in rows if row.exact < row.exact_answers]
         if wrong:

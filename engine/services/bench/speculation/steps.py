@@ -63,7 +63,7 @@ class Held(NamedTuple):
 
 
 def held(steps: Sequence[Drafted], proposer: str = "") -> Held:
-    """What became of the draft tokens of one proposer, or of all."""
+    """Count the draft tokens proposed, accepted and reached, of one proposer or of all."""
     chains = [(depth, kept) for step in steps for name, depth, kept in step.depths if proposer in ("", name)]
     depths = range(max((depth for depth, _ in chains), default=0))
     return Held(

@@ -1,4 +1,4 @@
-"""What verification costs by itself: a forward of several rows for each answer, compared with one row for each."""
+"""Cost of verification by itself: a forward of several rows for each answer, compared with one row for each."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class ComparisonRequest(NamedTuple):
-    """What to compare. ``prompts`` none: the built-in ones. ``text`` is scored for quality, "" for none."""
+    """Columns to compare. ``prompts`` none: the built-in ones. ``text`` is scored for quality, "" for none."""
 
     columns: Sequence[Column]
     prompts: Sequence[Prompt] = ()
@@ -171,7 +171,7 @@ class ColumnEngine:
             release_memory()
 
     def promises(self, first: ColumnEngine) -> bool:
-        """Whether this column is to write what the first one writes."""
+        """Return True if this column must write what the first one writes: one model, and lossless switches alone."""
         mine, other = self.column, first.column
         alike = (mine.model or other.model, mine.quantise) == (other.model, other.quantise)
         keys_of = {*mine.set, *other.set}
@@ -183,7 +183,7 @@ class ColumnEngine:
         )
 
     def encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """As this column's model reads them; without a chat template as plain text."""
+        """Encode the prompts as this column's model reads them; without a chat template as plain text."""
         found = []
         for prompt in prompts:
             chat = [ChatMessage(role="user", content=prompt.text)]
@@ -227,7 +227,7 @@ class ColumnEngine:
         }
 
     def _joules(self) -> float:
-        """What the GPU has taken until now; 0 where nothing tells."""
+        """Energy that the GPU has taken until now, in joules; 0 if nothing reports it."""
         reading = self._meter.read() if self._meter is not None else None
         return (reading.joules or 0.0) if reading is not None else 0.0
 

@@ -86,7 +86,7 @@ def _in_turn(rounds: int) -> str:
 
 
 def _unlike_tokens(sides: Sequence[ColumnEngine]) -> list[str]:
-    """Of each column whose tokens are not the first one's, how much text they are: figures a token are not alike."""
+    """Say how long the tokens are of each column with another vocabulary than the first: per-token figures differ."""
     first, *others = sides
     return [
         f"Figures of {side.column.name} count the tokens of another vocabulary: {side.token_length:.1f} characters "
@@ -97,7 +97,8 @@ def _unlike_tokens(sides: Sequence[ColumnEngine]) -> list[str]:
 
 
 def _together(sides: Sequence[ColumnEngine]) -> bool:
-    """Whether all fit at once; else each closes the others when it runs. Raises EngineError for one that never fits."""
+    """Open all columns; True if all fit at once, else each closes the others when it runs. Raises EngineError for one
+    that never fits."""
     try:
         for side in sides:
             side.open()
@@ -144,7 +145,7 @@ def _measured(
 
 
 def _text(first: ColumnEngine, side: ColumnEngine, kind: str, place: int, prompt: Sequence[int]) -> LabText:
-    """How a column's answer to a prompt differs from the first one's, and how near the scores were."""
+    """Describe how a column's answer to a prompt differs from the first one's, and how near the scores were."""
     one, two = first.answers[kind][place].ids, side.answers[kind][place].ids
     texts_of = [first.text(one), side.text(two)]
     alike = _same_tokens(first, side)
@@ -161,7 +162,7 @@ def _text(first: ColumnEngine, side: ColumnEngine, kind: str, place: int, prompt
 
 
 def _same_tokens(first: ColumnEngine, side: ColumnEngine) -> bool:
-    """Whether ids mean the same in both."""
+    """Return True if token ids mean the same in both."""
     assert first.tokenizer is not None
     assert side.tokenizer is not None
     return first.tokenizer.difference(side.tokenizer) == ""
@@ -170,7 +171,7 @@ def _same_tokens(first: ColumnEngine, side: ColumnEngine) -> bool:
 def _quality(
     request: ComparisonRequest, sides: Sequence[ColumnEngine], together: bool
 ) -> tuple[list[ColumnQuality | None], list[str]]:
-    """Of each column after the first, on the user's text; where there is none, why."""
+    """Perplexity and KL divergence of each column after the first, on the user's text; reasons where there are none."""
     none: list[ColumnQuality | None] = [None] * (len(sides) - 1)
     if not request.text:
         return none, ["Perplexity and KL: no text was given to score."]

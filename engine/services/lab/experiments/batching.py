@@ -135,7 +135,7 @@ class Batching:
 
 
 def _longer(effect: Effect) -> list[str]:
-    """What sharing costs, where times can be told; of a pass with continuous batching."""
+    """Say what sharing a pass costs, by a pass with continuous batching; empty if times cannot be told."""
     if not decided(effect):
         return []
     longer = effect.after / effect.before
@@ -146,7 +146,7 @@ def _longer(effect: Effect) -> list[str]:
 
 
 def _lesson(rate: Effect) -> str:
-    """What is said instead of the page's lesson, where the run does not show that; else ""."""
+    """Lesson that replaces the page's where the run does not show that; else ""."""
     fewer = "Answers that share each pass through the model need fewer passes in all"
     match rate.verdict:
         case "better":
@@ -157,7 +157,7 @@ def _lesson(rate: Effect) -> str:
 
 
 class _Times(NamedTuple):
-    """Of one request, in seconds from the start of its run. ``freed``: when its slot was there for another."""
+    """Times of one request, in seconds from the start of its run. ``freed``: when its slot was there for another."""
 
     arrived: float
     admitted: float
@@ -210,7 +210,7 @@ class _Served:
         }
 
     def picture(self) -> Lanes:
-        """When each request waited, was read and was written, and how long its slot was then empty."""
+        """Draw when each request waited, was read and was written, and how long its slot was then empty."""
         lanes = [
             Lane(name=f"{place + 1}: {arrival.sampling.max_tokens} tokens", spans=_spans(times))
             for place, (arrival, times) in enumerate(zip(self._asked, self.times, strict=True))

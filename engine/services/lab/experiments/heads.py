@@ -124,7 +124,7 @@ class Heads:
 
 
 def _lesson(names: list[str], per_step: list[float]) -> str:
-    """What is to be said where a line of drafts was right as often as the trees; else ""."""
+    """Lesson for a run in which a line of drafts was right as often as the trees; else ""."""
     trees = {METHODS[name] for name in HEADS}
     known = list(zip(names, per_step, strict=True))
     line, tree = (max((each for name, each in known if (name in trees) == of), default=0.0) for of in (False, True))
@@ -132,14 +132,14 @@ def _lesson(names: list[str], per_step: list[float]) -> str:
 
 
 def _fastest(names: list[str], speeds: Sequence[Effect]) -> str:
-    """Of free talk."""
+    """Compare the speeds of free talk, the fastest method first."""
     each = sorted(zip(names, speeds, strict=True), key=lambda one: -one[1].after)
     told = ", ".join(f"{name} {figure(effect.after)}" for name, effect in each)
     return f"Tokens a second of free talk: {told}; without drafts {figure(speeds[0].before)}."
 
 
 def _cost(side: Writing, name: str, plain: Writing, *, told: bool) -> str:
-    """What a method's steps of free talk hit and, where times can be told, what they took beside plain steps."""
+    """Say how many draft tokens of free talk a method hit and, if ``told``, what its steps took beside plain steps."""
     steps = [step for step in side.steps(TALK, plain) if step.depths]
     if not steps:
         return f"{name}: nothing was drafted in free talk."
@@ -171,7 +171,8 @@ def _usual(steps: Sequence[Sequence[DraftToken]]) -> int:
 
 
 def _same_place(sides: Sequence[Writing]) -> list[Picture]:
-    """Of each method the step that wrote the same token of the first answer, in a usual step of the last method."""
+    """Picture, for each method, the step that wrote the token of the first answer at which a usual step of the last
+    method begins."""
     every = [side.drafts(TALK).steps for side in sides]
     place = sum(map(_written, every[-1][: _usual(every[-1])]))
     found: list[Picture] = []

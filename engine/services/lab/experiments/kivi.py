@@ -157,7 +157,7 @@ class Kivi:
 
 
 def _pooled(found: LabFigure) -> LabFigure:
-    """With the shares of all texts together, which have as many codes each, instead of the median text's."""
+    """Replace the median text's shares by those of all texts together, which have as many codes each."""
     first, *others = (statistics.mean(runs) for runs in found.runs)
     effects = [
         structs.replace(effect, before=first, after=other) for effect, other in zip(found.effects, others, strict=True)
@@ -210,7 +210,7 @@ def _keys(model: LoadedModel, kind: KVKind, ids: Sequence[int]) -> Tensor:
 
 
 def _pictures(model: LoadedModel, ids: Sequence[int]) -> tuple[list[Heat], float]:
-    """How large keys are, how far each kind puts them off, and the largest channel by the middle one."""
+    """Draw how large keys are and how far each kind puts them off; and return the largest channel by the middle one."""
     exact, *others = (_keys(model, kind, ids) for _, kind in KINDS)
     sizes = exact.abs().mean(0)
     largest = float(sizes.max() / sizes.median())

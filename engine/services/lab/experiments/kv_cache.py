@@ -110,7 +110,7 @@ class KVCache:
 
 
 def _grew(early: Effect, late: Effect) -> list[str]:
-    """How a token's time grew over the answer, where times can be told."""
+    """Say how a token's time grew over the answer; empty if times cannot be told."""
     if not decided(late):
         return []
     return [

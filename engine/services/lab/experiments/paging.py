@@ -193,7 +193,7 @@ def _context(lab: Lab) -> int:
 
 
 def _small(model: LoadedModel, context: int) -> LoadOptions:
-    """How the model is loaded so that its cache holds :data:`CONTEXTS` contexts."""
+    """Load options with which the model's cache holds :data:`CONTEXTS` contexts."""
     fit = model.fit
     page = fit.kv / (fit.kv_tokens / PAGE_SIZE + 1)
     pages = 1 + CONTEXTS * (pages_for(context) + 1)

@@ -159,7 +159,7 @@ class _Users:
         return asking(self._lab, length, self._users, self._turn)
 
     def picture(self) -> Tree:
-        """Who reads what: one text of all, or one each."""
+        """Draw who reads what: one text of all, or one each."""
         users, lengths = list(range(self._users)), list(map(len, self.prompts))
         if not self._shared:
             return Tree(nodes=[TreeNode(parent=-1, tokens=lengths[user], readers=[user]) for user in users])
@@ -173,7 +173,7 @@ class _Users:
 
 
 def common_of(prompts: Sequence[Sequence[int]]) -> int:
-    """How many tokens all begin with."""
+    """Number of tokens that all begin with."""
     first, *others = prompts
     return min(common(first, other) for other in others)
 

@@ -163,8 +163,8 @@ class _BudgetSide:
 
 
 def choices(model: LoadedModel, text: needle.Haystack, budgets: Sequence[int]) -> Iterator[tuple[int, Strip]]:
-    """What the tokens of one answer read of the text, token by token with each budget in turn: the place of the side
-    and, of each page, the share of the heads that choose which read it.
+    """Yield what the tokens of one answer read of the text, token by token with each budget in turn: the place of the
+    side and, of each page, the share of the heads that choose which read it.
 
     Each is a step that predicts a number of the code: what follows on the last number is not looked for.
     """
@@ -182,8 +182,8 @@ def choices(model: LoadedModel, text: needle.Haystack, budgets: Sequence[int]) -
 def chosen_pages(
     model: LoadedModel, prompt: Sequence[int], answer: Sequence[int], budgets: Sequence[int]
 ) -> Iterator[tuple[int, list[Tensor]]]:
-    """For each budget, whose number counts from 1, and each token of the answer: the pages [1, H, n] that the heads of
-    each layer read which chooses.
+    """Yield, for each budget, whose number counts from 1, and each token of the answer: the pages [1, H, n] that the
+    heads read in each layer that chooses.
 
     They are chosen by their definition, in arenas of their own, and for this answer, whatever the model would say.
     """

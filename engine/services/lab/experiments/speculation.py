@@ -124,7 +124,7 @@ class Speculation:
 
 
 def _headline(per_step: Effect) -> str:
-    """Of tokens a step of the edit."""
+    """Headline on the tokens a step of the edit."""
     before, after = f"{per_step.before:.2f}", f"{per_step.after:.2f}"
     if before == after:
         return f"{after} tokens a step with drafts as without: none was accepted."

@@ -260,7 +260,7 @@ def _greedy(served: LoadedModel, prompt: list[int]) -> list[int]:
 
 
 def _texts(sides: list[_Copy], loaded: LoadedModel) -> LabText:
-    """What each side wrote, and where another one than the first differs."""
+    """Collect the texts of all sides, and the first token at which another one than the first differs."""
     assert loaded.tokenizer is not None
     first = sides[0].ids
     at = min(common(first, side.ids) for side in sides[1:])

@@ -55,7 +55,7 @@ def _measure_packed(linear: Linear, lm: CausalLM, device: torch.device) -> float
 
 
 class Roof:
-    """What the ceilings allow: a forward waits for its bytes or for its operations, whichever takes longer."""
+    """Roofline of a machine: a forward waits for its bytes or for its operations, whichever takes longer."""
 
     def __init__(self, rates: Rates, settings: Settings, read: float) -> None:
         """``read`` as in :func:`measure_rates`."""
@@ -92,7 +92,7 @@ class Roof:
 
     @property
     def ceilings(self) -> list[Ceiling]:
-        """Those that there are."""
+        """List the ceilings that there are."""
         return [each for each in self._ceilings.values() if each.value]
 
     def reads(self, work: Work) -> Ceiling:
@@ -106,7 +106,7 @@ class Roof:
         return self._ceilings[max(seconds, key=seconds.__getitem__)]
 
     def binds(self, work: Work) -> str:
-        """What it waits for, by name; where both kinds of products take their time, both."""
+        """Name the ceiling that it waits for; where both kinds of products take their time, both."""
         reading, seconds = sum(self._reading(work).values()), self._multiplying(work)
         multiplying = sum(seconds.values())
         if reading > multiplying:
@@ -146,7 +146,7 @@ class Roof:
 
 
 def cached_bytes() -> int:
-    """Of what is read faster than memory: caches still hold a part of what is nearly twice as large."""
+    """Bytes that are read faster than from memory: caches still hold a part of what is nearly twice as large."""
     return 2 * last_level_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Where passes stand under the roof: those that are measured, and those that more rows or other switches would make."""
+"""Points of passes under the roof: those that are measured, and those that more rows or other switches would make."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Computed(NamedTuple):
 
 
 def compute(settings: Settings, context: int, switches: Mapping[str, OptionSpec]) -> list[Computed]:
-    """Where each switch would move one answer, and what comes of several answers or drafts."""
+    """Compute where each switch would move one answer, and what comes of several answers or drafts."""
     batches = [
         Computed(f"batch {count}{', the limit' * (count == 1)}", "batch", {}, settings.decode(context, count))
         for count in BATCHES

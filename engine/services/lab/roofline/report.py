@@ -95,12 +95,12 @@ def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof, others: fl
 
 
 def _roof(roof: Roof, passed: Measured) -> str:
-    """What makes the roof of a pass, and how high it is."""
+    """Describe the roof of a pass: the ceiling that makes it, and how high it is."""
     return f"{roof.binds(passed.work)}: {figure(roof.over(passed.work) / 1e9)} billion operations a second"
 
 
 def _of_switches(made: LabRoofline) -> list[str]:
-    """What would move the limit of one answer."""
+    """Say which switch would move the limit of one answer."""
     best = max((each for each in made.points if each.group == "switch"), key=lambda each: each.tokens, default=None)
     if best is None:
         return []
@@ -113,6 +113,6 @@ def _of_switches(made: LabRoofline) -> list[str]:
 
 
 def _doubts(ceilings: Sequence[Ceiling], others: float) -> list[str]:
-    """What casts doubt on the figures; ``others``: the share of the processor that other programs took."""
+    """List the doubts about the figures; ``others``: the share of the processor that other programs took."""
     said = [f"The ceiling of {each.name} was measured too low: {each.raised}" for each in ceilings if each.raised]
     return [*said, *filter(None, [busy(others, "meanwhile")])]

@@ -1,4 +1,4 @@
-"""What one forward reads and multiplies: its bytes and operations, from the model's shapes and what is set."""
+"""Bytes and operations of one forward, computed from the model's shapes and what is set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.services.lab.experiment import LabError
 
 
 class Work(NamedTuple):
-    """What one forward does: bytes that it reads of weights and of what is kept, operations with packed weights and
+    """Work of one forward: bytes that it reads of weights and of what is kept, operations with packed weights and
     without them (attention among these), and tokens it gives."""
 
     weights: float
@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the work of a forward depends on. ``weights`` are bytes that one row reads of them."""
+    """Settings that the work of a forward depends on. ``weights`` are bytes that one row reads of them."""
 
     model: LoadedModel
     lm: CausalLM
