@@ -13,7 +13,7 @@ from engine.protocol import Timings, TokenInfo, Usage
 
 if TYPE_CHECKING:
     from engine.compute.sampling.processors import History
-    from engine.compute.vision.places import Places
+    from engine.compute.vision.placeholders import PlaceholderSpans
     from engine.text.stream import TextStream
 
 
@@ -63,7 +63,7 @@ class Request:
     stream: TextStream
     now: InitVar[float]
     history: History | None = None
-    pictures: Places | None = None
+    pictures: PlaceholderSpans | None = None
     drafting: Any = None
     adapter: int = 0
     overtaken: int = 0

@@ -26,8 +26,8 @@ from engine.compute.runner.ahead import capture_ahead, compile_ahead
 from engine.compute.runner.runner import Runner
 from engine.compute.sampling import device as sampling
 from engine.compute.sampling.sampler import by_torch
-from engine.compute.vision.album import Album
 from engine.compute.vision.embeddings import PictureEmbeddings
+from engine.compute.vision.processor import ImageProcessor
 from engine.config.states import state_bytes
 from engine.decoding.options import READING_ROWS, EngineOptions
 from engine.decoding.scheduling.scheduler import MAX_DRAFT_TOKENS
@@ -58,7 +58,7 @@ from engine.loading.memory.probe import (
 )
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
-from engine.loading.sight import NO_ROOM, Sight, most_tokens
+from engine.loading.vision import NO_ROOM, VisionTower, most_tokens
 from engine.protocol import DeviceName, Fit, LoadOptions, ModelCard
 from engine.text.thinking import thinking_modes
 
@@ -119,7 +119,7 @@ class CheckpointLoader:
                 kind_refused=refused,
                 credit=_held(resident, device),
                 options=options,
-                sight=Sight.of(target),
+                sight=VisionTower.of(target),
             )
 
 
@@ -141,7 +141,7 @@ class OpenedCheckpoint:
     kind_refused: str
     credit: int
     options: EngineOptions
-    sight: Sight
+    sight: VisionTower
     more_weights: int = 0
     """Bytes of weights besides those that the headers state: of a variant whose own were not read."""
     times: LoadTimes = field(default_factory=LoadTimes)
@@ -180,7 +180,7 @@ class OpenedCheckpoint:
                 reason = f"{name} does not fit into memory together with the model."
                 self.companions = self.companions._replace(draft=None, heads={}, refused=reason)
             elif self.sight.part is not None:
-                self.sight = Sight(None, reason=NO_ROOM.format(name=self.target.checkpoint.path.name))
+                self.sight = VisionTower(None, reason=NO_ROOM.format(name=self.target.checkpoint.path.name))
             else:
                 raise
             self.size_up()
@@ -361,7 +361,9 @@ class OpenedCheckpoint:
             recent_pages=self._plan.recent_pages,
             window_pages=self._plan.window_pages,
             with_kind=with_kind,
-            album=None if tower is None else Album(tower, marker, most_tokens(self.device, self._plan.context)),
+            album=None
+            if tower is None
+            else ImageProcessor(tower, marker, most_tokens(self.device, self._plan.context)),
             pictures=None if tower is None else PictureEmbeddings(tower),
             text_only=checkpoint.text_only or self.sight.reason,
             found={} if cost is None else cost.found,

@@ -29,8 +29,8 @@ from engine.text.stream import TextStream
 if TYPE_CHECKING:
     from engine.compute.models.base import CausalLM
     from engine.compute.runner.perplexity import ReadersFactory
-    from engine.compute.vision.album import Album
     from engine.compute.vision.embeddings import PictureEmbeddings
+    from engine.compute.vision.processor import ImageProcessor
     from engine.formats.load import Checkpoint
     from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
@@ -142,7 +142,7 @@ class LoadedModel:
     recent_pages: int = 0
     window_pages: int = 0
     with_kind: Callable[[KVKind], LoadedModel] | None = None
-    album: Album | None = None
+    album: ImageProcessor | None = None
     """Prepares pictures for the model's tower, for any thread; None: it reads text only."""
     pictures: PictureEmbeddings | None = None
     """Their embeddings, for the engine thread alone."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from engine.compute.runner.perplexity import Scores
-from engine.compute.vision.places import Places
+from engine.compute.vision.placeholders import PlaceholderSpans
 from engine.loading.model import LoadModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, Unload, UnloadAdapter, Value
@@ -34,7 +34,7 @@ class AddRequest(NamedTuple):
     window: int | None = None
     chat: str = ""
     adapter: str = ""
-    pictures: Places | None = None
+    pictures: PlaceholderSpans | None = None
     prefilled: bool = False
     prompt_logprobs: int | None = None
 

@@ -36,10 +36,10 @@ from engine.loading.model import (
     without_arenas,
 )
 from engine.loop import admission
+from engine.loop.asynchronous import async_scheduler_of
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.loop.events import Event
 from engine.loop.inspecting import Measuring, inspected
-from engine.loop.lane import lane_of
 from engine.loop.stepper import Stepper
 from engine.protocol import (
     Adapters,
@@ -193,7 +193,7 @@ class Engine:
             return False
 
     def _new_stepper(self, model: LoadedModel) -> Stepper:
-        return Stepper(model, self._options, self._emit, self._clock, self._saved, lane_of(model))
+        return Stepper(model, self._options, self._emit, self._clock, self._saved, async_scheduler_of(model))
 
     def install(self, model: LoadedModel, rebuilt: bool = False) -> None:
         """Serve this model from now on: the end of a load, or of a change of the cache alone (``rebuilt``)."""

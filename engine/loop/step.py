@@ -15,18 +15,18 @@ from engine.compute.sampling.sampler import Draw, LogProbs
 from engine.compute.vision.embeddings import PictureEmbeddings
 from engine.decoding.request import Request
 from engine.decoding.scheduling.scheduler import Plan, Slice
-from engine.decoding.speculation.base import DraftTree, Seen, Work
+from engine.decoding.speculation.base import DraftCost, DraftTree, HiddenRows
 from engine.decoding.speculation.verify.verifier import Verdict
 from engine.decoding.telemetry.records import TreeRecord
 from engine.loop.answers import AppendResult
 from engine.protocol import Source, TokenInfo
 
 
-class Facts:
+class StepCounts:
     """Figures of what a step computed, counted before its results change the requests."""
 
     def __init__(
-        self, plan: Plan[Request], trees: Sequence[DraftTree], work: Work, seconds: float, sparse: SparseReads
+        self, plan: Plan[Request], trees: Sequence[DraftTree], work: DraftCost, seconds: float, sparse: SparseReads
     ) -> None:
         self.work, self.seconds = work, seconds
         self.preemptions = len(plan.preempted)
@@ -66,7 +66,7 @@ def draws_of(request: Request, tree: DraftTree) -> list[Draw]:
     return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
 
 
-class Taken(NamedTuple):
+class SliceResult(NamedTuple):
     """A slice with its results: ``nodes`` of the tree became part of the request.
 
     The slice's first row has the index ``start`` in the sequence, and was row ``first_row`` of the batch.
@@ -86,7 +86,7 @@ class Taken(NamedTuple):
         return self.start + self.piece.rows - 1
 
 
-def moves(taken: Sequence[Taken], group: int = 0) -> tuple[list[int], list[int]]:
+def moves(taken: Sequence[SliceResult], group: int = 0) -> tuple[list[int], list[int]]:
     """Slots (from, to) of a group to copy so that the keys and values of accepted draft tokens are contiguous.
 
     A tree's rows were written in node order; of the accepted nodes, the j-th (from 1) belongs j slots after the root.
@@ -104,7 +104,7 @@ def moves(taken: Sequence[Taken], group: int = 0) -> tuple[list[int], list[int]]
     return source, target
 
 
-def replays(taken: Sequence[Taken]) -> tuple[list[int], list[Sequence[StateRun]]]:
+def replays(taken: Sequence[SliceResult]) -> tuple[list[int], list[Sequence[StateRun]]]:
     """Rows of the batch, accepted draft tokens, by which states have to be moved on, and how, for each sequence."""
     rows: list[int] = []
     runs: list[Sequence[StateRun]] = []
@@ -116,7 +116,7 @@ def replays(taken: Sequence[Taken]) -> tuple[list[int], list[Sequence[StateRun]]
     return rows, runs
 
 
-def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
+def seen(taken: Sequence[SliceResult], hidden: dict[int, Tensor]) -> list[HiddenRows]:
     """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now."""
     found = []
     for each in taken:
@@ -125,7 +125,9 @@ def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
             mine: slice | list[int] = slice(begin, begin + rows + len(each.nodes))
         else:
             mine = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
-        found.append(Seen(each.piece.sequence, each.start, {layer: states[mine] for layer, states in hidden.items()}))
+        found.append(
+            HiddenRows(each.piece.sequence, each.start, {layer: states[mine] for layer, states in hidden.items()})
+        )
     return found
 
 
@@ -143,7 +145,7 @@ def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None
     return run
 
 
-def trees_of(taken: Sequence[Taken]) -> tuple[TreeRecord, ...]:
+def trees_of(taken: Sequence[SliceResult]) -> tuple[TreeRecord, ...]:
     """Draft trees of a step, with the nodes that became part of the requests; empty ones are left out."""
     return tuple(
         TreeRecord(

@@ -18,7 +18,7 @@ from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.policy import POLICIES, LongestPrefixFirst
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
-from engine.decoding.speculation.base import NO_DRAFT, DraftTree, Work
+from engine.decoding.speculation.base import NO_DRAFT, DraftCost, DraftTree
 from engine.decoding.speculation.control.controller import Controller, Round
 from engine.decoding.speculation.verify.early_exit import forward_step
 from engine.decoding.speculation.verify.verdict import NO_TOKEN
@@ -26,11 +26,11 @@ from engine.decoding.speculation.verify.verifier import Verdict, drawn_tokens, j
 from engine.decoding.telemetry.records import DraftRecord, HostSeconds, StepRecord
 from engine.loading.model import LoadedModel
 from engine.loop.answers import AppendResult, extend, flushed
+from engine.loop.asynchronous import AsyncScheduler, InFlightStep
 from engine.loop.events import Event
-from engine.loop.lane import Flight, Lane
 from engine.loop.model_cache import ModelCache
 from engine.loop.prompt_scores import prompt_scores, wants_scores
-from engine.loop.step import Facts, Taken, draws_of, moves, replays, rows_of, run_of, seen, trees_of
+from engine.loop.step import SliceResult, StepCounts, draws_of, moves, replays, rows_of, run_of, seen, trees_of
 from engine.protocol import Finished, FinishReason, PageCounts, Prefill, TokenInfo
 
 _log = logging.getLogger(__name__)
@@ -69,9 +69,9 @@ class Stepper:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         saved: SavedChats | None = None,
-        lane: Lane | None = None,
+        async_scheduler: AsyncScheduler | None = None,
     ) -> None:
-        """``lane`` launches steps ahead of the last one's tokens; None: nothing does."""
+        """``async_scheduler`` launches steps ahead of the last one's tokens; None: nothing does."""
         self.model, self.clock = model, clock
         self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
@@ -80,9 +80,9 @@ class Stepper:
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
-        self.lane = lane
-        self._flight: Flight | None = None
-        self._landed = 0.0
+        self.async_scheduler = async_scheduler
+        self._in_flight: InFlightStep | None = None
+        self._collected = 0.0
 
     @property
     def page_counts(self) -> PageCounts:
@@ -164,11 +164,11 @@ class Stepper:
 
     def step(self) -> bool:
         """Do one step; false if there was nothing to do. A failure ends the requests in it and nothing else."""
-        flight, self._flight = self._flight, None
+        flight, self._in_flight = self._in_flight, None
         if not self.requests:
             return False
         if flight is not None:
-            self._land(flight)
+            self._collect(flight)
             return True
         began = time.perf_counter()
         options = self._options
@@ -183,7 +183,7 @@ class Stepper:
             self.finish(request, "memory", OUT_OF_PAGES)
         if not plan.slices:
             return True
-        if self._take_off(plan, began):
+        if self._submit_first(plan, began):
             return True
         scheduled = time.perf_counter() - began
         try:
@@ -203,7 +203,7 @@ class Stepper:
         self,
         plan: Plan[Request],
         trees: Sequence[DraftTree],
-        work: Work,
+        work: DraftCost,
         forwarded: _Forwarded,
         times: tuple[float, float, float],
         comparable: bool = True,
@@ -213,7 +213,7 @@ class Stepper:
         ``times``: when it began, the seconds that scheduling took, and when its tokens were there. ``comparable``: its
         time tells what steps cost.
         """
-        facts = Facts(plan, trees, work, forwarded.seconds, self.model.sparse)
+        facts = StepCounts(plan, trees, work, forwarded.seconds, self.model.sparse)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         self._ttfts.clear()
         taken, drafts = self._accept(plan, trees, forwarded, comparable and facts.prefill_rows == 0)
@@ -227,56 +227,63 @@ class Stepper:
         reading = options.reading_budget(self.model.device)
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context, reading)
 
-    # --- the asynchronous lane -----------------------------------------------------------------------------------
+    # --- asynchronous scheduling -----------------------------------------------------------------------------------
 
     @property
-    def _flies(self) -> bool:
-        """Batch-invariant logits are float32, for which the lane's kernels were not tried."""
+    def _goes_ahead(self) -> bool:
+        """Batch-invariant logits are float32, for which its kernels were not tried."""
         return self._options.async_scheduling and not self._options.batch_invariant
 
-    def _take_off(self, plan: Plan[Request], began: float) -> bool:
+    def _submit_first(self, plan: Plan[Request], began: float) -> bool:
         """Launch the step of a plan without reading it, where nothing but decoding runs; whether it was."""
-        if self.lane is None or not self._flies or self.scheduler.waiting or not self.lane.serves(plan):
+        if (
+            self.async_scheduler is None
+            or not self._goes_ahead
+            or self.scheduler.waiting
+            or not self.async_scheduler.serves(plan)
+        ):
             return False
         if not self.controller.rests(self.scheduler.running):
             return False
         try:
-            self._flight, self._landed = self.lane.launch(plan.slices), began
+            self._in_flight, self._collected = self.async_scheduler.submit(plan.slices), began
         except Exception as error:
             self._fail(plan, error)
         return True
 
-    def _land(self, flight: Flight) -> None:
+    def _collect(self, flight: InFlightStep) -> None:
         """Launch the step after this one, if all goes on as it is, and take in this one's tokens meanwhile."""
-        assert self.lane is not None
+        assert self.async_scheduler is not None
         self.controller.pass_by()
-        launched = self.lane.seconds
+        launched = self.async_scheduler.seconds
         try:
-            after = self._launch_after(flight)
+            after = self._submit_next(flight)
             waited = time.perf_counter()
-            pieces, verdicts, known = self.lane.land(flight, self._runs)
+            pieces, verdicts, known = self.async_scheduler.collect(flight, self._runs)
         except Exception as error:
             self._fail(Plan([piece for piece in flight.pieces if self._runs(piece.sequence)], [], [], []), error)
             return
         read = time.perf_counter()
         # Where a token was not known, the step after it was launched with another.
-        self._flight = after if known else None
+        self._in_flight = after if known else None
         forwarded = _Forwarded(verdicts, [None] * len(pieces), {}, read - waited)
-        times = self._landed, self.lane.seconds - launched, read
+        times = self._collected, self.async_scheduler.seconds - launched, read
         # What steps cost is learned from those that are read before the next one is launched.
-        self._take_in(Plan(pieces, [], [], []), [NO_DRAFT] * len(pieces), Work(), forwarded, times, comparable=False)
-        self._landed = time.perf_counter()
+        self._take_in(
+            Plan(pieces, [], [], []), [NO_DRAFT] * len(pieces), DraftCost(), forwarded, times, comparable=False
+        )
+        self._collected = time.perf_counter()
 
-    def _launch_after(self, flight: Flight) -> Flight | None:
+    def _submit_next(self, flight: InFlightStep) -> InFlightStep | None:
         """The step after one whose tokens are not read yet; None where something else comes first."""
-        assert self.lane is not None
+        assert self.async_scheduler is not None
         running = self.scheduler.running
-        if not self._flies or self.scheduler.waiting or not self.controller.rests(running):
+        if not self._goes_ahead or self.scheduler.waiting or not self.controller.rests(running):
             return None
         if len(flight.pieces) < len(running):
             return None  # an answer that takes no part in it waits for its turn
-        pieces = self.lane.next_pieces(flight, self._runs)
-        return self.lane.launch(pieces, flight) if pieces else None
+        pieces = self.async_scheduler.next_slices(flight, self._runs)
+        return self.async_scheduler.submit(pieces, flight) if pieces else None
 
     def _runs(self, request: Request) -> bool:
         return self.requests.get(request.owner) is request
@@ -309,9 +316,9 @@ class Stepper:
 
     def _accept(
         self, plan: Plan[Request], trees: Sequence[DraftTree], forwarded: _Forwarded, decoding_only: bool
-    ) -> tuple[list[Taken], tuple[DraftRecord, ...]]:
+    ) -> tuple[list[SliceResult], tuple[DraftRecord, ...]]:
         """Apply the results: append tokens, move accepted keys and values into place, let the controller learn."""
-        taken: list[Taken] = []
+        taken: list[SliceResult] = []
         verdicts = iter(forwarded.verdicts)
         place = first_row = 0
         for piece, tree in zip(plan.slices, trees, strict=True):
@@ -320,7 +327,7 @@ class Stepper:
             verdict = next(verdicts) if piece.last else None
             told = forwarded.prompts.get(piece.sequence.owner, [])
             outcome, nodes = self._advance(piece, tree, verdict, forwarded.logprobs[place : place + drawn], told)
-            taken.append(Taken(piece, tree, start, first_row, verdict, outcome, nodes))
+            taken.append(SliceResult(piece, tree, start, first_row, verdict, outcome, nodes))
             place += drawn
             first_row += piece.rows + len(tree.tokens)
         store, device = self.model.stores[0], self.model.device
@@ -385,7 +392,7 @@ class Stepper:
         for store in self.model.stores if pages else ():
             store.clear_pages(pages)
 
-    def _settle(self, taken: Taken, limits: Limits) -> None:
+    def _settle(self, taken: SliceResult, limits: Limits) -> None:
         request, outcome = taken.piece.sequence, taken.outcome
         if request.owner not in self.requests:
             return  # it failed above
@@ -438,8 +445,8 @@ class Stepper:
         began: float,
         scheduled: float,
         forwarded_at: float,
-        facts: Facts,
-        taken: Sequence[Taken],
+        facts: StepCounts,
+        taken: Sequence[SliceResult],
         drafts: tuple[DraftRecord, ...],
     ) -> None:
         running, runner = self.scheduler.running, self.model.runner

@@ -82,7 +82,7 @@ def next_step(loaded: str, using: int, waiting: Sequence[str]) -> NextStep:
 @dataclass(eq=False)
 class _Ticket:
     """A request that waits for its model; with ``any`` one that is loaded meanwhile will do. ``ttl``: as of
-    :meth:`Use.model`."""
+    :meth:`Lease.model`."""
 
     wanted: Wanted
     any: bool
@@ -113,9 +113,9 @@ class Residency:
         self._stopped: Refused | None = None
         hub.listen(self._on_event)
 
-    def use(self) -> Use:
+    def use(self) -> Lease:
         """From now until the end of what is returned no model is unloaded for being idle."""
-        return Use(self)
+        return Lease(self)
 
     def set_unload_after(self, seconds: float) -> None:
         """Another idle time, at once; 0: never."""
@@ -154,7 +154,7 @@ class Residency:
         self._rest()
 
     async def admit(self, name: str | None, ttl: float | None) -> bool:
-        """Wait until the model for :meth:`Use.model` is loaded; True if one is held. Raises :class:`Refused`."""
+        """Wait until the model for :meth:`Lease.model` is loaded; True if one is held. Raises :class:`Refused`."""
         wanted = await self._wanted(name)
         if wanted is None:
             return False
@@ -315,7 +315,7 @@ class Residency:
         self._rest()
 
 
-class Use:
+class Lease:
     """A request from its arrival to its end. To be left once, by ``with`` or by :meth:`leave`."""
 
     def __init__(self, residency: Residency) -> None:
@@ -338,7 +338,7 @@ class Use:
             self._left = True
             self._residency.leave(self._has_model)
 
-    def __enter__(self) -> Use:
+    def __enter__(self) -> Lease:
         return self
 
     def __exit__(

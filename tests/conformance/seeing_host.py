@@ -10,7 +10,7 @@ from typing import Any
 from engine.cache.offload.saved import SavedChats
 from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Sampling, Value
-from engine.services.answers.pictures import PromptTokens, Shown
+from engine.services.answers.pictures import PromptImages, PromptTokens
 from engine.text.prompt import rendered
 from tests.conformance.seeing_models import photo, user
 from tests.kit.hosts import Host
@@ -43,7 +43,7 @@ class Seeing(Host):
         assert loaded is not None
         assert loaded.tokenizer is not None
         assert loaded.chat_template is not None
-        shown = Shown(loaded, chat)
+        shown = PromptImages(loaded, chat)
         text = shown.around(rendered(loaded.chat_template, chat))
         return shown.within(loaded.tokenizer.encode(text.text, special=text.special))
 

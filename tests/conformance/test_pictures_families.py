@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from engine.cache.stores.windowed import WindowedStore
-from engine.compute.vision.album import Album
+from engine.compute.vision.processor import ImageProcessor
 from engine.loading.model import LoadModel
 from engine.loop.engine import Engine
 from engine.loop.events import Event
 from engine.protocol import ChatMessage, LoadOptions, Unload
-from engine.services.answers.pictures import Shown
+from engine.services.answers.pictures import PromptImages
 from engine.services.answers.refused import Refused
 from tests.conformance.seeing_host import CHATS, COUNT, QUESTION, Seeing
 from tests.conformance.seeing_models import FAMILIES, photo, theirs, user, write_seeing
@@ -63,7 +63,7 @@ def loaded(folder: Path, memory: float = 200e6) -> Given:
     assert model is not None, events
     told = ""
     try:
-        Shown(model, CHATS["one"])
+        PromptImages(model, CHATS["one"])
     except Refused as refused:
         told = f"{refused.code}: {refused}"
     engine.submit(Unload())
@@ -90,7 +90,7 @@ def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
 def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_seeing(tmp_path)
     host = Seeing(tmp_path)
-    monkeypatch.setattr(Album, "most_bytes", 150_000)
+    monkeypatch.setattr(ImageProcessor, "most_bytes", 150_000)
     with pytest.raises(Refused, match="The first 2 pictures of the conversation take more than 0 GiB"):
         host.tokens(CHATS["two at once"])
 

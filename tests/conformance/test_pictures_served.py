@@ -14,7 +14,7 @@ import torch
 from websockets.sync.client import connect
 
 from engine import protocol as p
-from engine.services.answers.pictures import Shown
+from engine.services.answers.pictures import PromptImages
 from engine.text.prompt import rendered
 from tests.conformance.seeing_host import link, shows
 from tests.conformance.seeing_models import IMAGE, photo, theirs, user, write_seeing
@@ -68,7 +68,7 @@ def expected(serving: Serving, model: Any, chat: list[p.ChatMessage]) -> tuple[s
     """The text of transformers' answer, and how many tokens the prompt has."""
     loaded: Any = serving.engine.loaded
     text = rendered(loaded.chat_template, chat)
-    ids = Shown(loaded, chat).within(loaded.tokenizer.encode(text.text, special=text.special)).ids
+    ids = PromptImages(loaded, chat).within(loaded.tokenizer.encode(text.text, special=text.special)).ids
     return loaded.tokenizer.decode(theirs(model, chat, ids, COUNT)[0]), len(ids)
 
 

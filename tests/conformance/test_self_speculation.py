@@ -14,7 +14,7 @@ from engine.compute.batch import SequenceRows
 from engine.compute.sampling.params import SamplingParams
 from engine.decoding.options import RequestOptions
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree
 from engine.decoding.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
 from engine.decoding.speculation.verify.early_exit import forward_step
 from engine.formats.open import open_checkpoint
@@ -80,7 +80,7 @@ def test_keys_and_values_of_a_split_step_are_those_of_a_full_pass(
     split, full = Ours(folder, invariant=invariant), Ours(folder, invariant=invariant)
     prompt = prompts(1)[0]
     text = Text(split, prompt)
-    (tree,) = leaving(split, exit_layer).propose([Ask(text.request, 6, len(prompt))])
+    (tree,) = leaving(split, exit_layer).propose([DraftRequest(text.request, 6, len(prompt))])
     out = forward_step(split.runner, [text.rows(tree)], [tree], frozenset({LAYERS}))
     whole = [*prompt, *tree.tokens]
     row = SequenceRows(whole, 0, full.pages(0), 7)
@@ -99,7 +99,7 @@ def test_a_step_of_an_exit_a_prompt_and_a_repetition(folder: Path) -> None:
     ours = Ours(folder, invariant=True)
     first, second, third = prompts(3)
     leaves, repeats = Text(ours, first, 0), Text(ours, third, 2)
-    (early,) = leaving(ours, 2).propose([Ask(leaves.request, 4, len(first))])
+    (early,) = leaving(ours, 2).propose([DraftRequest(leaves.request, 4, len(first))])
     copied = DraftTree(tuple(third[1:4]), proposer="ngram")
     chunk = SequenceRows(second[:9], 0, ours.pages(1))
     rows = [leaves.rows(early), chunk, repeats.rows(copied)]

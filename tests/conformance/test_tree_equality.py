@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.control.controller import Controller
 from engine.loop import stepper as stepper_module
 from engine.loop.step import moves
@@ -49,10 +49,10 @@ class Oracle(Proposer):
         self.sizes: list[int] = []
         self.seen: dict[tuple[str, int], int] = {}
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._tree(ask) if ask.budget and ask.depth else NO_DRAFT for ask in asks]
 
-    def _tree(self, ask: Ask) -> DraftTree:
+    def _tree(self, ask: DraftRequest) -> DraftTree:
         request = ask.request
         truth = self.truth[tuple(request.tokens[: request.prompt_length])][request.generated :]
         tokens: list[int] = []
@@ -72,7 +72,7 @@ class Oracle(Proposer):
         self.sizes.append(len(tokens))
         return DraftTree(tuple(tokens), tuple(parents), proposer=self.name)
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         """Every token but the last is seen once, in order, whatever was drafted."""
         for each in seen:
             (states,) = each.hidden.values()

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree
 from engine.decoding.speculation.control.controller import Controller
 from engine.decoding.speculation.control.stats import depth_of
-from engine.decoding.telemetry.records import Work
+from engine.decoding.telemetry.records import DraftCost
 from engine.protocol import Sampling
 from tests.contracts.registration import Contract
 from tests.engine.decoding.speculation.decoding import ENDLESS, Decoding, prompt, shapes, slots
@@ -93,7 +93,7 @@ class ProposerContract(Contract):
     def test_nothing_asked_nothing_drafted_and_nothing_computed(self, make: Make) -> None:
         """But what a store of its own lacks of the text, once."""
         host, requests = self.begun(make, GREEDY, GREEDY, GREEDY)
-        idle = [Ask(request, 0, request.num_computed) for request in requests]
+        idle = [DraftRequest(request, 0, request.num_computed) for request in requests]
         self.lend(host, idle)
         assert host.proposer.propose(idle) == [NO_DRAFT] * 3
         host.proposer.take_work()
@@ -101,10 +101,10 @@ class ProposerContract(Contract):
         before = contents(host)
         for asks in (idle, []):
             assert host.proposer.propose(asks) == [NO_DRAFT] * len(asks)
-        assert host.proposer.take_work() == Work()
+        assert host.proposer.take_work() == DraftCost()
         assert not host.passes
         assert alike(contents(host), before)
-        one = [idle[0], Ask(requests[1], 3, requests[1].known), idle[2]]
+        one = [idle[0], DraftRequest(requests[1], 3, requests[1].known), idle[2]]
         self.lend(host, one)
         trees = host.proposer.propose(one)
         assert [len(tree.tokens) > 0 for tree in trees] == [False, True, False]
@@ -133,7 +133,7 @@ class ProposerContract(Contract):
             host.step(requests)
         for request in requests:  # of one text, so that their drafts can be compared
             request.cache.tokens[:] = [*requests[-1].tokens[: request.known - 1], requests[-1].tokens[-1]]
-        asks = [Ask(request, 4, request.known, 4) for request in requests]
+        asks = [DraftRequest(request, 4, request.known, 4) for request in requests]
         self.lend(host, asks)
         keyed, ratio, *others = host.proposer.propose(asks)
         assert keyed.q is None
@@ -181,7 +181,7 @@ class ProposerContract(Contract):
         for garbage in (False, True):
             host, requests = self.begun(make, GREEDY, GREEDY, GREEDY)
             sizes = ((63, 16), (3, 3), (7, 2))
-            asks = [Ask(each, n, each.known, depth) for each, (n, depth) in zip(requests, sizes, strict=True)]
+            asks = [DraftRequest(each, n, each.known, depth) for each, (n, depth) in zip(requests, sizes, strict=True)]
             self.lend(host, asks)
             if garbage:
                 spoil(host, requests)
@@ -269,7 +269,7 @@ class ProposerContract(Contract):
         work = host.proposer.take_work()
         assert work.passes == len(host.passes)
         assert (work.passes > 0) == (work.bytes_read > 0) == (work.seconds > 0) == self.reads
-        assert host.proposer.take_work() == Work()
+        assert host.proposer.take_work() == DraftCost()
 
     def test_figures_are_those_of_the_text_and_off_is_off(self, make: Make) -> None:
         plain, host = make(), make()
@@ -309,7 +309,7 @@ class ProposerContract(Contract):
         host.step(requests, lambda _: (12, 5))
         host.decode(requests, self.warm + 12, varied)
 
-    def lend(self, host: Decoding, asks: Sequence[Ask]) -> None:
+    def lend(self, host: Decoding, asks: Sequence[DraftRequest]) -> None:
         for ask in asks:
             host.hold(ask.request, ask.request.known + ask.budget)
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine import catalogue
 from engine.catalogue import Choice
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, Proposer
 from engine.loading import drafters
 from tests.extending.busy_engine import check
 
@@ -17,7 +17,7 @@ from tests.extending.busy_engine import check
 class Again(Proposer):
     name = "again"
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         return [
             DraftTree((ask.request.tokens[-1],) * min(ask.budget, ask.depth), proposer=self.name)
             if ask.budget

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.compute.batch import EmbeddedRows
 from engine.compute.vision.interface import Picture, Tower
-from engine.compute.vision.places import Places
+from engine.compute.vision.placeholders import PlaceholderSpans
 
 KEPT_BYTES = 64 << 20
 """Embeddings that are kept: about 8,000 tokens of pictures in 16 bits at a hidden size of 4096."""
@@ -28,7 +28,7 @@ class PictureEmbeddings:
         """True if all of a picture's tokens are read in one step."""
         return self.tower.bidirectional != "none"
 
-    def rows(self, places: Places, start: int, stop: int) -> tuple[EmbeddedRows, ...]:
+    def rows(self, places: PlaceholderSpans, start: int, stop: int) -> tuple[EmbeddedRows, ...]:
         """The embeddings among the tokens [start, stop) of a sequence, whose rows count from ``start``."""
         ahead, runs = self.tower.bidirectional, list(places.runs(start, stop))
         assert ahead == "none" or all(run.end == run.picture.tokens for run in runs), "a step ends within a picture"

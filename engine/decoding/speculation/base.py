@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from engine.decoding.request import Request
-from engine.decoding.telemetry.records import Work
+from engine.decoding.telemetry.records import DraftCost
 
 MAX_DEPTH = 16
 """Maximum number of tokens ahead that any proposer may be asked to draft."""
@@ -56,7 +56,7 @@ class DraftTree(NamedTuple):
 NO_DRAFT = DraftTree()
 
 
-class Ask(NamedTuple):
+class DraftRequest(NamedTuple):
     """A request in this step: propose up to ``budget`` tokens after its last known one.
 
     With budget 0 nothing is proposed, but the proposer may bring its own cache up to the first ``end`` tokens, whose
@@ -69,7 +69,7 @@ class Ask(NamedTuple):
     depth: int = 1 << 30
 
 
-class Seen(NamedTuple):
+class HiddenRows(NamedTuple):
     """Rows that a step computed and that are now part of a request: its tokens from index ``start`` on.
 
     ``hidden[i]`` [n, hidden_size] is the stream that entered layer i (``num_layers``: the input of the final norm), for
@@ -95,9 +95,9 @@ class Proposer:
     """Its trees can be wider than a chain."""
     max_depth = MAX_DEPTH
     """The most tokens that it can draft ahead."""
-    _work = Work()
+    _work = DraftCost()
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """One tree per ask, in order; an empty one where nothing is proposed."""
         return [NO_DRAFT] * len(asks)
 
@@ -108,7 +108,7 @@ class Proposer:
     def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
         """Called when these ``nodes`` of a proposed tree, root first, were accepted into the request."""
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         """Called once a step with rows of the requests that use this proposer, and the states in ``needs_hidden``."""
 
     def release(self, request: Request) -> None:
@@ -117,12 +117,12 @@ class Proposer:
     def forget_chats(self) -> None:
         """A chat was deleted: draft from the text of no chat that has ended."""
 
-    def take_work(self) -> Work:
+    def take_work(self) -> DraftCost:
         """The work done since the last call."""
-        work, self._work = self._work, Work()
+        work, self._work = self._work, DraftCost()
         return work
 
     def _count(self, seconds: float, bytes_read: int = 0, passes: int = 1) -> None:
         """Add to the work done."""
         done = self._work
-        self._work = Work(done.seconds + seconds, done.passes + passes, done.bytes_read + bytes_read)
+        self._work = DraftCost(done.seconds + seconds, done.passes + passes, done.bytes_read + bytes_read)

@@ -47,7 +47,7 @@ class HostSeconds(NamedTuple):
     settle: float = 0.0
 
 
-class Work(NamedTuple):
+class DraftCost(NamedTuple):
     """Cost of drafting: seconds spent in tensor operations, forward passes of the proposer, bytes they read."""
 
     seconds: float = 0.0
@@ -83,7 +83,7 @@ class StepRecord(NamedTuple):
     preemptions: int
     ttfts: tuple[float, ...]
     host: HostSeconds = HostSeconds()
-    drafting: Work = Work()
+    drafting: DraftCost = DraftCost()
     captured: bool | None = None
     eager: str = ""
     trees: tuple[TreeRecord, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from engine.compute.vision.places import is_mark
+from engine.compute.vision.placeholders import is_mark
 from engine.loop.admission import NO_MODEL
 from engine.loop.cache_view import PagesSnapshot, PageView, Reads, TreeSnapshot, page_described, page_map, radix_tree
 from engine.protocol import Cost, DescribePage, MeasureCost, Message, PageMap, RadixTree

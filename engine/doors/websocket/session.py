@@ -61,7 +61,7 @@ from engine.services.answers.outbox import Outbox
 from engine.services.answers.refused import Refused
 from engine.services.answers.turns import AnswerCollector, Turns
 from engine.services.hub import EngineHub
-from engine.services.residency import Residency, Use
+from engine.services.residency import Lease, Residency
 from engine.services.why import why
 from engine.text.template import PromptError
 
@@ -297,7 +297,7 @@ class Session:
             use.leave()
             self._leave(message.id, active)
 
-    async def _model(self, use: Use, active: _Active) -> None:
+    async def _model(self, use: Lease, active: _Active) -> None:
         """Wait for the model; returns early where the request was cancelled meanwhile. Raises :class:`Refused`."""
         waiting = asyncio.ensure_future(use.model())
         active.stop = waiting.cancel

@@ -22,7 +22,7 @@ from engine.services.answers.overflow import (
     too_long,
     window_of,
 )
-from engine.services.answers.pictures import PromptTokens, Shown
+from engine.services.answers.pictures import PromptImages, PromptTokens
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.turns import Turn
 from engine.services.hub import EngineHub
@@ -30,7 +30,7 @@ from engine.text.prompt import PromptForm, PromptText, rendered
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from engine.compute.vision.places import Places
+    from engine.compute.vision.placeholders import PlaceholderSpans
     from engine.loading.model import LoadedModel
     from engine.text.template import ChatTemplate
 
@@ -69,7 +69,7 @@ class Prepared(NamedTuple):
         return self.tokens.ids
 
     @property
-    def pictures(self) -> Places | None:
+    def pictures(self) -> PlaceholderSpans | None:
         return self.tokens.pictures
 
     def context_cut(self, id: str) -> ContextCut | None:
@@ -90,7 +90,7 @@ async def tokenised(
     loaded, tokenizer, template = _text_parts(hub, thinking)
 
     def read() -> PromptTokens:
-        shown = Shown(loaded, prompt)
+        shown = PromptImages(loaded, prompt)
         text = shown.around(rendered(template, prompt, thinking))
         check_length(text.text, tokenizer)
         return shown.within(tokenizer.encode(text.text, special=text.special))
@@ -107,7 +107,7 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
 
     def read(cut: DroppedMessages | None = None) -> Prepared:
         prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
-        shown = Shown(loaded, prompt)
+        shown = PromptImages(loaded, prompt)
         text = shown.around(rendered(template, prompt, asked.thinking, asked.form))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
@@ -118,7 +118,7 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
         return Prepared(text, told, tokenizer, tokens, cut)
 
     def count(message: ChatMessage) -> int:
-        pictures = Shown(loaded, [message]).tokens(message)
+        pictures = PromptImages(loaded, [message]).tokens(message)
         return len(tokenizer.encode(message.content, special=False)) + pictures
 
     return await in_thread(hub, asked.prompt, partial(_fitted, read, asked, context, count))

@@ -7,14 +7,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.compute.vision.interface import Picture, PictureError
-from engine.compute.vision.places import Places, placed
+from engine.compute.vision.placeholders import PlaceholderSpans, placed
 from engine.loop.admission import TEXT_ONLY
 from engine.protocol import ChatMessage
 from engine.services.answers.refused import Refused
 from engine.text.prompt import PromptText
 
 if TYPE_CHECKING:
-    from engine.compute.vision.album import Album
+    from engine.compute.vision.processor import ImageProcessor
     from engine.loading.model import LoadedModel
 
 
@@ -22,10 +22,10 @@ class PromptTokens(NamedTuple):
     """A prompt as the engine reads it, and where pictures are in it; None: it has none."""
 
     ids: list[int]
-    pictures: Places | None = None
+    pictures: PlaceholderSpans | None = None
 
 
-class Shown:
+class PromptImages:
     """The pictures of one prompt; made before its text is rendered, and read when that has been tokenised."""
 
     def __init__(self, loaded: LoadedModel, prompt: Sequence[ChatMessage] | str) -> None:
@@ -59,7 +59,7 @@ class Shown:
         except PictureError as error:
             raise Refused("bad_picture", str(error)) from error
 
-    def _pictures(self, album: Album) -> list[Picture]:
+    def _pictures(self, album: ImageProcessor) -> list[Picture]:
         if self._known is None:
             self._known = album.prepared(self._files)
         return self._known

@@ -19,7 +19,7 @@ from engine.services.hub import EngineHub
 
 
 def cut_off(end: Finished) -> Refused | None:
-    """Why an answer is not whole; None where the model, a stop string or a limit on its length ended it."""
+    """Reason an answer is not whole; None where the model, a stop string or a limit on its length ended it."""
     if end.reason in WHOLE:
         return None
     return Refused(end.reason, end.detail or "The answer was stopped before its end. Ask again.")

@@ -10,7 +10,7 @@ import torch
 
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import Proposer, Seen
+from engine.decoding.speculation.base import HiddenRows, Proposer
 from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
 from engine.loop import stepper
 from engine.protocol import ForgetChat, Sampling
@@ -40,7 +40,7 @@ class Keeper(Proposer):
         self.kept: dict[tuple[str, int], int] = {}
         self.forgot = 0
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         for each in seen:
             self.kept[each.request.owner] = each.start
 

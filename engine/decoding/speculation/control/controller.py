@@ -21,7 +21,7 @@ from engine.base.errors import is_out_of_memory
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen, Work
+from engine.decoding.speculation.base import NO_DRAFT, DraftCost, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.control.candidate import Candidate, Outcome, Standing
 from engine.decoding.speculation.control.cost import StepTimes
 from engine.decoding.speculation.control.lines import AS_SET, TO_TRY, Price, off_line, on_line
@@ -45,7 +45,7 @@ class Proposals(NamedTuple):
     """One tree per slice, what proposing them cost, and the layers whose input states are wanted of this step."""
 
     trees: list[DraftTree]
-    work: Work
+    work: DraftCost
     needs_hidden: frozenset[int]
 
 
@@ -111,7 +111,7 @@ class Controller:
 
     def propose(self, slices: Sequence[Slice[Request]]) -> Proposals:
         """Draft for the slices that were given room; a proposer's cache rides along with chunks of prompts."""
-        trees, total = [NO_DRAFT] * len(slices), Work()
+        trees, total = [NO_DRAFT] * len(slices), DraftCost()
         busy = self._choices or any(piece.rows > 1 for piece in slices)
         for name, proposer in self._proposers.items() if busy else ():
             asks = {place: ask for place, piece in enumerate(slices) if (ask := self._ask(name, piece)) is not None}
@@ -127,7 +127,9 @@ class Controller:
                 if ask.budget and not tree.tokens:
                     self._learn(ask.request, 0, drafted=False)
             work = proposer.take_work()
-            total = Work(total.seconds + work.seconds, total.passes + work.passes, total.bytes_read + work.bytes_read)
+            total = DraftCost(
+                total.seconds + work.seconds, total.passes + work.passes, total.bytes_read + work.bytes_read
+            )
         drafting = [piece.sequence for piece in slices if self._candidates(piece.sequence)]
         self._followers = {
             name: {request.owner for request in drafting if self._follows(proposer, request)}
@@ -137,7 +139,9 @@ class Controller:
         wanted = (self._proposers[name].needs_hidden for name, owners in self._followers.items() if owners)
         return Proposals(trees, total, frozenset().union(*wanted))
 
-    def record(self, rounds: Sequence[Round], seen: Sequence[Seen], decoding_only: bool) -> tuple[DraftRecord, ...]:
+    def record(
+        self, rounds: Sequence[Round], seen: Sequence[HiddenRows], decoding_only: bool
+    ) -> tuple[DraftRecord, ...]:
         """The step is over: learn from its results. ``seen`` are the rows that are part of their requests now.
 
         Returns what each proposer did. ``decoding_only``: the step read no prompt, so that its time can be compared.
@@ -266,7 +270,7 @@ class Controller:
         follows = anywhere or standing.try_at <= self._step
         return Candidate(name, standing, is_fixed(proposer, options), share, follows)
 
-    def _ask(self, name: str, piece: Slice[Request]) -> Ask | None:
+    def _ask(self, name: str, piece: Slice[Request]) -> DraftRequest | None:
         """Task of a proposer for a slice: to draft, or to read a prompt along with the target; None: neither."""
         request = piece.sequence
         end = request.num_computed + piece.rows
@@ -276,8 +280,8 @@ class Controller:
                 return None
             depth = min(choice.depth, request.most_depth, piece.drafts)
             self._choices[request.owner] = choice._replace(nodes=piece.drafts, depth=depth)
-            return Ask(request, piece.drafts, end, depth)
-        return Ask(request, 0, end) if piece.rows > 1 and self._reads_along(name, request) else None
+            return DraftRequest(request, piece.drafts, end, depth)
+        return DraftRequest(request, 0, end) if piece.rows > 1 and self._reads_along(name, request) else None
 
     def _reads_along(self, name: str, request: Request) -> bool:
         """Return True if a proposer reads a prompt as the target does. One that failed lately can read the text at any

@@ -14,7 +14,7 @@ from engine.compute.models.heads.assistant import Assistant
 from engine.compute.models.heads.base import OUTPUT
 from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.base import DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.proposers.chains import Chains
 from engine.decoding.speculation.proposers.head_texts import sight_of
 from engine.decoding.speculation.proposers.last_rows import LastRows
@@ -33,7 +33,7 @@ class AssistantProposer(Proposer):
         self._head, self._runner, self._eos_ids = head, runner, frozenset(eos_ids)
         self._rows = LastRows(layers)
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         chains = Chains(asks, self._eos_ids)
         places = chains.growing([place for place, ask in enumerate(asks) if self._ready(ask)])
@@ -56,14 +56,14 @@ class AssistantProposer(Proposer):
             places = growing
         return [chains.tree(place, self.name) for place in range(len(asks))]
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         """Keep the state that drew each request's last token."""
         self._rows.see(seen)
 
     def release(self, request: Request) -> None:
         self._rows.release(request)
 
-    def _ready(self, ask: Ask) -> bool:
+    def _ready(self, ask: DraftRequest) -> bool:
         """Return True if the state is there, and the cache holds all tokens but the last."""
         request = ask.request
         return request.cached and request.pending == 1 and request.known > 1 and self._rows.has(request)

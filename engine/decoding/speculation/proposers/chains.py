@@ -9,14 +9,14 @@ from torch import Tensor
 
 from engine.compute.batch import SequenceRows
 from engine.compute.sampling.sampler import Draw
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree
 from engine.decoding.speculation.proposers.drawing import draw_next
 
 
 class Chains:
     """One draft chain for each ask of a step, empty at first; ``place`` is the index of an ask."""
 
-    def __init__(self, asks: Sequence[Ask], eos_ids: Collection[int]) -> None:
+    def __init__(self, asks: Sequence[DraftRequest], eos_ids: Collection[int]) -> None:
         self._asks, self._eos_ids = asks, eos_ids
         self._tokens: list[list[int]] = [[] for _ in asks]
         self._shares: list[list[Tensor]] = [[] for _ in asks]

@@ -19,7 +19,7 @@ from engine.cache.policies import companion_policy
 from engine.compute.batch import SequenceRows
 from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import Ask, DraftTree, Proposer
+from engine.decoding.speculation.base import DraftRequest, DraftTree, Proposer
 from engine.decoding.speculation.proposers.chains import Chains
 
 
@@ -44,7 +44,7 @@ class DraftModelProposer(Proposer):
         self._last_token = min(vocabulary, own_vocabulary or vocabulary) - 1
         self._weight_bytes, self._kv_bytes, self._max_rows = weight_bytes, kv_bytes_per_token, max_rows
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         chains = Chains(asks, self._eos_ids)
         places = self._catch_up(asks, chains)
@@ -62,7 +62,7 @@ class DraftModelProposer(Proposer):
             read = request.cache.drafts.model + min(len(nodes), len(tree.tokens) - 1)
             request.cache.drafts = request.cache.drafts._replace(model=read)
 
-    def _catch_up(self, asks: Sequence[Ask], chains: Chains) -> list[int]:
+    def _catch_up(self, asks: Sequence[DraftRequest], chains: Chains) -> list[int]:
         """Feed the tokens that the arena lacks and draw the first draft tokens; returns the places that draft."""
         rows: list[SequenceRows] = []
         drafting: list[int] = []

@@ -21,7 +21,7 @@ from engine.compute.batch import SequenceRows
 from engine.compute.models.heads.base import OUTPUT, FeatureHead
 from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.proposers.drawing import children, draw_next
 from engine.decoding.speculation.proposers.growing import GrowingChain, GrowingTree, draw_of
 from engine.decoding.speculation.proposers.head_texts import HeadText
@@ -54,7 +54,7 @@ class FeatureProposer(Proposer):
         self._breadth, self._depth, self._max_rows = breadth, depth, max_rows
         self._texts: dict[tuple[str, int], HeadText] = {}
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         with torch.inference_mode():
             growths = self._catch_up(asks)
@@ -66,7 +66,7 @@ class FeatureProposer(Proposer):
                     self._read(active)
         return [NO_DRAFT if growth is None else growth.tree(self.name) for growth in growths]
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         """Compute the features of the rows (EAGLE-3 joins three states) and keep them for the next pass."""
         if not seen:
             return
@@ -84,7 +84,7 @@ class FeatureProposer(Proposer):
 
     # --- passes --------------------------------------------------------------------------------------------------
 
-    def _catch_up(self, asks: Sequence[Ask]) -> list[GrowingChain | GrowingTree | None]:
+    def _catch_up(self, asks: Sequence[DraftRequest]) -> list[GrowingChain | GrowingTree | None]:
         """Read the waiting features of all asks; start drafting for those whose whole text has been read then."""
         texts = [self._text(ask.request) for ask in asks]
         reading: list[tuple[HeadText, int]] = []
@@ -113,7 +113,7 @@ class FeatureProposer(Proposer):
                 text.read(count, outputs[end - 1].clone())
         return [self._begin(ask, text) for ask, text in zip(asks, texts, strict=True)]
 
-    def _begin(self, ask: Ask, text: HeadText) -> GrowingChain | GrowingTree | None:
+    def _begin(self, ask: DraftRequest, text: HeadText) -> GrowingChain | GrowingTree | None:
         """The chain or tree to grow; None where nothing is asked for or the last known token's entry is missing."""
         request, budget, _, most = ask
         if budget < 1 or most < 1 or text.output is None or text.waiting or text.held != request.known - 1:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import Seen
+from engine.decoding.speculation.base import HiddenRows
 
 
 class _State(NamedTuple):
@@ -27,7 +27,7 @@ class LastRows:
         self._layer = layer
         self._states: dict[tuple[str, int], _State] = {}
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         """Keep the states of rows that drew their requests' last tokens."""
         fresh: list[tuple[Request, Tensor]] = []
         for request, start, hidden in seen:

@@ -17,7 +17,7 @@ from engine.compute.models.heads.medusa import MedusaHeads
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import Draw
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.proposers.drawing import children
 from engine.decoding.speculation.proposers.head_accuracy import RANKS, HeadAccuracy, default_accuracies
 from engine.decoding.speculation.proposers.last_rows import LastRows
@@ -61,7 +61,7 @@ class MedusaProposer(Proposer):
         self._own: dict[tuple[str, int], HeadAccuracy] = {}
         self._drafts: dict[tuple[str, int], _Draft] = {}
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         trees = [NO_DRAFT] * len(asks)
         places: list[int] = []
@@ -82,7 +82,7 @@ class MedusaProposer(Proposer):
             trees[place] = self._tree(ask, shape, choice)
         return trees
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         """Learn which choices were right, and keep the state that drew each request's last token."""
         for each in seen:
             self._learn(each.request)
@@ -95,11 +95,11 @@ class MedusaProposer(Proposer):
 
     # --- drafting ------------------------------------------------------------------------------------------------
 
-    def _ready(self, ask: Ask) -> bool:
+    def _ready(self, ask: DraftRequest) -> bool:
         """Return True if tokens are asked for and the state to draft from is there."""
         return self._rows.has(ask.request) and ask.budget > 0 and ask.depth > 0
 
-    def _shape(self, ask: Ask) -> list[tuple[int, ...]]:
+    def _shape(self, ask: DraftRequest) -> list[tuple[int, ...]]:
         owner = ask.request.owner
         if owner not in self._own:
             self._own[owner] = HeadAccuracy(self._common.shares, _OWN_FORGET, _OWN_WEIGHT)
@@ -124,7 +124,7 @@ class MedusaProposer(Proposer):
             for place in range(len(requests))
         ]
 
-    def _tree(self, ask: Ask, shape: Sequence[tuple[int, ...]], choices: Sequence[Sequence[int]]) -> DraftTree:
+    def _tree(self, ask: DraftRequest, shape: Sequence[tuple[int, ...]], choices: Sequence[Sequence[int]]) -> DraftTree:
         """The first ``ask.budget`` nodes of the shape that there are choices for."""
         ends = frozenset() if ask.request.params.ignore_eos else self._eos_ids
         tokens: list[int] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, Proposer
 from engine.decoding.speculation.proposers.chat_index import ChatIndex
 
 N_MAX = 4
@@ -72,11 +72,11 @@ class NgramProposer(Proposer):
         """Implements :meth:`engine.decoding.speculation.base.Proposer.has_match`."""
         return bool(self._find(request, 1))
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         return [self._propose(ask) if ask.budget else NO_DRAFT for ask in asks]
 
-    def _propose(self, ask: Ask) -> DraftTree:
+    def _propose(self, ask: DraftRequest) -> DraftTree:
         found = self._find(ask.request, min(ask.budget, ask.depth))
         return DraftTree(found, proposer=self.name) if found else NO_DRAFT
 

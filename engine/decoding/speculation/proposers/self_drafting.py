@@ -20,7 +20,7 @@ from engine.compute.batch import SequenceRows
 from engine.compute.models.base import CausalLM
 from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import Ask, DraftTree, Proposer
+from engine.decoding.speculation.base import DraftRequest, DraftTree, Proposer
 from engine.decoding.speculation.proposers.chains import Chains
 
 
@@ -36,13 +36,13 @@ class SelfDrafting(Proposer):
         self._runner, self._weights, self._eos_ids = runner, weights, frozenset(eos_ids)
         self._kv_bytes = kv_bytes_per_token
 
-    def _begin(self, asks: Sequence[Ask]) -> tuple[Chains, list[int]]:
+    def _begin(self, asks: Sequence[DraftRequest]) -> tuple[Chains, list[int]]:
         chains = Chains(asks, self._eos_ids)
         able = [place for place, ask in enumerate(asks) if ask.request.cached and ask.request.pending == 1]
         return chains, chains.growing(able)
 
     @staticmethod
-    def _rows(chains: Chains, asks: Sequence[Ask], places: Sequence[int]) -> list[SequenceRows]:
+    def _rows(chains: Chains, asks: Sequence[DraftRequest], places: Sequence[int]) -> list[SequenceRows]:
         """Next rows of the chains, for the target with each request's adapter."""
         found = zip(chains.rows(places), places, strict=True)
         return [row._replace(adapter=asks[place].request.adapter) for row, place in found]
@@ -81,7 +81,7 @@ class EarlyExitProposer(SelfDrafting):
         wished = request.options.exit_layer or self._exit_layer
         return max(1, min(wished, self._runner.num_layers - 1))
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`.
 
         Each request's draft tokens are drawn after its own exit layer. The layers up to the highest exit run for all
@@ -133,7 +133,7 @@ class LayerSkipProposer(SelfDrafting):
         super().__init__(runner, weights, eos_ids, kv_bytes_per_token)
         self._skip = skip
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         """Implements :meth:`engine.decoding.speculation.base.Proposer.propose`."""
         chains, places = self._begin(asks)
         while places:

@@ -32,7 +32,7 @@ from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
-from engine.services.residency import Residency, Use
+from engine.services.residency import Lease, Residency
 from engine.text.detokenise import detokeniser
 from engine.text.prompt import PromptForm
 
@@ -141,7 +141,7 @@ class OpenAIRoutes:
             raise Refused("model_not_found", text)
         return loaded
 
-    async def _answer(self, request: Request, wanted: ChatIn | CompletionIn, use: Use) -> Response:
+    async def _answer(self, request: Request, wanted: ChatIn | CompletionIn, use: Lease) -> Response:
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)

@@ -18,7 +18,7 @@ from engine.doors.security import error_body
 from engine.protocol import Delta, Finished
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
-from engine.services.residency import Use
+from engine.services.residency import Lease
 
 KEEP_ALIVE_SECONDS = 10.0
 """How long a stream is silent, while a prompt waits or is read, before a comment says that it goes on."""
@@ -31,7 +31,7 @@ class EventResponse(StreamingResponse):
     """An answer as server-sent events, while it is written; at the end of it the ``use`` ends."""
 
     def __init__(
-        self, stream: Stream, writer: Writer, options: StreamOptions, headers: dict[str, str], use: Use
+        self, stream: Stream, writer: Writer, options: StreamOptions, headers: dict[str, str], use: Lease
     ) -> None:
         super().__init__(_events(stream, writer, options), media_type="text/event-stream", headers=headers)
         self._stream, self._use = stream, use

@@ -29,11 +29,11 @@ from engine.compute.runner.buffers import Buffers
 from engine.compute.runner.graphs import Captured
 from engine.compute.runner.runner import Runner
 from engine.compute.vision.interface import Picture
-from engine.compute.vision.places import Places
+from engine.compute.vision.placeholders import PlaceholderSpans
 from tests.engine.compute.runner.graphs_support import CONTEXT, TREE, Capturing, Player, agree, graphs_of
 from tests.kit.models import CONFIG, PAGES, VOCABULARY, RandomWeights, pages_for, tokens
 
-PLACES = Places([Picture(torch.zeros(1), (1, 3), 3, b"key")], [[0, 1, 2]], True)
+PLACES = PlaceholderSpans([Picture(torch.zeros(1), (1, 3), 3, b"key")], [[0, 1, 2]], True)
 VECTOR = torch.ones(1, CONFIG.hidden_size)
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from engine.compute.vision import pictures
-from engine.compute.vision.album import Album
 from engine.compute.vision.interface import Picture, PictureError, Tower
 from engine.compute.vision.pictures import MOST_BYTES, open_picture
+from engine.compute.vision.processor import ImageProcessor
 from tests.kit.examples import examples
 
 
@@ -187,7 +187,7 @@ def test_an_album_tells_what_its_pictures_take() -> None:
     """Prepared pictures are kept for the next messages, up to a number of bytes."""
     pixels = torch.zeros(30_000)  # 120,000 bytes
     tower = SimpleNamespace(most_ratio=200.0, prepare=lambda image, most: Picture(pixels, (1, 1), 1, b""))
-    album = Album(cast("Tower", tower), 0, budget=300_000)
+    album = ImageProcessor(cast("Tower", tower), 0, budget=300_000)
     assert album.kept_bytes() == 0
     for colour, bytes_kept in (("red", 120_000), ("red", 120_000), ("blue", 240_000), ("green", 240_000)):
         album.prepared([written(Image.new("RGB", (4, 4), colour), "PNG")])

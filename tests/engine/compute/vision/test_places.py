@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compute.vision.interface import Picture
-from engine.compute.vision.places import Places, is_mark
+from engine.compute.vision.placeholders import PlaceholderSpans, is_mark
 
 HOLD, OTHER = 7, 3
 
@@ -19,7 +19,7 @@ def shown(rows: int, columns: int, name: str = "") -> Picture:
     return Picture(torch.zeros(1), (rows, columns), rows * columns, key)
 
 
-def laid_out(pictures: list[Picture], gaps: list[int], broken: bool) -> tuple[list[int], Places]:
+def laid_out(pictures: list[Picture], gaps: list[int], broken: bool) -> tuple[list[int], PlaceholderSpans]:
     """A prompt with pictures among text; the rows of ``broken`` ones end with a token of text."""
     ids: list[int] = []
     at: list[list[int]] = []
@@ -30,7 +30,7 @@ def laid_out(pictures: list[Picture], gaps: list[int], broken: bool) -> tuple[li
             mine += range(len(ids), len(ids) + picture.grid[1])
             ids += [HOLD] * picture.grid[1] + [OTHER] * broken
         at.append(mine)
-    return [*ids, OTHER], Places(pictures, at, not broken)
+    return [*ids, OTHER], PlaceholderSpans(pictures, at, not broken)
 
 
 @given(

@@ -20,7 +20,7 @@ from engine.compute.sampling.sampler import new_history, sample
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.control.controller import Controller, Round
 from engine.decoding.speculation.verify.early_exit import forward_step
 from engine.decoding.speculation.verify.verifier import verify
@@ -123,7 +123,7 @@ class Decoding:
             nodes = wanted.get(request.owner, 0) if controller is not None else nodes
             self.hold(request, request.num_computed + rows + nodes)
             pieces.append(Slice(request, rows, last, nodes))
-            asks.append(Ask(request, nodes, request.num_computed + rows, depth))
+            asks.append(DraftRequest(request, nodes, request.num_computed + rows, depth))
         if controller is None:
             trees, needs_hidden = self.proposer.propose(asks), self.proposer.needs_hidden
         else:
@@ -152,7 +152,7 @@ class Decoding:
                 request.cache.advance(len(verdict.nodes))
                 kept += [first + piece.rows + node for node in verdict.nodes]
             assert request.cache.drafts.head <= start + piece.rows
-            seen.append(Seen(request, start, {layer: out.hidden[layer][kept] for layer in out.hidden}))
+            seen.append(HiddenRows(request, start, {layer: out.hidden[layer][kept] for layer in out.hidden}))
         if controller is not None:
             return controller.record(rounds, seen, decoding_only=all(piece.rows == 1 for piece in pieces))
         for request, tree, verdict in rounds:

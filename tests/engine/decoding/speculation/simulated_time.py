@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from engine.decoding.options import RequestOptions
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.control.controller import Controller, Round
 from engine.decoding.speculation.verify.verifier import Verdict
 from engine.decoding.telemetry.records import DraftRecord
@@ -44,10 +44,10 @@ class FakeProposer(Proposer):
         self.name, self.hold, self.per_pass = name, hold, per_pass
         self.branches, self.one_pass, self.needs_hidden = branches, one_pass, needs_hidden
         self.speechless = False
-        self.asked: list[Ask] = []
+        self.asked: list[DraftRequest] = []
         self.saw: list[object] = []
 
-    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+    def propose(self, asks: Sequence[DraftRequest]) -> list[DraftTree]:
         self.asked += asks
         drafting = [ask for ask in asks if ask.budget]
         if self.speechless or not drafting:
@@ -63,7 +63,7 @@ class FakeProposer(Proposer):
         width = sum(1 for node in range(len(tree.tokens)) if len(tree.path(node)) == depth)
         return 1.0 - (1.0 - self.hold) ** width
 
-    def _tree(self, ask: Ask) -> DraftTree:
+    def _tree(self, ask: DraftRequest) -> DraftTree:
         depth = min(ask.depth, ask.budget)
         if ask.budget <= depth or not self.branches:
             return DraftTree((0,) * depth, proposer=self.name)
@@ -77,7 +77,7 @@ class FakeProposer(Proposer):
             above = list(range(start, start + width))
         return DraftTree((0,) * len(parents), tuple(parents), proposer=self.name)
 
-    def see(self, seen: Sequence[Seen]) -> None:
+    def see(self, seen: Sequence[HiddenRows]) -> None:
         self.saw += seen
 
 

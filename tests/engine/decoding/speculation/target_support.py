@@ -25,7 +25,7 @@ from engine.compute.sampling.sampler import new_history, sample
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, Proposer
 from engine.decoding.speculation.verify.early_exit import forward_step
 from engine.decoding.speculation.verify.verifier import verify
 from engine.loop.step import draws_of, rows_of
@@ -155,7 +155,10 @@ class Target:
         """Steps until each request has so many tokens; the budget of a request is another in each step."""
         step = 0
         while going := [request for request in self.requests if request.known < until]:
-            asks = [Ask(request, budgets[(step + request.arrival) % len(budgets)], request.known) for request in going]
+            asks = [
+                DraftRequest(request, budgets[(step + request.arrival) % len(budgets)], request.known)
+                for request in going
+            ]
             trees = proposer.propose(asks) if proposer is not None else [NO_DRAFT] * len(asks)
             self.step(going, trees)
             step += 1

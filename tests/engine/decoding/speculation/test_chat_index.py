@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from engine.decoding.speculation.base import Ask
+from engine.decoding.speculation.base import DraftRequest
 from engine.decoding.speculation.proposers.chat_index import LEAST, LONGEST, ChatIndex
 from engine.decoding.speculation.proposers.ngram import NgramProposer
 from tests.contracts.proposer import GREEDY, Make, ProposerContract
@@ -114,7 +114,7 @@ class TestOtherChats(ProposerContract):
 
 def ask(request: FakeRequest, tokens: list[int]) -> tuple[int, ...]:
     request.tokens = tokens
-    proposer_ask = Ask(request, 3, len(tokens))  # type: ignore[arg-type]
+    proposer_ask = DraftRequest(request, 3, len(tokens))  # type: ignore[arg-type]
     return PROPOSER[0].propose([proposer_ask])[0].tokens
 
 

@@ -7,7 +7,7 @@ import torch
 
 from engine.decoding.options import RequestOptions
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import DraftTree, Seen
+from engine.decoding.speculation.base import DraftTree, HiddenRows
 from engine.decoding.speculation.control.controller import Controller, Round, shapes
 from engine.decoding.speculation.control.stats import depth_of
 from engine.decoding.speculation.verify.verifier import Verdict
@@ -130,8 +130,8 @@ def test_lines_for_people() -> None:
     assert reason.endswith(" steps")
 
 
-def seen(request: FakeRequest, layers: frozenset[int]) -> Seen:
-    return Seen(request, 0, {layer: torch.zeros(1, 1) for layer in layers})  # type: ignore[arg-type]
+def seen(request: FakeRequest, layers: frozenset[int]) -> HiddenRows:
+    return HiddenRows(request, 0, {layer: torch.zeros(1, 1) for layer in layers})  # type: ignore[arg-type]
 
 
 def prompt(request: FakeRequest) -> Slice:

@@ -11,7 +11,7 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.models.arenas import new_store
 from engine.compute.runner.runner import Runner
 from engine.compute.sampling import noise
-from engine.decoding.speculation.base import Ask, DraftTree
+from engine.decoding.speculation.base import DraftRequest, DraftTree
 from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
 from engine.decoding.speculation.verify.verdict import Verdict
 from tests.contracts.proposer import Make, ProposerContract
@@ -45,25 +45,25 @@ def drafter(host: Decoding) -> DraftModelProposer:
 # --- negative controls: each breaks a promise of proposers ---------------------------------------------------------
 
 
-def one_too_many(host: Decoding, asks: Sequence[Ask], trees: list[DraftTree]) -> list[DraftTree]:
+def one_too_many(host: Decoding, asks: Sequence[DraftRequest], trees: list[DraftTree]) -> list[DraftTree]:
     return [tree._replace(tokens=(*tree.tokens, 0)) if tree.tokens else tree for tree in trees]
 
 
-def unasked(host: Decoding, asks: Sequence[Ask], trees: list[DraftTree]) -> list[DraftTree]:
+def unasked(host: Decoding, asks: Sequence[DraftRequest], trees: list[DraftTree]) -> list[DraftTree]:
     return [tree if ask.budget else DraftTree((1,), proposer="draft") for ask, tree in zip(asks, trees, strict=True)]
 
 
-def of_another(host: Decoding, asks: Sequence[Ask], trees: list[DraftTree]) -> list[DraftTree]:
+def of_another(host: Decoding, asks: Sequence[DraftRequest], trees: list[DraftTree]) -> list[DraftTree]:
     """Each request has the first one's tokens, as many as its own."""
     return [tree._replace(tokens=(trees[0].tokens * 20)[: len(tree.tokens)] or tree.tokens) for tree in trees]
 
 
-def into_a_foreign_page(host: Decoding, asks: Sequence[Ask], trees: list[DraftTree]) -> list[DraftTree]:
+def into_a_foreign_page(host: Decoding, asks: Sequence[DraftRequest], trees: list[DraftTree]) -> list[DraftTree]:
     host.stores[0].view(0).k[-1] += 1.0
     return trees
 
 
-def over_the_text(host: Decoding, asks: Sequence[Ask], trees: list[DraftTree]) -> list[DraftTree]:
+def over_the_text(host: Decoding, asks: Sequence[DraftRequest], trees: list[DraftTree]) -> list[DraftTree]:
     for ask in asks if any(tree.tokens for tree in trees) else ():
         host.stores[0].view(0).v[slots(ask.request, [1])] += 1.0
     return trees

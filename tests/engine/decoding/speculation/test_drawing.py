@@ -14,7 +14,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.probabilities import draw_from, probabilities
 from engine.compute.sampling.sampler import Draw, new_history, processed, sample
 from engine.decoding.options import RequestOptions
-from engine.decoding.speculation.base import Ask
+from engine.decoding.speculation.base import DraftRequest
 from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
 from engine.decoding.speculation.proposers.drawing import children, draw_next
 from engine.text.stream import Piece
@@ -142,11 +142,11 @@ class Bigrams:
         return ForwardOutput(self.table[[row.tokens[-1] for row in rows if row.want_logits]], {})
 
 
-def ask(params: SamplingParams, acceptance: str, answer: int) -> Ask:
+def ask(params: SamplingParams, acceptance: str, answer: int) -> DraftRequest:
     options = RequestOptions(speculation="draft", acceptance=acceptance)
     request = new_request("r", [1, 2, 3 + answer], params, options, 64, answer=answer, arrival=answer)
     request.cache.pages = [1]
-    return Ask(request, 3, request.known)
+    return DraftRequest(request, 3, request.known)
 
 
 class _Silent:

@@ -17,7 +17,7 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.base import OUTPUT, FeatureHead
 from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest
 from engine.decoding.speculation.proposers.trees import BestTree, DraftNode, best_tree
 from engine.protocol import Sampling
 from tests.contracts.proposer import Make, ProposerContract
@@ -152,7 +152,7 @@ def test_drafts_for_the_ratio_test_are_a_chain_of_the_heads_depth(models: Models
     host.decode([ratio, keyed], 1)
     for request in (ratio, keyed):
         host.hold(request, request.known + 12)
-    trees = host.proposer.propose([Ask(each, 12, each.known) for each in (ratio, keyed)])
+    trees = host.proposer.propose([DraftRequest(each, 12, each.known) for each in (ratio, keyed)])
     assert len(trees[0].tokens) == 6
     assert trees[0].parents is None
     assert trees[1].parents is not None
@@ -267,7 +267,7 @@ def test_drafts_resume_after_a_step_that_failed(models: Models) -> None:
     request = host.request("a", prompt(11, 8))
     host.decode([request], 3, of_nodes(6))
     host.hold(request, request.known + 6)
-    ask = Ask(request, 6, request.known)
+    ask = DraftRequest(request, 6, request.known)
     first = host.proposer.propose([ask])
     passes = len(host.recorder.passes)
     assert shapes(host.proposer.propose([ask])) == shapes(first) != []
@@ -279,12 +279,14 @@ def test_a_long_text_is_read_in_several_passes(models: Models) -> None:
     request = host.request("a", prompt(60, 8))
     host.decode([request], 1)
     host.hold(request, request.known + 6)
-    found = [shapes(host.proposer.propose([Ask(request, 6, request.known)])) for _ in range(4)]
+    found = [shapes(host.proposer.propose([DraftRequest(request, 6, request.known)])) for _ in range(4)]
     assert [len(trees) for trees in found] == [0, 0, 0, 1]
     assert [sum(len(row.tokens) for row in rows) for rows in host.recorder.passes[:4]] == [16, 16, 16, 12]
     assert request.cache.drafts.head == 60
     request.tokens.append(3)
-    assert host.proposer.propose([Ask(request, 6, 60)]) == [NO_DRAFT], "what follows the last token but one is known"
+    assert host.proposer.propose([DraftRequest(request, 6, 60)]) == [NO_DRAFT], (
+        "what follows the last token but one is known"
+    )
 
 
 def test_what_waits_holds_no_memory_of_others(models: Models) -> None:

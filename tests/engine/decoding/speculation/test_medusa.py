@@ -12,7 +12,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import Draw, new_history, sample
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
-from engine.decoding.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows
 from engine.decoding.speculation.proposers.head_accuracy import REFIT_EVERY
 from engine.decoding.speculation.proposers.medusa import MedusaProposer
 from engine.decoding.speculation.verify.verifier import verify
@@ -79,11 +79,11 @@ def ready(made: MedusaProposer, *requests: Request) -> None:
     """The step that read each whole prompt and drew a first token."""
     for one in requests:
         one.tokens.append(int(ROWS[one.tokens[-1]].argmax()))
-    made.see([Seen(one, 0, states(one.tokens[:-1])) for one in requests])
+    made.see([HiddenRows(one, 0, states(one.tokens[:-1])) for one in requests])
 
 
-def ask(one: Request, budget: int = 20, depth: int = 1 << 30) -> Ask:
-    return Ask(one, budget, len(one.tokens), depth)
+def ask(one: Request, budget: int = 20, depth: int = 1 << 30) -> DraftRequest:
+    return DraftRequest(one, budget, len(one.tokens), depth)
 
 
 def parents_of(tree: DraftTree) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ def step(made: MedusaProposer, one: Request, budget: int = 20) -> tuple[DraftTre
     start = len(one.tokens) - 1
     accepted = [tree.tokens[node] for node in verdict.nodes]
     one.cache.tokens += [*accepted, verdict.token]
-    made.see([Seen(one, start, states([fed[0], *accepted]))])
+    made.see([HiddenRows(one, start, states([fed[0], *accepted]))])
     return tree, len(accepted)
 
 
@@ -217,17 +217,17 @@ def test_work_is_counted() -> None:
 def test_without_a_state_nothing_is_proposed() -> None:
     heads = ToyHeads()
     made, one = proposer(heads), request()
-    assert made.propose([ask(one), Ask(one, 0, 2)]) == [NO_DRAFT, NO_DRAFT]
+    assert made.propose([ask(one), DraftRequest(one, 0, 2)]) == [NO_DRAFT, NO_DRAFT]
     assert made.needs_hidden == {LAYERS}
     assert heads.passes == []
 
 
 def test_a_chunk_of_a_prompt_is_no_state() -> None:
     made, one = proposer(), request(prompt=[1, 2, 3, 4, 5])
-    made.see([Seen(one, 0, states([1, 2, 3]))])
+    made.see([HiddenRows(one, 0, states([1, 2, 3]))])
     assert made.propose([ask(one)]) == [NO_DRAFT]
     one.tokens.append(int(ROWS[5].argmax()))
-    made.see([Seen(one, 3, states([4, 5]))])
+    made.see([HiddenRows(one, 3, states([4, 5]))])
     assert made.propose([ask(one, 4)])[0].tokens
 
 
@@ -246,10 +246,10 @@ def test_a_preempted_request_needs_a_new_state() -> None:
     one.preemptions += 1
     assert made.propose([ask(one)]) == [NO_DRAFT]
     # It is read again, in two chunks, the second of which draws a token.
-    made.see([Seen(one, 0, states(one.tokens[:2]))])
+    made.see([HiddenRows(one, 0, states(one.tokens[:2]))])
     assert made.propose([ask(one)]) == [NO_DRAFT]
     one.tokens.append(int(ROWS[one.tokens[-1]].argmax()))
-    made.see([Seen(one, 2, states(one.tokens[2:-1]))])
+    made.see([HiddenRows(one, 2, states(one.tokens[2:-1]))])
     assert step(made, one)[1] == 4
 
 
@@ -257,7 +257,7 @@ def test_a_state_does_not_keep_the_whole_step() -> None:
     made, one = proposer(), request()
     one.tokens.append(1)
     rows = torch.zeros(3, 2)
-    made.see([Seen(one, 0, {LAYERS: rows})])
+    made.see([HiddenRows(one, 0, {LAYERS: rows})])
     rows += 9
     assert made._rows.of([one]).tolist() == [[0.0, 0.0]]
 

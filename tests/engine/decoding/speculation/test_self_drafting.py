@@ -11,7 +11,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.compute.batch import SequenceRows
 from engine.compute.sampling.probabilities import probabilities
 from engine.compute.sampling.sampler import Draw
-from engine.decoding.speculation.base import NO_DRAFT, Ask
+from engine.decoding.speculation.base import NO_DRAFT, DraftRequest
 from engine.decoding.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
 from tests.contracts.proposer import Make, ProposerContract
 from tests.engine.decoding.speculation.decoding import Decoding
@@ -46,8 +46,8 @@ def proposer_of(name: str, target: Target) -> SelfDrafting:
     return leaving(target) if name == "exit" else skipping(target)
 
 
-def ask(request, budget: int, depth: int = 1 << 30) -> Ask:
-    return Ask(request, budget, request.known, depth)
+def ask(request, budget: int, depth: int = 1 << 30) -> DraftRequest:
+    return DraftRequest(request, budget, request.known, depth)
 
 
 class TestEarlyExit(ProposerContract):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engine.decoding.telemetry.prometheus import metrics
-from engine.decoding.telemetry.records import DraftRecord, Work
+from engine.decoding.telemetry.records import DraftCost, DraftRecord
 from engine.decoding.telemetry.window import (
     KEPT_SECONDS,
     TelemetryWindow,
@@ -75,7 +75,7 @@ def test_a_long_step_counts_at_its_own_speed() -> None:
 
 
 def test_what_a_pass_reads_is_counted_without_drafters() -> None:
-    drafted = step(1.0, generated=4, bytes_read=1500, drafting=Work(seconds=0.01, passes=3, bytes_read=500))
+    drafted = step(1.0, generated=4, bytes_read=1500, drafting=DraftCost(seconds=0.01, passes=3, bytes_read=500))
     now = frame(step(0.9), drafted, now=1.1)
     assert now.bytes_per_pass == 1000
     assert now.bytes_per_token == 500

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.decoding.speculation.base import Work
+from engine.decoding.speculation.base import DraftCost
 from engine.decoding.speculation.control.stats import expected_tokens
 from engine.decoding.telemetry.records import DraftRecord, StepRecord
 from engine.services.bench.measure import Spread, spread
@@ -23,7 +23,9 @@ def drafted(
     return Drafted(cost, draft, passes, 1 + depth, 1 + kept, ((name, depth, kept),) if depth else ())
 
 
-def record(time: float, prefill: int = 0, draft: DraftRecord | None = None, drafting: Work = Work()) -> StepRecord:
+def record(
+    time: float, prefill: int = 0, draft: DraftRecord | None = None, drafting: DraftCost = DraftCost()
+) -> StepRecord:
     draft_tokens = () if draft is None else (draft,)
     verified = 0 if draft is None else len(draft.proposed)
     return StepRecord(
@@ -77,8 +79,8 @@ def test_the_formula_over_steps_that_do_not_all_draft() -> None:
 def test_steps_that_read_a_prompt_are_left_out() -> None:
     """Costs are in the unit given, those of drafting by its step."""
     steps = [
-        record(2.0, prefill=9, drafting=Work(0.2, 4, 7)),
-        record(3.0, draft=DraftRecord("draft", (1, 1), (1, 0), 2), drafting=Work(0.1, 1, 1)),
+        record(2.0, prefill=9, drafting=DraftCost(0.2, 4, 7)),
+        record(3.0, draft=DraftRecord("draft", (1, 1), (1, 0), 2), drafting=DraftCost(0.1, 1, 1)),
         record(4.0),
     ]
     assert decoding(steps, unit=0.25) == [

@@ -22,7 +22,7 @@ MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VisionTower:
     """``part`` is the tower as it was found, ``tower`` as it was read. ``reason`` is a sentence where it cannot serve.
 
     ``marker`` is the token by which the model's chat template stands for a picture.
@@ -34,7 +34,7 @@ class Sight:
     reason: str = ""
 
     @classmethod
-    def of(cls, files: ModelFiles) -> Sight:
+    def of(cls, files: ModelFiles) -> VisionTower:
         """The tower of a checkpoint, if it has one."""
         return cls(files.checkpoint.vision)
 
@@ -45,7 +45,7 @@ class Sight:
         dtype: torch.dtype,
         packing: Packing,
         cancelled: Callable[[], bool] = lambda: False,
-    ) -> Sight:
+    ) -> VisionTower:
         """Read the tower's weights into memory; where it cannot serve, the result has no tower, and the reason. Raises
         :class:`LoadCancelled`."""
 
@@ -59,16 +59,16 @@ class Sight:
         try:
             tower = load_tower(self.part, files.tokenizer.token_id, device, dtype, packing, tick)
         except CheckpointError as error:
-            return Sight(None, reason=CANNOT.format(name=name, reason=str(error).rstrip(".")))
+            return VisionTower(None, reason=CANNOT.format(name=name, reason=str(error).rstrip(".")))
         config = files.checkpoint.config
         pairs = config.rope.width(config.head_dim) // 2
         if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
             reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
-            return Sight(None, reason=CANNOT.format(name=name, reason=reason))
+            return VisionTower(None, reason=CANNOT.format(name=name, reason=reason))
         marker = files.tokenizer.token_id(tower.marker)
         if marker is None:
             reason = f"its tokenizer has no {tower.marker}, which stands for a picture"
-            return Sight(None, reason=CANNOT.format(name=name, reason=reason))
+            return VisionTower(None, reason=CANNOT.format(name=name, reason=reason))
         return replace(self, tower=tower, marker=marker)
 
     def resident_bytes(self, dtype: torch.dtype, packing: Packing, device: torch.device) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from engine.compute.vision.interface import Picture, PictureError, Tower
 from engine.compute.vision.pictures import open_picture
-from engine.compute.vision.places import MOST_PICTURES
+from engine.compute.vision.placeholders import MOST_PICTURES
 
 KEPT_BYTES = 256 << 20
 """Prepared pictures that are kept, since clients send those of a conversation again with each message."""
 
 
-class Album:
+class ImageProcessor:
     """Prepares the pictures of conversations, and keeps the last ones. Safe to use from several threads."""
 
     most_bytes = 2 << 30

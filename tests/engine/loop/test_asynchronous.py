@@ -17,7 +17,7 @@ from engine.base.errors import DeviceLost
 from engine.compute.sampling.draw import Draw
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import by_torch
-from engine.loop.lane import Lane
+from engine.loop.asynchronous import AsyncScheduler
 from engine.protocol import Cancel, Sampling, Set
 from tests.engine.loop.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 from tests.kit.examples import examples
@@ -63,7 +63,7 @@ class SimulatedDevice:
 
 def toy(device: SimulatedDevice, pages: int = 64, **options: bool | int | float | str) -> ToyEngine:
     made = ToyEngine(toy_model(pages), **options)
-    made.stepper.lane = Lane(made.model.runner, device)
+    made.stepper.async_scheduler = AsyncScheduler(made.model.runner, device)
     return made
 
 
@@ -125,7 +125,7 @@ def test_a_new_request_leaves_the_lane_and_comes_back_to_it() -> None:
     assert device.rows > 40
 
 
-def test_settings_that_the_device_does_not_draw_by_stay_out_of_the_lane() -> None:
+def test_settings_that_the_device_does_not_draw_by_are_served_step_by_step() -> None:
     for sampling in SAMPLINGS[4:]:
         device = SimulatedDevice()
         engine = toy(device)
@@ -135,7 +135,7 @@ def test_settings_that_the_device_does_not_draw_by_stay_out_of_the_lane() -> Non
 
 
 @pytest.mark.parametrize("method", ["ngram", "draft"])
-def test_drafting_stays_out_of_the_lane(method: str) -> None:
+def test_drafting_is_served_step_by_step(method: str) -> None:
     device = SimulatedDevice()
     engine = toy(device)
     engine.add("a", PROMPT, Sampling(seed=1, max_tokens=30, ignore_eos=True), speculation=method)
@@ -143,7 +143,7 @@ def test_drafting_stays_out_of_the_lane(method: str) -> None:
     assert not device.log
 
 
-def test_automatic_speculation_is_tried_in_the_midst_of_the_lane() -> None:
+def test_automatic_speculation_is_tried_in_the_midst_of_it() -> None:
     device = SimulatedDevice()
     engine = toy(device)
     engine.add("a", PROMPT, Sampling(seed=1, temperature=0.0, max_tokens=240, ignore_eos=True), speculation="auto")
@@ -173,7 +173,7 @@ def test_the_switch_is_live(key: str, value: bool) -> None:
 def test_a_lost_gpu_in_the_lane_ends_the_answers_with_a_sentence() -> None:
     runner = ToyRunner(64)
     engine = ToyEngine(toy_model(runner=runner))
-    engine.stepper.lane = Lane(engine.model.runner, SimulatedDevice())
+    engine.stepper.async_scheduler = AsyncScheduler(engine.model.runner, SimulatedDevice())
     engine.add("a", PROMPT, Sampling(seed=1, max_tokens=30, ignore_eos=True))
     for _ in range(5):
         engine.step()
@@ -192,7 +192,7 @@ def test_a_lost_gpu_in_the_lane_ends_the_answers_with_a_sentence() -> None:
 def test_out_of_memory_in_the_lane_ends_a_lone_answer_and_makes_the_newest_wait() -> None:
     runner = ToyRunner(64)
     engine = ToyEngine(toy_model(runner=runner))
-    engine.stepper.lane = Lane(engine.model.runner, SimulatedDevice())
+    engine.stepper.async_scheduler = AsyncScheduler(engine.model.runner, SimulatedDevice())
     sampling = Sampling(seed=1, max_tokens=30, ignore_eos=True)
     for id in "ab":
         engine.add(id, PROMPT, sampling)

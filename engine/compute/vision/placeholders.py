@@ -2,7 +2,8 @@
 
 A prompt's token ids stay those that the model knows: where a picture is, its tower's placeholder stands once for each
 embedding. So sampling, drafts and counts need not know of pictures. Two things do: the prefix cache, for which
-:meth:`Places.marks` tells the placeholders of two pictures apart, and the rotary embedding (:meth:`Places.axes`).
+:meth:`PlaceholderSpans.marks` tells the placeholders of two pictures apart, and the rotary embedding
+(:meth:`PlaceholderSpans.axes`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PictureRun(NamedTuple):
     end: int
 
 
-class Places:
+class PlaceholderSpans:
     """The pictures of one prompt, in order. Nothing of it changes, so that answers and threads may share it."""
 
     def __init__(self, pictures: Sequence[Picture], at: Sequence[Sequence[int]], grids: bool) -> None:
@@ -81,11 +82,13 @@ class Places:
 
 
 def is_mark(token: int) -> bool:
-    """Return True if a number of :meth:`Places.marks` stands for a part of a picture."""
+    """Return True if a number of :meth:`PlaceholderSpans.marks` stands for a part of a picture."""
     return token < 0
 
 
-def placed(ids: Sequence[int], marker: int, pictures: Sequence[Picture], tower: Tower) -> tuple[list[int], Places]:
+def placed(
+    ids: Sequence[int], marker: int, pictures: Sequence[Picture], tower: Tower
+) -> tuple[list[int], PlaceholderSpans]:
     """A prompt with each ``marker`` replaced by the layout of a picture, and where these are.
 
     Raises :class:`PictureError` where there are not as many markers as pictures.
@@ -110,4 +113,4 @@ def placed(ids: Sequence[int], marker: int, pictures: Sequence[Picture], tower: 
         layout = tower.layout(next(left))
         at.append([len(tokens) + place for place, each in enumerate(layout) if each == tower.placeholder])
         tokens += layout
-    return tokens, Places(pictures, at, tower.positions == "mrope")
+    return tokens, PlaceholderSpans(pictures, at, tower.positions == "mrope")

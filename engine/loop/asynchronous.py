@@ -3,7 +3,7 @@
 What the next step needs besides the token follows from places alone: positions, slots, pages, the keys of the noise.
 The tokens stay on the device, where the step finds them. So the device never waits for the host between two steps. An
 answer that turns out to have ended wastes the row that was launched for it; whatever else happens (a prompt, a draft, a
-setting that the device does not draw by) leaves the lane, and an ordinary step follows.
+setting that the device does not draw by) ends that, and an ordinary step follows.
 
 Source: vLLM's asynchronous scheduling; SGLang's overlap scheduler.
 """
@@ -51,12 +51,12 @@ class Sampler(Protocol):
         """Draw a token of each row of ``logits`` [n, V]; what two launches ago came of it must have been read."""
 
 
-def lane_of(model: LoadedModel) -> Lane | None:
-    """The lane of a model on a GPU that samples by Kvasir's kernels; None for others."""
-    return Lane(model.runner, DrawsAhead(MAX_RUNNING, model.device)) if draws_there(model) else None
+def async_scheduler_of(model: LoadedModel) -> AsyncScheduler | None:
+    """The asynchronous scheduler of a model on a GPU that samples by Kvasir's kernels; None for others."""
+    return AsyncScheduler(model.runner, DrawsAhead(MAX_RUNNING, model.device)) if draws_there(model) else None
 
 
-class Flight(NamedTuple):
+class InFlightStep(NamedTuple):
     """A step that was launched and not read."""
 
     pieces: list[Slice[Request]]
@@ -64,7 +64,7 @@ class Flight(NamedTuple):
     pending: PendingTokens
 
 
-class Landed(NamedTuple):
+class CollectedStep(NamedTuple):
     """The answers of a flight that still run, and what was drawn for each; whether all its tokens were known there."""
 
     pieces: list[Slice[Request]]
@@ -72,7 +72,7 @@ class Landed(NamedTuple):
     known: bool
 
 
-class Lane:
+class AsyncScheduler:
     """Launches decoding steps ahead of their tokens. It changes no ledger but for the pages that a row needs."""
 
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
@@ -95,7 +95,7 @@ class Lane:
             return False
         return params.logprobs is None and self._sampler.draws(params)
 
-    def launch(self, pieces: list[Slice[Request]], after: Flight | None = None) -> Flight:
+    def submit(self, pieces: list[Slice[Request]], after: InFlightStep | None = None) -> InFlightStep:
         """Launch a step of these answers, ``after`` the one that is in flight and knows their last tokens."""
         began = time.perf_counter()
         ahead = 0 if after is None else 1
@@ -111,9 +111,9 @@ class Lane:
         logits = self._runner.forward(rows, tokens_there=there).logits
         pending = self._sampler.launch(logits, draws)
         self.seconds += time.perf_counter() - began
-        return Flight(pieces, logits, pending)
+        return InFlightStep(pieces, logits, pending)
 
-    def land(self, flight: Flight, running: Callable[[Request], bool]) -> Landed:
+    def collect(self, flight: InFlightStep, running: Callable[[Request], bool]) -> CollectedStep:
         """Wait for the tokens of a flight; return those of the answers that still run."""
         tokens = flight.pending.read()
         alive = [place for place, piece in enumerate(flight.pieces) if running(piece.sequence)]
@@ -125,9 +125,9 @@ class Lane:
             trees = [NO_DRAFT] * len(rest)
             judged = judge_all(["keyed"] * len(rest), trees, flight.logits[rest], draws)
             verdicts.update(zip(rest, judged, strict=True))
-        return Landed(pieces, [verdicts[place] for place in alive], None not in tokens)
+        return CollectedStep(pieces, [verdicts[place] for place in alive], None not in tokens)
 
-    def next_pieces(self, flight: Flight, running: Callable[[Request], bool]) -> list[Slice[Request]]:
+    def next_slices(self, flight: InFlightStep, running: Callable[[Request], bool]) -> list[Slice[Request]]:
         """Slices of a flight whose answers go on for all that is known, with pages for a row more; none where there are
         too few pages for all of them."""
         goes_on = [
@@ -142,7 +142,7 @@ class Lane:
         return goes_on
 
 
-def _tokens_of(pieces: Sequence[Slice[Request]], flight: Flight) -> Tensor:
+def _tokens_of(pieces: Sequence[Slice[Request]], flight: InFlightStep) -> Tensor:
     """[n]: the tokens that a flight draws for some of its answers."""
     if len(pieces) == len(flight.pieces):
         return flight.pending.tokens
