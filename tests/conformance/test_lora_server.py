@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from engine import protocol as p
 from engine.doors.cli.arguments import adapters_of
 from engine.doors.cli.chat import ChatArguments, run_chat
-from engine.doors.cli.errors import CommandFailed
+from engine.services.client import EngineError
 from tests.conformance.adapter_files import write_adapter
 from tests.kit.checkpoints import write_llama
 from tests.kit.servers import TOKEN, Client, Serving
@@ -158,7 +158,7 @@ def test_in_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None
     plain, adapted = said(""), said(str(home / "one"))
     assert plain.strip()
     assert plain != adapted
-    with pytest.raises(CommandFailed, match="There is no folder"):
+    with pytest.raises(EngineError, match="There is no folder"):
         said(str(home / "nowhere"))
 
 

@@ -1261,7 +1261,7 @@ _MEMORY = (
         "for side in random.sample((0, 1), 2):",
         "for side in (0, 1):",
         "The runs of a comparison come in a fixed order, so that a processor that grows hot decides it.",
-        "test_turns_in_a_fixed_order_would_be_fooled",
+        "tests/engine/doors/network/test_compare.py",
     ),
     Fault(
         "looks-cost-no-chance",

@@ -46,6 +46,16 @@ def test_a_request_switch_is_interleaved_and_gives_a_ratio(client: Client, runni
     assert {c.sampling.max_tokens for c in sent[1:]} == {compared.runs[0].tokens}
 
 
+def test_each_pair_begins_with_the_side_that_was_drawn(
+    client: Client, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter([(1, 0), (0, 1), (1, 0)])
+    monkeypatch.setattr(comparing.random, "sample", lambda sides, count: next(drawn))
+    compare(client, key="kv_cache", rounds=3)
+    ways = [command.optimisations["kv_cache"] for command in requests(running)]
+    assert ways[2:] == [True, False, False, True, True, False]
+
+
 def test_fewer_rounds_than_none_are_as_many_as_it_takes(client: Client, running: Running) -> None:
     assert len(compare(client, key="kv_cache", rounds=-1).runs) >= 2 * pairs.LEAST
 
