@@ -71,7 +71,7 @@ def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int, 
     """``before``: the test file that comes first; then those of the fault's origin, of which a commit has several, and
     the ``near`` nearest."""
     there = {file: None for file in imports.tests_of(fault.module or fault.file) if file not in suite.untrusted}
-    named = _named_by(fault.origin)
+    named = _named_by(fault.origin, tree.folder)
     first = sorted(
         (file for file in there if file == before or Path(file).name in named), key=lambda file: file != before
     )
@@ -80,8 +80,12 @@ def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int, 
         return suite.first_failure([*first, *nearest[: near or None]])
 
 
-def _named_by(origin: str) -> set[str]:
-    """Names of the test files that a fault's origin names: itself, or those that its commit changed."""
+def _named_by(origin: str, root: Path) -> set[str]:
+    """Names of the test files that a fault's origin names: a path, the file of a test, those that a commit changed."""
+    if origin.startswith("test_"):
+        return {
+            path.name for path in (root / "tests").rglob("test_*.py") if f"def {origin}(" in path.read_text("utf-8")
+        }
     if not re.fullmatch(r"[0-9a-f]{7,40}", origin):
         return {Path(origin.partition("::")[0]).name}
     command = ["git", "show", "--name-only", "--format=", origin]
