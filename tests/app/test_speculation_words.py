@@ -11,7 +11,7 @@ from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QSpinBox, QToolTip
 
 from app.chat.page import ChatPage
-from app.chat.session.answers import origin
+from app.chat.session.answers import _Answer, origin
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
@@ -28,6 +28,16 @@ def test_every_source_has_its_span() -> None:
     assert origin("corrected", 2) == Span("corrected", 2)
     assert origin("target", 1) == origin("bonus", 1) == Span("", 1)
     assert set(DRAFTERS) == set(PROPOSERS) == set(p.Source.__args__) - {"target", "bonus", "corrected"}
+
+
+def test_tokens_of_one_source_are_one_span_and_of_two_proposers_two() -> None:
+    answer = _Answer(Message("a", "chat", "", "assistant", "", created=1.0))
+    sources: list[p.Source] = ["target", "ngram", "ngram", "medusa", "bonus", "target"]
+    tokens = [p.TokenInfo(id=number, source=source, chars=2) for number, source in enumerate(sources)]
+    answer.take(p.Delta(id="a", answer=0, text="ab" * len(tokens), tokens=tokens))
+    assert answer.snapshot().spans == [
+        Span("", 2), Span("accepted", 4, "ngram"), Span("accepted", 2, "medusa"), Span("", 4),
+    ]  # fmt: skip
 
 
 def test_a_run_says_who_drafted_it() -> None:

@@ -52,7 +52,7 @@ _CACHE = (
         'namespace = (*namespace, f"adapter {adapter}") if adapter else namespace',
         'namespace = (*namespace, "adapter") if adapter else namespace',
         "A text read with one adapter begins with keys that another one computed.",
-        "test_the_comparison_notices_a_tree_without_namespaces",
+        "tests/conformance/test_lora.py",
     ),
     Fault(
         "arithmetics-share-pages",
@@ -970,7 +970,7 @@ _WINDOW = (
         "if last is not None and (last.tint, last.by) == (span.tint, span.by):",
         "if last is not None and last.tint == span.tint:",
         "Tokens of two proposers are shown as one proposer's.",
-        "963176c4",
+        "tests/app/test_speculation_words.py",
     ),
     Fault(
         "lines-split-at-other-signs",
