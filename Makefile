@@ -36,7 +36,8 @@ compute := $(wildcard tests/contracts) tests/native_arm tests/engine/cache tests
 packaging := tests/packaging tests/engine/services/packs tests/gpu tests/assets tests/docs tests/faults tests/kit \
 	$(wildcard tests/test_*.py)
 serving := $(filter-out $(window) $(compute) $(packaging) tests/engine tests/engine/doors tests/engine/services,$(patsubst %/,%,$(dir \
-	$(wildcard tests/*/conftest.py tests/*/test_*.py tests/engine/*/test_*.py tests/engine/doors/*/test_*.py tests/engine/services/*/test_*.py))) $(wildcard tests/engine/test_*.py))
+	$(wildcard tests/*/conftest.py $(addsuffix /test_*.py,tests/* tests/engine/* tests/engine/doors/* tests/engine/services/*)))) \
+	$(wildcard tests/engine/test_*.py tests/engine/services/test_*.py))
 $(if $(filter-out $(SHARDS),$(SHARD)),$(error SHARD is one of: $(SHARDS)))
 
 .PHONY: cases-test cases-test-all

@@ -141,7 +141,7 @@ def test_only_the_engine_is_imported_from_the_program(program, home):
         done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         paths, assets, numpy, path = json.loads(done.stdout)
-        assert Path(paths) == program / "engine" / "paths.py"
+        assert Path(paths) == program / "engine" / "library" / "paths.py"
         assert Path(assets) == program / "assets"
         assert str(program) not in numpy
         assert not any(entry.startswith(str(program)) for entry in path)
@@ -171,7 +171,7 @@ def test_workers_of_a_packs_engine_run_in_the_pack(program, home):
     code = f"import runpy, sys; sys.argv = ['x', {str(pack)!r}]\n" + (
         f"launch = runpy.run_path({str(program / 'engine/services/packs/launch.py')!r}, run_name='launch')\n"
         f"launch['enter'](launch['Path']({str(pack)!r}), launch['Path']({str(program)!r}))\n"
-        "import subprocess\nfrom engine import installation\n"
+        "import subprocess\nfrom engine.base import installation\n"
         "sys.exit(subprocess.call([*installation.module_command('engine.services.packs.fingerprint')]))\n"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=300)
