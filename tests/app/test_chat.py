@@ -204,14 +204,14 @@ def test_escape_leaves_a_message_as_it_was(qtbot, make_page) -> None:
 def test_prefill_progress_stands_where_the_answer_will(qtbot, make_page) -> None:
     page = make_page()
     page.send("prefill")
-    seen: list[str] = []
 
     def reading() -> bool:
-        seen.append(page.transcript.views[-1].waiting_text)
-        return seen[-1].startswith("reading the prompt")
+        text = page.transcript.views[-1].waiting_text
+        return text.startswith("reading the prompt") and text.endswith(
+            "/ 1,024"
+        )  # before that: of the prompt itself
 
     qtbot.waitUntil(reading, timeout=5_000)
-    assert seen[-1].endswith("/ 1,024")
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].waiting_text == ""
 
