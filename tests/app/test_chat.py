@@ -207,9 +207,7 @@ def test_prefill_progress_stands_where_the_answer_will(qtbot, make_page) -> None
 
     def reading() -> bool:
         text = page.transcript.views[-1].waiting_text
-        return text.startswith("reading the prompt") and text.endswith(
-            "/ 1,024"
-        )  # before that: of the prompt itself
+        return text.startswith("reading the prompt") and text.endswith("/ 1,024")  # before that: of the prompt itself
 
     qtbot.waitUntil(reading, timeout=5_000)
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
