@@ -26,6 +26,7 @@ def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
     return make
 
 
+@pytest.mark.slow
 def test_a_first_start_shows_a_chat_and_one_line_of_figures(make_program) -> None:
     first = make_program()
     window = first.window
