@@ -28,16 +28,15 @@ test test-all: NATIVE := --all
 test test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint cases-$@
 
-# Four parts of `make test-all` that machines can run apart: `make test-all SHARD=window`. What is in none of the first
-# three is in serving, so that each test is in one.
+# Four parts of `make test-all` that machines can run apart: `make test-all SHARD=window`. What of the engine is in none
+# of the first three is in serving; tests/test_shards.py holds that each test is in one.
 SHARDS := window compute packaging serving
 window := tests/app
 compute := $(wildcard tests/contracts) tests/native_arm tests/engine/cache tests/engine/compute tests/engine/decoding tests/engine/loop
 packaging := tests/packaging tests/engine/services/packs tests/gpu tests/assets tests/docs tests/faults tests/kit \
 	$(wildcard tests/test_*.py)
-serving := $(filter-out $(window) $(compute) $(packaging) tests/engine tests/engine/doors tests/engine/services,$(patsubst %/,%,$(dir \
-	$(wildcard tests/*/conftest.py $(addsuffix /test_*.py,tests/* tests/engine/* tests/engine/doors/* tests/engine/services/*)))) \
-	$(wildcard tests/engine/test_*.py tests/engine/services/test_*.py))
+serving := $(filter-out %/__pycache__ $(compute) $(packaging) tests/engine/services,$(wildcard tests/engine/* tests/engine/services/*)) \
+	tests/conformance tests/extending tests/real
 $(if $(filter-out $(SHARDS),$(SHARD)),$(error SHARD is one of: $(SHARDS)))
 
 .PHONY: cases-test cases-test-all
