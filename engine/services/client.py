@@ -41,6 +41,7 @@ from engine.protocol import (
     Value,
     keys,
 )
+from engine.services.answers.request import AnswerRequest, PromptTokens
 
 ALIVE_SECONDS = 0.2
 """How often a wait looks whether the engine is still there; short turns let Ctrl-C through on every platform."""
@@ -155,19 +156,11 @@ class EngineClient:
         request = _request("bench", prompt_ids, sampling, optimisations)
         return self._run([request._replace(chat=chat)])[0]
 
-    def stream(
-        self,
-        prompt_ids: Sequence[int],
-        sampling: Sampling,
-        optimisations: Mapping[str, Value],
-        continues: bool = False,
-        adapter: str = "",
-    ) -> Iterator[Delta | Finished]:
+    def stream(self, asked: AnswerRequest, tokens: PromptTokens) -> Iterator[Delta | Finished]:
         """The events of one answer up to its end, with what the cache holds; closed earlier, the iterator cancels it.
         Raises :class:`EngineError` when the engine refuses it."""
         name = f"stream {next(self._numbers)}"
-        request = AddRequest(name, prompt_ids, sampling, 1, optimisations, continues, adapter=adapter)
-        self.engine.submit(request)
+        self.engine.submit(asked.command(tokens, id=name))
         ended = False
         try:
             while not ended:
@@ -326,7 +319,8 @@ class EngineClient:
 def _request(
     name: str, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
 ) -> AddRequest:
-    return AddRequest(name, prompt_ids, sampling, 1, {**replayed(), **(optimisations or {})})
+    asked = AnswerRequest("", sampling, optimisations={**replayed(), **(optimisations or {})})
+    return asked.command(PromptTokens(list(prompt_ids)), id=name)
 
 
 def whole_steps(steps: Sequence[StepRecord], batch: int) -> list[StepRecord]:

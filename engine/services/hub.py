@@ -150,19 +150,19 @@ class EngineHub:
     def submit(self, command: Command) -> None:
         self.engine.submit(command)
 
-    def name_for(self, id: str) -> str:
-        """A name for a new request, by which the engine knows it; ``id`` is its client's, shown with its pages."""
+    def add(self, request: AddRequest, listener: Callable[[RequestEvent], None]) -> str:
+        """Start a request, of which ``listener`` hears until it has ended; return the engine's name of it.
+
+        The request's id is its client's own name of it, shown with its pages.
+        """
         name = f"r{next(self._numbers)}"
-        self._ids[name] = id
+        self._ids[name] = request.id
         if len(self._ids) > MOST_IDS:
             self._ids.popitem(last=False)
-        return name
-
-    def add(self, request: AddRequest, listener: Callable[[RequestEvent], None]) -> None:
-        """Start a request, of which ``listener`` hears until it has ended."""
-        self._running[request.id] = _Running(listener, request.n)
+        self._running[name] = _Running(listener, request.n)
         self._stir()
-        self.engine.submit(request)
+        self.engine.submit(request._replace(id=name))
+        return name
 
     def client_id(self, name: str) -> str:
         """Name that the client gave to the request that the engine knows as ``name``; "" for one of long ago."""

@@ -10,7 +10,8 @@ from typing import Any
 from engine.cache.offload.saved import SavedChats
 from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Sampling, Value
-from engine.services.answers.pictures import PromptImages, PromptTokens
+from engine.services.answers.pictures import PromptImages
+from engine.services.answers.request import PromptTokens
 from engine.text.prompt import rendered
 from tests.conformance.seeing_models import photo, user
 from tests.kit.hosts import Host

@@ -30,6 +30,7 @@ from engine.protocol import (
     Value,
     keys,
 )
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.client import CLOSE_SECONDS, EngineClient, EngineError
 from engine.text.prompt import prompt_ids
 
@@ -236,8 +237,8 @@ class TerminalChat:
         assert loaded.tokenizer is not None
         assert loaded.chat_template is not None
         ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt, self._thinking)
-        continues = isinstance(prompt, str)
-        events = self._engine.stream(ids, self._settings.sampling, self._optimisations, continues, adapter)
+        asked = AnswerRequest(prompt, self._settings.sampling, optimisations=self._optimisations, adapter=adapter)
+        events = self._engine.stream(asked, PromptTokens(ids))
         try:
             for event in events:
                 if not isinstance(event, Finished) or event.reason not in FAILED:

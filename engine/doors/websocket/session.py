@@ -21,7 +21,6 @@ from engine.library import paths as config
 from engine.library.paths import ModelNotFound
 from engine.loading.adapters import cards
 from engine.loading.model import LoadModel
-from engine.loop.commands import AddRequest
 from engine.loop.events import Event, RequestEvent
 from engine.protocol import (
     PROTOCOL,
@@ -55,10 +54,11 @@ from engine.protocol import (
     Why,
     encode,
 )
-from engine.services.answers.answering import Asked, cancelled_before_start, prepared, request_message, tokenised
+from engine.services.answers.answering import cancelled_before_start, prepared, request_message, tokenised
 from engine.services.answers.compare import compare
 from engine.services.answers.outbox import Outbox
 from engine.services.answers.refused import Refused
+from engine.services.answers.request import AnswerRequest
 from engine.services.answers.turns import AnswerCollector, Turns
 from engine.services.hub import EngineHub
 from engine.services.residency import Lease, Residency
@@ -250,7 +250,16 @@ class Session:
             if active.cancelled:
                 self._put_cancelled(message)
                 return
-            asked = Asked(message.prompt, message.thinking, message.overflow, message.sampling.max_tokens)
+            asked = AnswerRequest(
+                message.prompt,
+                message.sampling,
+                message.thinking,
+                message.overflow,
+                n=message.n,
+                optimisations=message.optimisations,
+                chat=message.chat,
+                adapter=message.adapter,
+            )
             prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
             if active.cancelled:
                 self._put_cancelled(message)
@@ -278,20 +287,7 @@ class Session:
                     self._leave(message.id, active)
                     ended.set()
 
-            active.name = self._hub.name_for(message.id)
-            request = AddRequest(
-                id=active.name,
-                prompt_ids=prompt.ids,
-                sampling=message.sampling,
-                n=message.n,
-                optimisations=message.optimisations,
-                continues=prompt.text.continues,
-                window=prompt.window,
-                chat=message.chat,
-                adapter=message.adapter,
-                pictures=prompt.pictures,
-            )
-            self._hub.add(request, listener)
+            active.name = self._hub.add(asked.command(prompt.tokens, prompt.window, message.id), listener)
             await ended.wait()
         finally:
             use.leave()

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from engine.loop.admission import NO_MODEL
 from engine.loop.events import RequestEvent
-from engine.protocol import ChatMessage, ContextCut, Finished, Message, Overflow, Prefill, Thinking, Timings, Usage
+from engine.protocol import ChatMessage, ContextCut, Finished, Message, Prefill, Thinking, Timings, Usage
 from engine.services.answers.continuing import Continued, continued
 from engine.services.answers.overflow import (
     SINKS,
@@ -22,32 +22,21 @@ from engine.services.answers.overflow import (
     too_long,
     window_of,
 )
-from engine.services.answers.pictures import PromptImages, PromptTokens
+from engine.services.answers.pictures import PromptImages
 from engine.services.answers.refused import Refused, shortened
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.turns import Turn
 from engine.services.hub import EngineHub
-from engine.text.prompt import PromptForm, PromptText, rendered
+from engine.text.prompt import PromptText, rendered
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from engine.compute.vision.placeholders import PlaceholderSpans
     from engine.loading.model import LoadedModel
     from engine.text.template import ChatTemplate
 
 _T = TypeVar("_T")
 LONG = 1 << 16
 """Characters of a long prompt: some hundredths of a second to tokenise."""
-
-
-class Asked(NamedTuple):
-    """Prompt that a client wants answered. ``max_tokens`` is the room that it wants for the answer, ``form`` how its
-    conversation is written."""
-
-    prompt: Sequence[ChatMessage] | str
-    thinking: Thinking = Thinking()
-    overflow: Overflow = "stop"
-    max_tokens: int | None = None
-    form: PromptForm = PromptForm()
 
 
 class Prepared(NamedTuple):
@@ -67,10 +56,6 @@ class Prepared(NamedTuple):
     @property
     def ids(self) -> list[int]:
         return self.tokens.ids
-
-    @property
-    def pictures(self) -> PlaceholderSpans | None:
-        return self.tokens.pictures
 
     def context_cut(self, id: str) -> ContextCut | None:
         """Message that tells the client what the model does not see; None if it sees everything."""
@@ -98,7 +83,7 @@ async def tokenised(
     return await in_thread(hub, prompt, read)
 
 
-async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
+async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
     """The same, beginning with the exact ids of the turns in ``line`` that the prompt goes on from, and cut to fit the
     context as ``asked.overflow`` says. Raises :class:`Refused` besides where nothing makes it fit."""
     loaded, tokenizer, template = _text_parts(hub, asked.thinking)
@@ -137,7 +122,7 @@ def _size(turn: ChatMessage) -> int:
 
 def _fitted(
     read: Callable[[DroppedMessages | None], Prepared],
-    asked: Asked,
+    asked: AnswerRequest,
     context: int,
     count: Callable[[ChatMessage], int],
 ) -> Prepared:
@@ -146,7 +131,7 @@ def _fitted(
     if asked.overflow == "window":
         window = window_of(context)
         return whole._replace(window=window, tokens_cut=max(0, len(whole.ids) - window - SINKS))
-    limit = context - reserve(context, asked.max_tokens)
+    limit = context - reserve(context, asked.sampling.max_tokens)
     if asked.overflow == "stop" or isinstance(asked.prompt, str) or len(whole.ids) <= limit:
         return whole
     made: dict[DroppedMessages, Prepared] = {}

@@ -21,7 +21,6 @@ from engine.decoding.telemetry import pairs
 from engine.decoding.telemetry.processor import OtherPrograms
 from engine.decoding.telemetry.records import StepRecord
 from engine.loop.admission import NO_MODEL
-from engine.loop.commands import AddRequest
 from engine.loop.events import Event
 from engine.protocol import (
     Compare,
@@ -43,8 +42,8 @@ from engine.protocol import (
     keys,
 )
 from engine.services.answers.answering import tokenised
-from engine.services.answers.pictures import PromptTokens
 from engine.services.answers.refused import Refused
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
 
@@ -101,7 +100,7 @@ async def replay(
         seed=message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31),
         max_tokens=min(message.sampling.max_tokens or MOST_TOKENS, MOST_TOKENS),
     )
-    runner = _Runner(hub, option, prompt, isinstance(message.prompt, str), message.adapter)
+    runner = _Runner(hub, option, AnswerRequest(message.prompt, adapter=message.adapter), prompt)
     done = 0
 
     def progress(total: int) -> None:
@@ -247,9 +246,8 @@ def _same(one: Value, other: Value) -> bool:
 
 
 class _Runner:
-    def __init__(self, hub: EngineHub, option: Option, prompt: PromptTokens, continues: bool, adapter: str) -> None:
-        self._hub, self._option, self._prompt = hub, option, prompt
-        self._continues, self._adapter = continues, adapter
+    def __init__(self, hub: EngineHub, option: Option, asked: AnswerRequest, tokens: PromptTokens) -> None:
+        self._hub, self._option, self._asked, self._tokens = hub, option, asked, tokens
         self.disturbed = False
         self._before = _present(hub.engine.catalogue_state(), option.key)
         self._changed = False
@@ -272,16 +270,8 @@ class _Runner:
         deltas: list[Delta] = []
         steps: list[StepRecord] = []
         unwatch = self._hub.watch(steps.append)
-        command = AddRequest(
-            "",
-            self._prompt.ids,
-            sampling,
-            optimisations=optimisations,
-            continues=self._continues,
-            adapter=self._adapter,
-            pictures=self._prompt.pictures,
-        )
-        stream = Stream(self._hub, [PromptRequest(command)])
+        asked = self._asked._replace(sampling=sampling, optimisations=optimisations)
+        stream = Stream(self._hub, [PromptRequest(asked.command(self._tokens))])
         try:
             async for message in stream.messages():
                 if isinstance(message, Delta):

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.compute.vision.interface import Picture, PictureError
-from engine.compute.vision.placeholders import PlaceholderSpans, placed
+from engine.compute.vision.placeholders import placed
 from engine.loop.admission import TEXT_ONLY
 from engine.protocol import ChatMessage
 from engine.services.answers.refused import Refused
+from engine.services.answers.request import PromptTokens
 from engine.text.prompt import PromptText
 
 if TYPE_CHECKING:
     from engine.compute.vision.processor import ImageProcessor
     from engine.loading.model import LoadedModel
-
-
-class PromptTokens(NamedTuple):
-    """A prompt as the engine reads it, and where pictures are in it; None: it has none."""
-
-    ids: list[int]
-    pictures: PlaceholderSpans | None = None
 
 
 class PromptImages:

@@ -53,8 +53,7 @@ class Stream:
         self._first: Message | None = None
         self._names: list[str] = []
         for number, (command, heard) in enumerate(prompts):
-            self._names.append(hub.name_for(""))
-            hub.add(command._replace(id=self._names[-1]), partial(self._on_event, number, heard))
+            self._names.append(hub.add(command, partial(self._on_event, number, heard)))
 
     async def begin(self, seconds: float | None = None) -> None:
         """Wait for the first message, which is the engine's refusal if it refuses; no longer than ``seconds``."""

@@ -25,11 +25,10 @@ from engine.doors.http.openai.writers import ChatWriter, Echo, TextWriter, Write
 from engine.doors.security import error_response, refuse_stranger
 from engine.loading.adapters import adapters_of
 from engine.loop.admission import NO_MODEL
-from engine.loop.commands import AddRequest
-from engine.protocol import ChatMessage, ContextCut, Thinking
-from engine.services.answers.answering import Asked
+from engine.protocol import ChatMessage, ContextCut
 from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
 from engine.services.residency import Lease, Residency
@@ -188,23 +187,24 @@ class OpenAIRoutes:
     ) -> tuple[PromptRequest, ContextCut | None]:
         """Build the request for one prompt, and what of it the model does not see. Raises :class:`Refused`."""
         context, sampling, slides = loaded.card.context, wanted.sampling(), wanted.overflow == "window"
-        command = AddRequest("", (), sampling, wanted.n or 1, continues=isinstance(wanted, CompletionIn))
-        command = command._replace(adapter=_adapter(loaded, wanted.model))
         scored = (sampling.logprobs if wanted.echoes else None, wanted.prompt_logprobs)
-        command = command._replace(prompt_logprobs=max((each for each in scored if each is not None), default=None))
+        asked = AnswerRequest(
+            "" if isinstance(given, Ids) else given,
+            sampling,
+            overflow=wanted.overflow or "stop",
+            n=wanted.n or 1,
+            adapter=_adapter(loaded, wanted.model),
+            prompt_logprobs=max((each for each in scored if each is not None), default=None),
+        )
         if isinstance(given, Ids):
-            return PromptRequest(command._replace(prompt_ids=given, window=_window(len(given), slides, context))), None
-        thinking, form = Thinking(), PromptForm()
+            return PromptRequest(asked.command(PromptTokens(given), _window(len(given), slides, context))), None
         if isinstance(wanted, ChatIn):
             opens = wanted.add_generation_prompt is not False
-            thinking, form = wanted.wanted_thinking(), PromptForm(wanted.prefills(), opens, wanted.variables())
-        asked = Asked(given, thinking, wanted.overflow or "stop", sampling.max_tokens, form)
+            form = PromptForm(wanted.prefills(), opens, wanted.variables())
+            asked = asked._replace(thinking=wanted.wanted_thinking(), form=form)
         found, heard = await self._conversations.prepared(self._hub, asked)
         _window(len(found.ids), slides, context)
-        command = command._replace(
-            prompt_ids=found.ids, window=found.window, pictures=found.pictures, prefilled=form.prefills
-        )
-        return PromptRequest(command, heard), found.context_cut("")
+        return PromptRequest(asked.command(found.tokens, found.window), heard), found.context_cut("")
 
 
 def _posted(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> list[Route]:

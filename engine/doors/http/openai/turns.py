@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from engine.loop.events import RequestEvent
 from engine.protocol import Delta, Finished
-from engine.services.answers.answering import Asked, Prepared, prepared
+from engine.services.answers.answering import Prepared, prepared
+from engine.services.answers.request import AnswerRequest
 from engine.services.answers.turns import AnswerCollector, Turn, Turns, named
 from engine.services.hub import EngineHub
 from engine.text.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ class Conversations:
     def __init__(self) -> None:
         self._turns = Turns()
 
-    async def prepared(self, hub: EngineHub, asked: Asked) -> tuple[Prepared, Callable[[RequestEvent], None]]:
+    async def prepared(self, hub: EngineHub, asked: AnswerRequest) -> tuple[Prepared, Callable[[RequestEvent], None]]:
         """Same as `answering.prepared`, but beginning with the ids of the answer that it continues; and the listener
         that hears of its answers, so that they are known next time."""
         parent = ""
@@ -32,7 +33,7 @@ class Conversations:
         prompt = await prepared(hub, asked, line)
         return prompt, self._listener(asked, prompt, parent)
 
-    def _listener(self, asked: Asked, prompt: Prepared, parent: str) -> Callable[[RequestEvent], None]:
+    def _listener(self, asked: AnswerRequest, prompt: Prepared, parent: str) -> Callable[[RequestEvent], None]:
         answers: defaultdict[int, AnswerCollector] = defaultdict(
             lambda: AnswerCollector(prompt.text, prompt.continued.ids, asked.prompt, parent)
         )
@@ -49,7 +50,7 @@ class Conversations:
         return hear
 
 
-def _named(asked: Asked, answer: str) -> str:
+def _named(asked: AnswerRequest, answer: str) -> str:
     """Same as :func:`named`, but with a continued message as one: a client sends it back so."""
     if asked.form.prefills and not isinstance(asked.prompt, str):
         return named(asked.prompt[:-1], asked.prompt[-1].content + answer)

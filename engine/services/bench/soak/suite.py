@@ -19,7 +19,7 @@ import psutil
 
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel, LoadModel
-from engine.loop.commands import AddRequest, Command, Inspect, Shutdown
+from engine.loop.commands import Command, Inspect, Shutdown
 from engine.loop.engine import Engine
 from engine.loop.events import Event
 from engine.protocol import (
@@ -35,6 +35,7 @@ from engine.protocol import (
     Value,
     keys,
 )
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.bench.cache.traces import TIGHT_ROOM
 from engine.services.bench.soak.figures import SoakFigures, SoakSample
 from engine.services.bench.tables import MB, say
@@ -185,7 +186,8 @@ class Soak:
         if self._random.random() < 0.25:
             asked.cancels_at = self._random.randrange(1, 24)
         self.counts["asked"] += answers
-        self._submit("requests", AddRequest(name, prompt, sampling, answers, chat=turn.chat))
+        request = AnswerRequest("", sampling, n=answers, chat=turn.chat)
+        self._submit("requests", request.command(PromptTokens(prompt), id=name))
 
     def _from(self) -> _Turn:
         if not self._turns or (len(self._turns) < MOST_CHATS and self._random.random() < 0.3):

@@ -22,6 +22,7 @@ from engine.doors.security import Allowed
 from engine.loop.commands import AddRequest, Command
 from engine.loop.events import Event
 from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.client import EngineClient, EngineError
 from engine.services.residency import Policy
 from engine.text.template import ChatTemplate
@@ -152,7 +153,7 @@ def test_a_dead_engine_is_said(engine: EngineClient, monkeypatch: pytest.MonkeyP
     fake(engine).fail_step = True
     monkeypatch.setattr("threading.excepthook", lambda args: None)
     with pytest.raises(EngineError, match="The engine stopped"):
-        list(engine.stream([1, 2, 3], Sampling(), {}))
+        list(engine.stream(AnswerRequest(""), PromptTokens([1, 2, 3])))
 
 
 def test_ctrl_c_is_heard_while_the_engine_is_silent(
