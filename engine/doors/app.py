@@ -15,8 +15,9 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from engine.decoding.telemetry import prometheus
-from engine.doors.http.openai.errors import failed, not_served
-from engine.doors.http.openai.routes import OpenAIRoutes
+from engine.doors.http.dialects import DIALECTS
+from engine.doors.http.errors import failed, not_served
+from engine.doors.http.service import HttpService
 from engine.doors.security import Gate, GateMiddleware, refuse_stranger
 from engine.doors.websocket.session import Session
 from engine.library import paths as config
@@ -25,7 +26,7 @@ from engine.services.hub import EngineHub
 from engine.services.residency import Residency
 
 
-def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, openai: OpenAIRoutes) -> ASGIApp:
+def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, service: HttpService) -> ASGIApp:
     """The application; the hub's engine thread runs while the application does."""
 
     async def socket(websocket: WebSocket) -> None:
@@ -54,7 +55,7 @@ def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, opena
         WebSocketRoute("/ws", socket),
         Route("/health", health),
         Route("/metrics", metrics),
-        *openai.routes(),
+        *(route for dialect in DIALECTS for route in dialect(service).routes()),
     ]
     handlers: Any = {HTTPException: not_served, Exception: failed}
     # Around all of it: an allowed page is to read the response to an unexpected error, too.

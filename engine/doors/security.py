@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -218,12 +218,14 @@ def error_response(refusal: Refusal) -> JSONResponse:
     return JSONResponse(error_body(refusal), status_code=refusal.status)
 
 
-def refuse_stranger(headers: Headers, token: str) -> JSONResponse | None:
-    """The response for whoever does not know the token; None for who does."""
+def refuse_stranger(
+    headers: Headers, token: str, shape: Callable[[Refusal], Response] = error_response
+) -> Response | None:
+    """The response, in a dialect's ``shape``, for whoever does not know the token; None for who does."""
     given = (bearer(headers.get("authorization", "")), *(headers.get(name, "") for name in KEY_HEADERS))
     if any(token_matches(each, token) for each in given):
         return None
     text = "The token is missing or wrong. Send the one in the token file as API key (Authorization: Bearer TOKEN)."
-    response = error_response(Refusal(401, "invalid_api_key", text))
+    response = shape(Refusal(401, "invalid_api_key", text))
     response.headers["www-authenticate"] = "Bearer"  # RFC 9110, section 11.6.1
     return response

@@ -21,7 +21,7 @@ import uvicorn
 
 from engine.doors.app import make_app
 from engine.doors.connections import IDLE_SECONDS, PatientHttp
-from engine.doors.http.openai.routes import OpenAIRoutes
+from engine.doors.http.service import HttpService
 from engine.doors.security import Allowed, Gate
 from engine.doors.threads import WORKERS, NoThreads, start_all
 from engine.library import paths as config
@@ -123,7 +123,7 @@ class Server:
         call_later: CallLater | None = None,
         allowed: Allowed = Allowed(),
     ) -> None:
-        """``fetches``: as of :class:`OpenAIRoutes`; ``policy`` and ``call_later`` as of :class:`Residency`; ``allowed``
+        """``fetches``: as of :class:`HttpService`; ``policy`` and ``call_later`` as of :class:`Residency`; ``allowed``
         as of :class:`Gate`."""
         self.listener = listener
         self.port: int = listener.getsockname()[1]
@@ -133,9 +133,9 @@ class Server:
         self.hub = EngineHub(make_engine, probes, self._engine_died)
         gate = Gate(self.port, not ipaddress.ip_address(listener.getsockname()[0]).is_loopback, allowed)
         self.residency = Residency(self.hub, policy, call_later)
-        openai = OpenAIRoutes(self.hub, self.residency, token, fetches)
+        service = HttpService(self.hub, self.residency, token, fetches)
         settings = uvicorn.Config(
-            make_app(self.hub, self.residency, token, gate, openai),
+            make_app(self.hub, self.residency, token, gate, service),
             http=PatientHttp,
             timeout_keep_alive=IDLE_SECONDS,
             log_config=None,
@@ -149,7 +149,7 @@ class Server:
             lifespan="on",
             server_header=False,
         )
-        self._uvicorn = _Uvicorn(settings, openai.stop)
+        self._uvicorn = _Uvicorn(settings, service.stop)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, started: Callable[[], None] = lambda: None) -> int:

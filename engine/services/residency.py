@@ -122,6 +122,12 @@ class Residency:
         self._unload_after = seconds
         self._rest()
 
+    def unload(self) -> None:
+        """Unload the model because a client asks for it; answers that run are let to end, and it stays then."""
+        loaded = self._hub.loaded
+        if loaded is not None and not self._hub.answering and self._loading is None:
+            self._let_go(loaded, "because a client asked")
+
     def stop(self, refusal: Refused) -> None:
         """The server stops: whoever waits is refused."""
         self._stopped = refusal
@@ -291,11 +297,12 @@ class Residency:
         if self._hub.answering or self._loading is not None or loaded is None:
             self._rest()
             return
-        self._unloaded = self._idle = _of(loaded)
         after = self._unload_after if self._ttl is None else self._ttl
-        reason = (
-            f"{loaded.card.name} was unloaded after {_spelt(after)} without a request. The next one loads it again."
-        )
+        self._let_go(loaded, f"after {_spelt(after)} without a request")
+
+    def _let_go(self, loaded: LoadedModel, why: str) -> None:
+        self._unloaded = self._idle = _of(loaded)
+        reason = f"{loaded.card.name} was unloaded {why}. The next one loads it again."
         self._hub.submit(Unload(reason=reason, idle=True, path=loaded.path))
 
     def _on_event(self, event: Event) -> None:

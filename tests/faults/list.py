@@ -797,7 +797,7 @@ _SERVER = (
     Fault(
         "unpacked-size-not-bounded",
         "server",
-        "engine/doors/http/openai/body.py",
+        "engine/doors/http/body.py",
         "if max(size, received) > MAX_BODY:",
         "if received > MAX_BODY:",
         "A compressed body that is too large unpacked is read as far as there is room, and not refused.",

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from urllib.error import HTTPError
 
-from engine.doors.http.openai.fields import BadField
+from engine.doors.http.fields import BadField
 from engine.doors.http.openai.types import ChatIn, ImageUrl
 
 MOST_BYTES = 20_000_000

@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
-from engine.doors.http.openai.errors import refusal_of
+from engine.doors.http.errors import refusal_of
 from engine.doors.http.openai.types import Completion, CompletionDetails, StreamOptions, UsageDetails, UsageOut
 from engine.doors.http.openai.writers import Writer
+from engine.doors.http.service import KEEP_ALIVE_SECONDS
 from engine.doors.security import error_body
 from engine.protocol import Delta, Finished
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
-from engine.services.residency import Lease
 
-KEEP_ALIVE_SECONDS = 10.0
-"""How long a stream is silent, while a prompt waits or is read, before a comment says that it goes on."""
 KEEP_ALIVE = b": keep-alive\n\n"
 
-_T = TypeVar("_T")
 
-
-class EventResponse(StreamingResponse):
-    """An answer as server-sent events, while it is written; at the end of it the ``use`` ends."""
-
-    def __init__(
-        self, stream: Stream, writer: Writer, options: StreamOptions, headers: dict[str, str], use: Lease
-    ) -> None:
-        super().__init__(_events(stream, writer, options), media_type="text/event-stream", headers=headers)
-        self._stream, self._use = stream, use
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._stream.leave()
-            self._use.leave()
-
-
-async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> AsyncIterator[bytes]:
+async def events(stream: Stream, writer: Writer, options: StreamOptions) -> AsyncIterator[bytes]:
     """An error is the last event: neither an end of the answer nor [DONE] follows."""
     finished: list[Finished] = []
     written, now = 0, asyncio.get_running_loop().time
@@ -83,7 +58,7 @@ async def _events(stream: Stream, writer: Writer, options: StreamOptions) -> Asy
     yield b"data: [DONE]\n\n"
 
 
-async def whole(stream: Stream, writer: Writer) -> bytes:
+async def whole(stream: Stream, writer: Writer) -> Completion:
     """The whole answer. Raises :class:`Refused`."""
     finished: list[Finished] = []
     async for message in stream.messages():
@@ -93,27 +68,7 @@ async def whole(stream: Stream, writer: Writer) -> bytes:
             case Finished():
                 finished.append(message)
     ends = sorted(finished, key=lambda end: end.answer)
-    return msgspec.json.encode(writer.whole(ends, usage_of(finished, stream.answers)))
-
-
-async def while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of ``work``, which ends when the client goes away. Raises ClientDisconnect then."""
-    gone = asyncio.create_task(_disconnected(request))
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.wait([gone, task], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return await task
-    finally:
-        for one in (gone, task):
-            one.cancel()
-        await asyncio.gather(gone, task, return_exceptions=True)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    return writer.whole(ends, usage_of(finished, stream.answers))
 
 
 def usage_of(finished: Sequence[Finished], answers: int) -> UsageOut:

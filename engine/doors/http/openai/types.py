@@ -9,12 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engine.compute.sampling.params import MAX_LOGPROBS
-from engine.doors.http.openai.fields import BadField
+from engine.doors.http.fields import BadField
+from engine.doors.http.sampling import UNLIMITED, SamplingIn
 from engine.protocol import ChatMessage, FinishReason, Overflow, Sampling, Thinking
 from engine.services.answers.refused import shortened
 
-UNLIMITED = -1
-"""As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
 MOST_ANSWERS = 512
 """Answers to the prompts of one request, each of which waits in the engine's queue."""
 RESERVED = frozenset({"add_generation_prompt", "chat_template", "continue_final_message", "messages", "tokenize"})
@@ -72,37 +71,20 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class _RequestIn(msgspec.Struct, kw_only=True):
-    """Fields of both kinds of request; from ``top_k`` on in the names of other servers, the last two Kvasir's own.
+class _RequestIn(SamplingIn, kw_only=True):
+    """Fields of both kinds of request; the last two are Kvasir's own.
 
     The five fields about thinking are names of one thing, which plain completions ignore.
     """
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {}
-    """Further fields that are served with these values only (:mod:`engine.doors.http.openai.fields`)."""
+    """Further fields that are served with these values only (:mod:`engine.doors.http.fields`)."""
 
     model: str = ""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    stop: str | list[str] | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[int, float] | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
-    repetition_penalty: float | None = None
-    dry_multiplier: float | None = None
-    dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    min_tokens: int | None = None
     prompt_logprobs: int | None = None
-    ignore_eos: bool | None = None
     think: bool | str | None = None
     thinking: bool | dict[str, Any] | None = None
     enable_thinking: bool | None = None
@@ -126,17 +108,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
             raise BadField("prompt_logprobs", "prompt_logprobs come with whole answers only. Leave stream out.")
         if not 0 <= (self.prompt_logprobs or 0) <= MAX_LOGPROBS:
             raise BadField("prompt_logprobs", f"prompt_logprobs is 0 to {MAX_LOGPROBS}: {self.prompt_logprobs} is not.")
-        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary]
-        if unknown:
-            text = f"The model knows the tokens 0 to {vocabulary - 1:,}: {unknown[0]} is not one of them."
-            raise BadField("logit_bias", text)
-
-    def base_sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
-        """The fields that are called as they are here; what is not given keeps its default."""
-        given = {name: getattr(self, name, None) for name in Sampling.__struct_fields__}
-        given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
-        given |= {"max_tokens": None if max_tokens == UNLIMITED else max_tokens, "logprobs": logprobs}
-        return Sampling(**{name: value for name, value in given.items() if value is not None})
+        super().check(vocabulary)
 
 
 class ChatIn(_RequestIn, kw_only=True):

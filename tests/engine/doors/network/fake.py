@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import tokenizers
+import torch
 
 from engine import catalogue
 from engine.compute.runner.perplexity import Scores
@@ -129,6 +130,7 @@ class FakeEngine:
             chat_template=ChatTemplate(self.template),
             kv_bytes_per_token=64.0,
             model=None,
+            device=torch.device("cpu"),
             album=None,
             text_only="",
         )

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
+from engine.doors.http.body import MAX_BODY
+from engine.doors.http.fields import decoded
 from engine.doors.http.openai import stream
-from engine.doors.http.openai.body import MAX_BODY
-from engine.doors.http.openai.fields import decoded
 from engine.doors.http.openai.types import ChatIn, CompletionIn, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, TextWriter
 from engine.loop.commands import AddRequest
@@ -156,7 +156,7 @@ def test_a_stream_is_not_silent_while_a_prompt_is_read(monkeypatch: pytest.Monke
     async def told() -> list[bytes]:
         reading: Any = SimpleNamespace(messages=messages, answers=1, prompt_tokens=3)
         writer: Any = None
-        return [event async for event in stream._events(reading, writer, StreamOptions())]
+        return [event async for event in stream.events(reading, writer, StreamOptions())]
 
     assert asyncio.run(told()) == [stream.KEEP_ALIVE] * 3 + [b"data: [DONE]\n\n"]
 

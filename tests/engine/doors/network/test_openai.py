@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from engine.compute.sampling.params import resolve
-from engine.doors.http.openai.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
+from engine.doors.http.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
 from engine.doors.http.openai.types import ChatIn
 from engine.loop.commands import AddRequest
 from engine.protocol import CacheStats, Cancel, GpuReading, Sampling, ThinkingModes

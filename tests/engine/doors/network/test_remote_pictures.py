@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.doors.http.fields import BadField
 from engine.doors.http.openai import remote
-from engine.doors.http.openai.fields import BadField
 from engine.doors.http.openai.remote import MOST, fetch_pictures
 from engine.doors.http.openai.types import ChatIn
 

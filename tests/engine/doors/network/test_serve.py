@@ -116,7 +116,7 @@ def test_answers_and_websockets_outlive_the_patience(hasty: Running) -> None:
 
 
 def test_a_body_that_stays_away_is_refused(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.doors.http.openai.body.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("engine.doors.http.body.BODY_SECONDS", 0.2)
     with connected(running) as client:
         head = (
             f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{running.server.port}\r\nAuthorization: Bearer {TOKEN}"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.doors.http.openai import routes as openai
+from engine.doors.http import service
 from engine.services.answers.stream import Stream
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN
@@ -45,7 +45,7 @@ def test_the_others_finish_and_what_waits_is_joined(running: Running, monkeypatc
             super().__init__(*args)
             streams.append(self)
 
-    monkeypatch.setattr(openai, "Stream", Watched)
+    monkeypatch.setattr(service, "Stream", Watched)
     body = {"prompt": "abc", "stream": True}
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -6,12 +6,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.doors.http.openai.fields import BadField
+from engine.doors.http.fields import BadField
 from engine.doors.security import Refusal, error_response
 from engine.services.answers.refused import Refused, shortened
 from engine.text.template import PromptError
 
-SERVED = "/v1/models, /v1/chat/completions and /v1/completions"
+SERVED = "/v1/models, /v1/chat/completions, /v1/completions, and Ollama's /api/chat, /api/generate and /api/tags"
 FAILURES = (Refused, PromptError, BadField)
 _STATUS = {
     "body_timeout": 408,

@@ -1,0 +1,232 @@
+"""HTTP in Ollama's shapes: /api/chat and /api/generate, and what clients ask of models. Of the rest it says that it is
+not served."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from engine.doors.http.body import read_body
+from engine.doors.http.errors import FAILURES, refusal_of
+from engine.doors.http.fields import decoded
+from engine.doors.http.ollama.types import (
+    SOONEST,
+    ChatIn,
+    Details,
+    Figures,
+    GenerateIn,
+    ListedModel,
+    ModelList,
+    ShowIn,
+    ShownModel,
+)
+from engine.doors.http.ollama.writer import lines, part_of, whole
+from engine.doors.http.service import (
+    KEEP_ALIVE_SECONDS,
+    HttpService,
+    StreamedAnswer,
+    adapter_of,
+    cut_header,
+    while_there,
+)
+from engine.doors.security import Refusal
+from engine.library.local import size_of
+from engine.services.answers.request import AnswerRequest
+from engine.services.residency import Lease
+from engine.text.prompt import PromptForm
+
+if TYPE_CHECKING:
+    from engine.loading.model import LoadedModel
+
+VERSION = "0.12.0"
+"""The version of Ollama whose interface this is: clients compare it with what they need."""
+NEVER = "0001-01-01T00:00:00Z"
+"""The time that Go writes for none."""
+LATEST = ":latest"
+"""Tag that Ollama's clients add to a name without one."""
+ELSEWHERE = {
+    "blobs/{digest:path}": "Models are brought by `kvasir models get` or the window's page Models.",
+    "copy": "Models are copied as files.",
+    "create": "Models are made by `kvasir quantise`.",
+    "delete": "Models are deleted by `kvasir models rm` or the window's page Models.",
+    "embed": "Embeddings are not served.",
+    "embeddings": "Embeddings are not served.",
+    "pull": "Models are brought by `kvasir models get` or the window's page Models.",
+    "push": "Models are not published from here.",
+}
+"""The rest of the interface, with what to do instead."""
+
+
+class OllamaRoutes:
+    """The dialect of Ollama's clients."""
+
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.here),
+            Route("/api/version", self.version),
+            Route("/api/tags", partial(self._list, self.tags)),
+            Route("/api/ps", partial(self._list, self.running)),
+            Route("/api/show", self.show, methods=["POST"]),
+            Route("/api/chat", partial(self._serve, ChatIn), methods=["POST"]),
+            Route("/api/generate", partial(self._serve, GenerateIn), methods=["POST"]),
+            *(
+                Route(f"/api/{name}", partial(_elsewhere, said), methods=["POST", "DELETE", "HEAD"])
+                for name, said in ELSEWHERE.items()
+            ),
+        ]
+
+    async def here(self, request: Request) -> Response:
+        """Ollama's clients look here for whether it runs."""
+        return PlainTextResponse("Kvasir is running")
+
+    async def version(self, request: Request) -> Response:
+        return JSONResponse({"version": VERSION})
+
+    async def _list(self, models: Callable[[], Awaitable[list[ListedModel]]], request: Request) -> Response:
+        if (refusal := self._service.stranger(request, _error)) is not None:
+            return refusal
+        return _json(ModelList(await models()))
+
+    async def tags(self) -> list[ListedModel]:
+        """The models that a request may name."""
+        present = await self.running()
+        names = {model.name for model in present}
+        others = [name for name in await self._service.residency.loadable() if name not in names]
+        listed = [msgspec.structs.replace(each, size_vram=None, context_length=0, expires_at="") for each in present]
+        return listed + [ListedModel(name, name) for name in others]
+
+    async def running(self) -> list[ListedModel]:
+        loaded = self._service.hub.loaded
+        return [] if loaded is None else [await asyncio.to_thread(_listed, loaded)]
+
+    async def show(self, request: Request) -> Response:
+        if (refusal := self._service.stranger(request, _error)) is not None:
+            return refusal
+        try:
+            asked = decoded(await read_body(request), ShowIn)
+            return _json(_shown(self._service.loaded(_named(asked.model or asked.name))))
+        except FAILURES as error:
+            return _error(refusal_of(error))
+
+    async def _serve(self, kind: type[ChatIn] | type[GenerateIn], request: Request) -> Response:
+        if (refusal := self._service.stranger(request, _error)) is not None:
+            return refusal
+
+        async def answer(body: bytes, use: Lease) -> Response:
+            return await self._answer(request, decoded(body, kind), use)
+
+        return await self._service.serve(request, answer, lambda error: _error(refusal_of(error)))
+
+    async def _answer(self, request: Request, wanted: ChatIn | GenerateIn, use: Lease) -> Response:
+        began, ttl, part = time.monotonic(), wanted.ttl, part_of(wanted)
+        name = _named(wanted.model)
+        if wanted.empty and wanted.keep_alive is not None and ttl and ttl <= SOONEST:
+            return await self._unloaded(name, wanted)
+        await while_there(request, use.model(name, ttl))
+        loaded = self._service.loaded(name)
+        wanted.check(loaded.card.vocabulary)
+        loaded_in = time.monotonic() - began
+        if wanted.empty:
+            figures = Figures("load", round(1e9 * loaded_in), round(1e9 * loaded_in))
+            return _json({**msgspec.to_builtins(part("", "", True)), **msgspec.to_builtins(figures)})
+        asked = AnswerRequest(
+            wanted.conversation(),
+            wanted.sampling(),
+            wanted.thinking,
+            wanted.overflow,
+            PromptForm(prefills=wanted.prefills),
+            adapter=adapter_of(loaded, name),
+        )
+        prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
+        headers = {} if cut is None else cut_header(cut)
+        stream = self._service.begin([prompt])
+        try:
+            await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if wanted.stream else None))
+            if wanted.stream:
+                body = lines(stream, part, loaded_in)
+                return StreamedAnswer(body, "application/x-ndjson", headers, stream, use)
+            text = await while_there(request, whole(stream, part, loaded_in))
+            return Response(text, media_type="application/json", headers=headers)
+        except BaseException:
+            stream.leave()
+            raise
+
+    async def _unloaded(self, name: str, wanted: ChatIn | GenerateIn) -> Response:
+        """Let a model go at once, as a request for nothing asks that is not to keep it."""
+        self._service.loaded(name)
+        self._service.residency.unload()
+        await self._service.hub.caught_up()
+        return _json({**msgspec.to_builtins(part_of(wanted)("", "", True)), "done_reason": "unload"})
+
+
+def _named(name: str) -> str:
+    return name.removesuffix(LATEST)
+
+
+def _listed(loaded: LoadedModel) -> ListedModel:
+    card, weights = loaded.card, loaded.model.storage_size() if loaded.model is not None else 0
+    return ListedModel(
+        card.name,
+        card.name,
+        _modified(loaded.path),
+        size_of(Path(loaded.path)),
+        _details(loaded),
+        expires_at="9999-12-31T23:59:59Z",
+        size_vram=weights if loaded.device.type != "cpu" else 0,
+        context_length=card.context,
+    )
+
+
+def _shown(loaded: LoadedModel) -> ShownModel:
+    card = loaded.card
+    sees = ["vision"] if card.pictures else []
+    thinks = [] if card.thinking.kind == "none" else ["thinking"]
+    info: dict[str, str | int] = {
+        "general.architecture": card.architecture,
+        "general.basename": card.name,
+        "general.parameter_count": card.parameters,
+        f"{card.architecture}.context_length": card.context,
+        f"{card.architecture}.vocab_size": card.vocabulary,
+    }
+    return ShownModel(_modified(loaded.path), _details(loaded), ["completion", *sees, *thinks], info)
+
+
+def _details(loaded: LoadedModel) -> Details:
+    card = loaded.card
+    kind = "gguf" if loaded.path.endswith(".gguf") else "safetensors"
+    count = card.parameters
+    size = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.2f}M"
+    return Details(kind, card.architecture, [card.architecture], size, card.quantisation)
+
+
+def _modified(path: str) -> str:
+    try:
+        seconds = Path(path).stat().st_mtime
+    except OSError:
+        return NEVER
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+async def _elsewhere(instead: str, request: Request) -> Response:
+    return _error(Refusal(501, "not_served", f"{request.url.path} is not served here. {instead}"))
+
+
+def _error(refusal: Refusal) -> JSONResponse:
+    return JSONResponse({"error": refusal.message}, status_code=refusal.status)
+
+
+def _json(body: object) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")

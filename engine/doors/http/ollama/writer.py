@@ -1,0 +1,86 @@
+"""Answers in the two shapes of Ollama's interface, a line of JSON for each part."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from engine.doors.http.errors import refusal_of
+from engine.doors.http.ollama.types import ChatIn, ChatOut, Figures, GenerateIn, GenerateOut, TurnOut
+from engine.doors.http.service import KEEP_ALIVE_SECONDS
+from engine.protocol import Delta, Finished
+from engine.services.answers.refused import Refused
+from engine.services.answers.stream import Stream
+
+Part = Callable[[str, str, bool], ChatOut | GenerateOut]
+"""Part of an answer made of its text, its thinking, and whether it is the last."""
+
+
+def part_of(wanted: ChatIn | GenerateIn) -> Part:
+    """The shape of the parts of an answer to this request."""
+
+    def part(text: str, thinking: str, done: bool) -> ChatOut | GenerateOut:
+        if isinstance(wanted, ChatIn):
+            return ChatOut(wanted.model, now(), TurnOut("assistant", text, thinking), done)
+        return GenerateOut(wanted.model, now(), text, thinking, done)
+
+    return part
+
+
+async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[bytes]:
+    """The parts of an answer while it is written; an error is the last line. ``loaded_in``: seconds of the load."""
+    try:
+        async for message in stream.messages(KEEP_ALIVE_SECONDS):
+            match message:
+                case Delta(text=text, channel=channel) if text:
+                    thinks = channel == "thinking"
+                    yield _line(part("" if thinks else text, text if thinks else "", False))
+                case Finished():
+                    yield _line(part("", "", True), figures(message, loaded_in))
+                case None:
+                    yield b"\n"  # lines that are empty say nothing, and keep what lies between awake
+    except Refused as refused:
+        yield msgspec.json.encode({"error": refusal_of(refused).message}) + b"\n"
+
+
+async def whole(stream: Stream, part: Part, loaded_in: float) -> bytes:
+    """The whole answer. Raises :class:`Refused`."""
+    texts: dict[str, list[str]] = {"content": [], "thinking": []}
+    end = Figures()
+    async for message in stream.messages():
+        match message:
+            case Delta(text=text, channel=channel):
+                texts["thinking" if channel == "thinking" else "content"].append(text)
+            case Finished():
+                end = figures(message, loaded_in)
+    return _line(part("".join(texts["content"]), "".join(texts["thinking"]), True), end)
+
+
+def figures(end: Finished, loaded_in: float) -> Figures:
+    """Counts and nanoseconds of an answer."""
+    reason: Literal["stop", "length"] = "stop" if end.reason == "stop" else "length"
+    usage, timings = end.usage, end.timings
+    return Figures(
+        done_reason=reason,
+        total_duration=_nanoseconds(timings.total_ms + 1e3 * loaded_in),
+        load_duration=_nanoseconds(1e3 * loaded_in),
+        prompt_eval_count=usage.prompt_tokens,
+        prompt_eval_duration=_nanoseconds(timings.ttft_ms - timings.queued_ms),
+        eval_count=usage.generated_tokens,
+        eval_duration=_nanoseconds(timings.total_ms - timings.ttft_ms),
+    )
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _nanoseconds(milliseconds: float) -> int:
+    return max(0, round(1e6 * milliseconds))
+
+
+def _line(body: ChatOut | GenerateOut, end: Figures = Figures()) -> bytes:
+    return msgspec.json.encode({**msgspec.to_builtins(body), **msgspec.to_builtins(end)}) + b"\n"

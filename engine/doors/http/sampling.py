@@ -1,0 +1,47 @@
+"""Fields of a request that say how tokens are drawn, in the names that most servers give them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.doors.http.fields import BadField
+from engine.protocol import Sampling
+
+UNLIMITED = -1
+"""As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
+
+
+class SamplingIn(msgspec.Struct, kw_only=True):
+    """From ``top_k`` on these are the names of other servers than OpenAI's."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repetition_penalty: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+
+    def check(self, vocabulary: int) -> None:
+        """Raises BadField with a sentence for what cannot be served by a model with this vocabulary."""
+        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary]
+        if unknown:
+            text = f"The model knows the tokens 0 to {vocabulary - 1:,}: {unknown[0]} is not one of them."
+            raise BadField("logit_bias", text)
+
+    def base_sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
+        """The fields that are called as they are here; what is not given keeps its default."""
+        given = {name: getattr(self, name, None) for name in Sampling.__struct_fields__}
+        given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
+        given |= {"max_tokens": None if max_tokens == UNLIMITED else max_tokens, "logprobs": logprobs}
+        return Sampling(**{name: value for name, value in given.items() if value is not None})

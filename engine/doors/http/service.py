@@ -1,0 +1,176 @@
+"""What the dialects of HTTP share: who may ask, whose model answers, and streams that end with their client."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from engine.doors.http.body import read_body
+from engine.doors.http.errors import FAILURES
+from engine.doors.http.turns import Conversations
+from engine.doors.security import Refusal, error_response, refuse_stranger
+from engine.loading.adapters import adapters_of
+from engine.loop.admission import NO_MODEL
+from engine.protocol import ContextCut
+from engine.services.answers.overflow import too_long, window_of
+from engine.services.answers.refused import Refused, shortened
+from engine.services.answers.request import AnswerRequest
+from engine.services.answers.stream import PromptRequest, Stream
+from engine.services.hub import EngineHub
+from engine.services.residency import Lease, Residency
+
+if TYPE_CHECKING:
+    from engine.loading.model import LoadedModel
+
+CUT_HEADER = "x-kvasir-context-cut"
+"""Says in a response what of the conversation the model does not see."""
+KEEP_ALIVE_SECONDS = 10.0
+"""How long a stream is silent, while a prompt waits or is read, before something says that it goes on."""
+STOPPED = "The engine was stopped before the answer was whole. Start it again."
+
+_T = TypeVar("_T")
+
+
+class HttpService:
+    """One engine behind all dialects. Everything is behind the token."""
+
+    def __init__(self, hub: EngineHub, residency: Residency, token: str, fetches: bool = False) -> None:
+        """``fetches``: pictures are fetched from the web addresses that requests name."""
+        self.hub, self.residency, self.fetches = hub, residency, fetches
+        self._token = token
+        self._conversations = Conversations()
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """The server stops: answers that are not whole yet end with an error that says so, and no other begins."""
+        self._stopping = True
+        self.residency.stop(Refused("stopping", STOPPED))
+        for stream in list(self._streams):
+            stream.fail("stopping", STOPPED)
+
+    def stranger(self, request: Request, shape: Callable[[Refusal], Response] = error_response) -> Response | None:
+        """The response, in a dialect's ``shape``, for whoever does not know the token; None for who does."""
+        return refuse_stranger(request.headers, self._token, shape)
+
+    async def serve(
+        self,
+        request: Request,
+        answer: Callable[[bytes, Lease], Awaitable[Response]],
+        refused: Callable[[Exception], Response],
+    ) -> Response:
+        """The response of ``answer`` to a request's body, with a lease of the model until it was sent.
+
+        ``refused`` makes one of an exception of FAILURES.
+        """
+        response, use = Response(status_code=499), self.residency.use()
+        try:
+            response = await answer(await read_body(request), use)
+        except FAILURES as error:
+            response = refused(error)
+            if isinstance(error, Refused) and error.code == "body_timeout":
+                response.headers["connection"] = "close"  # else the rest of the body would be waited for
+        except ClientDisconnect:
+            pass
+        finally:
+            if not isinstance(response, StreamedAnswer):
+                use.leave()
+        return response
+
+    def loaded(self, name: str) -> LoadedModel:
+        """The model that is loaded. Raises :class:`Refused` for another name than its own and its adapters'."""
+        loaded = self.hub.loaded
+        if loaded is None or loaded.tokenizer is None:
+            raise Refused("no_model", NO_MODEL)
+        adapters = adapter_names(loaded)
+        if name not in ("", loaded.card.name, loaded.path, *adapters):
+            text = (
+                f"The model {shortened(name)!r} is not loaded, but {loaded.card.name} is. Ask for that one, or start "
+                "the server with --load-on-demand."
+            )
+            if adapters:
+                known = ", ".join([loaded.card.name, *adapters])
+                text = f"Neither the model nor an adapter is called {shortened(name)!r}. Ask for one of these: {known}."
+            raise Refused("model_not_found", text)
+        return loaded
+
+    async def prompt(self, asked: AnswerRequest, loaded: LoadedModel) -> tuple[PromptRequest, ContextCut | None]:
+        """The request for one prompt that goes on from what was said before, and what of it the model does not see.
+        Raises :class:`Refused`, and :class:`engine.text.template.PromptError`."""
+        found, heard = await self._conversations.prepared(self.hub, asked)
+        checked_window(len(found.ids), asked.overflow == "window", loaded.card.context)
+        return PromptRequest(asked.command(found.tokens, found.window), heard), found.context_cut("")
+
+    def begin(self, prompts: Sequence[PromptRequest]) -> Stream:
+        """Give the engine the prompts. Raises :class:`Refused` once the server stops."""
+        if self._stopping:
+            raise Refused("stopping", STOPPED)
+        stream = Stream(self.hub, prompts)
+        self._streams.add(stream)
+        return stream
+
+
+class StreamedAnswer(StreamingResponse):
+    """An answer while it is written; with it the ``stream`` and the lease end."""
+
+    def __init__(
+        self, body: AsyncIterator[bytes], media_type: str, headers: Mapping[str, str], stream: Stream, use: Lease
+    ) -> None:
+        super().__init__(body, media_type=media_type, headers=dict(headers))
+        self._stream, self._use = stream, use
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._stream.leave()
+            self._use.leave()
+
+
+async def while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of ``work``, which ends when the client goes away. Raises ClientDisconnect then."""
+    gone = asyncio.create_task(_disconnected(request))
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([gone, task], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        for one in (gone, task):
+            one.cancel()
+        await asyncio.gather(gone, task, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def adapter_names(loaded: LoadedModel) -> list[str]:
+    return [adapter.name for adapter in adapters_of(loaded)]
+
+
+def adapter_of(loaded: LoadedModel, name: str) -> str:
+    """The adapter of that name; "" where the model itself is meant."""
+    return name if name in adapter_names(loaded) else ""
+
+
+def checked_window(tokens: int, slides: bool, context: int) -> int | None:
+    """The window that slides over a prompt of ``tokens`` tokens, if one does. Raises :class:`Refused`."""
+    if not slides and tokens >= context:
+        raise too_long(tokens, context, False)
+    return window_of(context) if slides else None
+
+
+def cut_header(told: ContextCut) -> dict[str, str]:
+    """The header that names what of the conversation the model does not see."""
+    if told.policy == "window":
+        return {CUT_HEADER: f"window; sinks={told.sinks}; window={told.window}; tokens={told.tokens}"}
+    return {CUT_HEADER: f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"}
