@@ -1,31 +1,26 @@
 """KV cache of each sequence: pages found in the prefix tree, taken from the pool, copied before a write.
 
 The scheduler decides who runs; this decides where what runs lies. Pure but for the two calls that move content
-(:class:`Content`, :class:`engine.cache.types.Tier`), which happen at once, before the step's forward.
+(:class:`engine.cache.types.Content`, :class:`engine.cache.types.Tier`), which happen at once, before the step's
+forward.
 
-:class:`SequenceCache` is the interface as well as its first implementation, for caches that consist of pages alone. A
-cache that holds more than its pages extends both classes of this file (`engine.cache.residual`).
+What layers keep beside pages is in groups (`engine.cache.groups`), any number of them: here is what they have in
+common, so that all of them agree about what is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from engine.cache.groups.base import AnyGroup, SequencePart, StateCounts
 from engine.cache.policies import KEEP_ALL, NO_LIMIT, PagePolicy
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.prefix.radix import PrefixTree
-from engine.cache.types import DraftKVLengths, Key, Node, OffloadedPages, StateRun, Tier, leading, page_keys
+from engine.cache.types import Content, DraftKVLengths, Key, Node, OffloadedPages, StateRun, Tier, leading, page_keys
 
 EVICTED_AT_ONCE = 16
 """Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
-
-
-class Content(Protocol):
-    """Content of pages, in every arena."""
-
-    def copy_page(self, src: int, dst: int) -> None:
-        """Copy one page."""
 
 
 class NewSequence(NamedTuple):
@@ -48,20 +43,20 @@ class NewSequence(NamedTuple):
     wholes: Sequence[tuple[int, int]] = ()
 
 
-Swaps = Callable[["SequenceCache", int, int], bool]
-"""``swaps(cache, pages, more)``: whether a preempted sequence with these numbers of pages, in the pool and outside of
-it, is kept in a tier below rather than computed again."""
+class Offload(NamedTuple):
+    """Pages that go to a tier below, or come back from it."""
+
+    tier: Tier
+    pages: Sequence[int]
 
 
-class StateCounts(NamedTuple):
-    """States ``held`` on the device, and how many are ``kept`` of texts, wherever."""
-
-    held: int = 0
-    kept: int = 0
+Swaps = Callable[["SequenceCache", Sequence[Offload]], bool]
+"""``swaps(cache, parts)``: whether a preempted sequence with these pages, those of the pool first, is kept in tiers
+below rather than computed again."""
 
 
 class KVCacheManager:
-    """Makes the caches of sequences; owns every page that they and the prefix tree hold."""
+    """Makes the caches of sequences; owns every page that they and the prefix tree hold, and the groups."""
 
     def __init__(
         self,
@@ -69,10 +64,17 @@ class KVCacheManager:
         tree: PrefixTree | None = None,
         content: Content | None = None,
         tier: Tier | None = None,
-        swaps: Swaps = lambda cache, pages, more: False,
+        swaps: Swaps = lambda cache, parts: False,
+        groups: Sequence[AnyGroup] = (),
     ) -> None:
+        """``groups`` in the order of their layers' page tables; one that packs is the first."""
         self.pool, self.content, self.tier, self.swaps = pool, content, tier, swaps
         self.tree = tree or PrefixTree(pool)
+        self.groups = tuple(groups)
+        self.anywhere, self.packs = all(group.anywhere for group in groups), any(group.packs for group in groups)
+        for place, group in enumerate(groups):
+            group.place = place
+            group.join(self)
 
     def new(self, sequence: NewSequence) -> SequenceCache:
         """A cache for the sequence, empty."""
@@ -86,31 +88,41 @@ class KVCacheManager:
     @property
     def version(self) -> int:
         """Changes with whatever can change what a text finds."""
-        return self.tree.version
+        return self.tree.version + sum(group.version for group in self.groups)
 
     @property
     def most_rows(self) -> int:
         """Rows of one sequence for which a step always has room outside of its pages, if no other sequence runs."""
-        return NO_LIMIT
+        return min((group.most_rows for group in self.groups), default=NO_LIMIT)
 
     @property
     def snapshot_pages(self) -> int:
         """Pages outside of the pool that are kept for texts that ended."""
-        return 0
+        return sum(group.snapshot_pages for group in self.groups)
 
     @property
     def states(self) -> StateCounts:
         """States outside of the pool."""
-        return StateCounts()
+        counts = [group.states for group in self.groups]
+        return StateCounts(sum(each.held for each in counts), sum(each.kept for each in counts))
+
+    def packed(self, tokens: int) -> int:
+        """Tokens that are in pages of the pool when the first ``tokens`` of a text are computed."""
+        return self.groups[0].packed(tokens) if self.packs else tokens
+
+    def reachable(self, namespace: Hashable, keys: Sequence[Key]) -> bool:
+        """Return True if a text that goes on after these pages would find what is in pages of the pool."""
+        pages = self.packed(len(keys) * PAGE_SIZE) // PAGE_SIZE
+        return self.tree.matched(namespace, keys[:pages]) == pages
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
         """Return True if an opened sequence, read in chunks, has room outside of the pages to run with the others."""
-        return True
+        return all(group.admits(cache, running, chunk) for group in self.groups)
 
     def will_find(self, pages: int, other: SequenceCache) -> bool:
         """Return True if a text that shares its first ``pages`` pages with ``other`` can reuse them once ``other`` is
         read."""
-        return True
+        return all(group.will_find(pages, other) for group in self.groups)
 
     def take(self, owner: tuple[str, int], pages: int) -> list[int]:
         """Allocate ``pages`` pages of the pool; the tree evicts as many as are missing. There must be room."""
@@ -124,19 +136,24 @@ class KVCacheManager:
 
         Raises AssertionError.
         """
+        for group in self.groups:
+            group.check(idle)
 
 
 class SequenceCache:
     """Keys and values of one sequence: the first ``num_computed`` of its ``tokens``, in ``pages``.
 
-    ``drafts`` counts the same for the arenas of drafters. ``held`` is what a tier below keeps of it while it waits. The
-    other fields are those of :class:`NewSequence`.
+    ``parts`` are those of the manager's groups, ``more_pages`` the page tables of layer groups 1, 2, ...
+    (:class:`engine.compute.batch.SequenceRows`). ``drafts`` counts the same for the arenas of drafters. ``held`` is
+    what tiers below keep of it while it waits: of its pages, then of each part. The other fields are those of
+    :class:`NewSequence`.
 
     Invariants: the first ``shared`` pages are the tree's, locked by ``node``; a page that others refer to is never
     written, but copied first; a page that no row will read again is 0.
     """
 
     __slots__ = (
+        "__weakref__",
         "_found",
         "_keys",
         "chat",
@@ -145,11 +162,13 @@ class SequenceCache:
         "held",
         "manager",
         "marks",
+        "more_pages",
         "namespace",
         "node",
         "num_computed",
         "owner",
         "pages",
+        "parts",
         "policy",
         "prompt_length",
         "shared",
@@ -167,9 +186,11 @@ class SequenceCache:
         self.drafts = DraftKVLengths()
         self.pages: list[int] = []
         self.node: Node | None = None
-        self.held: OffloadedPages | None = None
+        self.held: Sequence[OffloadedPages | None] | None = None
         self._found = (-1, 0)
         self._keys: list[Key] = []
+        self.parts: tuple[SequencePart, ...] = tuple(group.new(self) for group in manager.groups)
+        self.more_pages = tuple(part.table for part in self.parts if part.table is not None)
 
     # --- its text ------------------------------------------------------------------------------------------------
 
@@ -207,19 +228,14 @@ class SequenceCache:
         return max(min(most, self.longest_chunk), max((stop - first for first, stop in self.wholes), default=0))
 
     @property
-    def more_pages(self) -> tuple[list[int], ...]:
-        """The page tables of layer groups 1, 2, ... (:class:`engine.compute.batch.SequenceRows`)."""
-        return ()
-
-    @property
     def packs(self) -> bool:
         """True if a step packs what earlier steps computed, so that it is planned when those are over."""
-        return False
+        return self.manager.packs
 
     @property
     def newest_pages(self) -> list[int]:
         """The page table by which the rows of a step are written."""
-        return self.pages
+        return self.more_pages[0] if self.manager.packs else self.pages
 
     @property
     def reusable(self) -> int:
@@ -254,34 +270,71 @@ class SequenceCache:
         return tokens
 
     def _look_up(self) -> int:
-        return self.manager.tree.matched(self.namespace, self.keys(self.reusable)) * PAGE_SIZE
+        tree, keys = self.manager.tree, self.keys(self.reusable)
+        if not self.parts:
+            return tree.matched(self.namespace, keys) * PAGE_SIZE
+        return self._longest(tree.pages_of(self.namespace, keys), self.reusable)
+
+    def _longest(self, pages: Sequence[int], tokens: int) -> int:
+        """The most of the first ``tokens`` tokens, with no more than these ``pages`` (0: in a tier below), after which
+        all groups can go on. Each goes back to where it can until all agree."""
+        asked = -1
+        tokens = tokens if self.manager.packs else min(tokens, len(pages) * PAGE_SIZE)
+        while asked != tokens:
+            asked = tokens
+            for part in self.parts:
+                tokens = part.longest(self, tokens, pages)
+        return tokens
 
     def open(self) -> None:
         """Give a sequence that holds no page those of its beginning that are on the device; :meth:`close` undoes it."""
-        if self.held is None and self.namespace is not None:
-            self._open()
-
-    def _open(self) -> None:
-        if self._fork():
+        if self.held is not None or self.namespace is None:
             return
-        tree, limit, keys = self.manager.tree, self.reusable, self.keys(self.reusable)
+        for part in self.parts:
+            part.opening(self)
+        if not self._fork():
+            self._begin(self.reusable if self.manager.anywhere else self._look_up())
+
+    def _begin(self, tokens: int) -> None:
+        """Begin with what is on the device of the first ``tokens`` tokens. Where groups can go on at some places alone
+        this is one of them, and pages in a tier below are to follow."""
+        tree, limit = self.manager.tree, self.manager.packed(tokens)
+        keys = self.keys(limit)
         match = tree.match(self.namespace, keys, self.identity(limit, len(keys) * PAGE_SIZE))
-        node, pages, tokens, drafted = match.node, list(match.pages), len(match.pages) * PAGE_SIZE, match.drafted
+        node, pages, computed, drafted = match.node, list(match.pages), len(match.pages) * PAGE_SIZE, match.drafted
         if match.partial is not None:
             node, more = match.partial  # locked until its page is copied
             drafted = leading(node, drafted, len(pages))
             pages.append(node.pages[0])
-            tokens += more
+            computed += more
         tree.lock(node)
         self.node, self.shared = node, len(match.pages)
         self.manager.pool.retain(pages, self.owner)
-        self.pages, self.num_computed = pages, tokens
-        self.drafts = drafted.at_most(tokens)
+        self.pages, self.num_computed = pages, computed if self.manager.anywhere else tokens
+        self.drafts = drafted.at_most(computed)
+        if match.held:
+            self._open_parts()  # what follows in a tier below decides where it goes on
+        else:
+            self._go_on()
+
+    def _open_parts(self) -> None:
+        for part in self.parts:
+            part.open(self)
+
+    def _go_on(self) -> None:
+        """Go on from here, or from the last place before at which all groups can."""
+        tokens = self._longest(self.pages, self.num_computed)
+        if tokens == self.num_computed:
+            self._open_parts()
+            return
+        self.close()
+        if tokens:
+            self._begin(tokens)
 
     def _fork(self) -> bool:
         """Begin with the pages of another answer to the same prompt, which has read it; the last one is not full."""
         other, start = self.fork_of, len(self.tokens) - 1
-        if other is None or len(self.tokens) != self.prompt_length:
+        if other is None or len(self.tokens) != self.prompt_length or not self.manager.anywhere:
             return False
         if other.num_computed < start or not other.pages or other.namespace != self.namespace:
             return False
@@ -295,16 +348,27 @@ class SequenceCache:
         self.node, self.shared = other.node, min(other.shared, len(pages))
         self.pages, self.num_computed = pages, start
         self.drafts = other.drafts.at_most(start)
+        if self._longest(pages, start) < start:
+            self.close()  # the other has gone on, and given up what this one would read
+            return False
+        self._open_parts()
         return True
 
     def take_less(self) -> bool:
-        """Give up what takes a page more than it spares: one of which only a part was found; whether there was one."""
-        if len(self.pages) <= self.shared or self.held is not None:
+        """Give up what takes more room than it spares: a page of which only a part was found, or all that was found
+        where that takes what rows need; whether there was something."""
+        if self.held is not None:
+            return False
+        if any(part.crowds() for part in self.parts):
+            self.close()
+            return True
+        if len(self.pages) <= self.shared:
             return False
         self.shrink(self.shared)
         self.num_computed = self.shared * PAGE_SIZE
         self.drafts = self.drafts.at_most(self.num_computed)
         self._lock_no_more_than_shared()
+        self._go_on()
         return True
 
     def restore(self) -> None:
@@ -317,18 +381,23 @@ class SequenceCache:
         elif self.namespace is not None:
             self._restore()
 
-    def _take(self, held: OffloadedPages) -> bool:
-        """Bring back what :meth:`_put` kept; there are pages for it. False: it is lost."""
-        assert self.manager.tier is not None
-        return self.manager.tier.take(held, self.pages)
-
     def _restore(self) -> None:
-        if self.pending > 1:
-            self._restore_pages(self.keys(self.reusable))
+        manager, before, goal = self.manager, self.shared, self.num_computed
+        if manager.anywhere:
+            goal = manager.tree.matched(self.namespace, self.keys(self.reusable)) * PAGE_SIZE
+        if not goal or (self.pending <= 1 and manager.anywhere):
+            return
+        self._restore_pages(self.keys(manager.packed(goal)), goal)
+        for part in self.parts:
+            part.filled(self, before)
+        self.num_computed = self.num_computed if manager.anywhere else goal
+        self._go_on()
+        if not all(part.restore(self) for part in self.parts):
+            self.close()
 
-    def _restore_pages(self, keys: list[Key]) -> None:
+    def _restore_pages(self, keys: list[Key], goal: int) -> None:
         """Bring back the nodes in a tier below that follow the matched pages, one by one, as long as the text goes
-        on."""
+        on to its ``goal`` in tokens."""
         tree = self.manager.tree
         while True:
             match = tree.match(self.namespace, keys)
@@ -340,6 +409,8 @@ class SequenceCache:
             before = len(self.pages)
             self.drafts = self.drafts.at_most(before * PAGE_SIZE)
             self._grow(before + len(node.keys))
+            for part in self.parts:
+                part.grown(self, before, goal)
             if node.held is None or not tree.restore(node, self.pages[before:]):
                 self.shrink(before)
                 self.num_computed = before * PAGE_SIZE
@@ -352,15 +423,20 @@ class SequenceCache:
 
     def fits(self, rows: int) -> bool:
         """Return True if there is room to write ``rows`` more rows."""
+        for part in self.parts:
+            if not part.fits(self, rows):
+                return False
         tokens, pages, at = self.num_computed + rows, self.pages, self.num_computed // PAGE_SIZE
         if tokens <= len(pages) * PAGE_SIZE and self.manager.pool.refs(pages[at]) == 1:
             return True  # the usual case: neither new pages nor a copy
-        return max(0, pages_for(tokens) - len(pages)) + self._must_copy() <= self.manager.room
+        return max(0, pages_for(tokens) - len(pages)) + self.must_copy() <= self.manager.room
 
     def allocate(self, rows: int) -> None:
         """Hold pages of its own for ``rows`` more rows: what others refer to is copied. There is room."""
         self._own()
         self._grow(pages_for(self.num_computed + rows))
+        for part in self.parts:
+            part.allocate(self, rows)
 
     def reserve(self, tokens: int) -> None:
         """Hold pages for ``tokens`` tokens. There is room."""
@@ -372,16 +448,16 @@ class SequenceCache:
         most = self.policy.kept_pages(tokens) + pages_for(min(self.chunk(chunk), self.pending))
         if most < whole:
             whole, held = most, held - self.pages.count(0)
-        return max(0, whole - held) + self._must_copy()
+        return max(0, whole - held) + self.must_copy()
 
-    def _must_copy(self) -> bool:
+    def must_copy(self) -> bool:
         """Return True if others refer to the page that the next row is written to."""
         at = self.num_computed // PAGE_SIZE
         return at < len(self.pages) and self.manager.pool.refs(self.pages[at]) > 1
 
     def _own(self) -> None:
         """Copy the page that the next row is written to if others refer to it (copy-on-write)."""
-        if not self._must_copy():
+        if not self.must_copy():
             return
         assert self.manager.content is not None
         at = self.num_computed // PAGE_SIZE
@@ -389,6 +465,8 @@ class SequenceCache:
         self.manager.content.copy_page(self.pages[at], page)
         self.manager.pool.release([self.pages[at]], self.owner)
         self.pages[at] = page
+        for part in self.parts:
+            part.copied(self, at)
         self.shared = min(self.shared, at)
         self._lock_no_more_than_shared()
 
@@ -399,20 +477,31 @@ class SequenceCache:
 
     def shrink(self, keep: int) -> None:
         """Give back all pages but the first ``keep``."""
+        for part in self.parts:
+            part.shrink(self, keep)
         if len(self.pages) > keep:
             self.manager.pool.release([page for page in self.pages[keep:] if page], self.owner)
             del self.pages[keep:]
 
     def runs(self, drafts: int) -> tuple[StateRun, ...]:
         """Runs that advance a state in the planned step, before ``drafts`` draft tokens; () if there is none."""
+        for part in self.parts:
+            if found := part.runs(self, drafts):
+                return found
         return ()
 
     def take_replays(self) -> tuple[StateRun, ...]:
         """Take the runs that advance a state over draft tokens accepted in this step; () if there are none."""
+        for part in self.parts:
+            if found := part.take_replays(self):
+                return found
         return ()
 
     def advance(self, tokens: int) -> None:
-        """Count ``tokens`` more as computed and stored in its pages."""
+        """Count ``tokens`` more as computed and stored in its pages: the known rows of a step first, then accepted
+        draft tokens."""
+        for part in self.parts:
+            part.advance(self, tokens)
         self.num_computed += tokens
 
     def stop_sharing(self) -> None:
@@ -426,6 +515,8 @@ class SequenceCache:
             dead = [page for page in self.pages[first:stop] if page]
             self.manager.pool.release(dead, self.owner)
             self.pages[first:stop] = [0] * (stop - first)
+        for part in self.parts:
+            part.shed(self)
 
     def _lock_no_more_than_shared(self) -> None:
         """A page that began alike was copied: let go of the node that it came from, if a node ends before it."""
@@ -447,8 +538,12 @@ class SequenceCache:
     # --- it goes -------------------------------------------------------------------------------------------------
 
     def commit(self, ended: bool = True) -> None:
-        """Let the tree have the full pages that are computed. ``ended``: no more will be."""
-        self._commit(self.num_computed)
+        """Let the tree have the full pages that are computed, and groups keep what goes with them. ``ended``: no more
+        will be."""
+        before = self.shared
+        self._commit(self.manager.packed(self.num_computed))
+        for part in self.parts:
+            part.commit(self, before, ended)
 
     def _commit(self, tokens: int) -> None:
         """Let the tree have the full pages of the first ``tokens``; it keeps its own where it has them already."""
@@ -464,6 +559,8 @@ class SequenceCache:
         for i in range(self.shared, count):
             mine, kept = self.pages[i], inserted.pages[i]
             if mine != kept:
+                for part in self.parts:
+                    part.replaced(self, i, kept)
                 pool.retain([kept], self.owner)
                 pool.release([mine], self.owner)
                 self.pages[i] = kept
@@ -472,11 +569,15 @@ class SequenceCache:
 
     def last_kept(self) -> tuple[int, int] | None:
         """The most of its tokens after which a state is kept on the device, and where; None where there is none."""
-        return None
+        self.commit()
+        found = (part.last_kept(self) for part in self.parts)
+        return next((each for each in found if each is not None), None)
 
     def close(self) -> None:
         """Give everything back; nothing of the sequence is computed then."""
         self.shrink(0)
+        for part in self.parts:
+            part.close(self)
         if self.held is not None:
             self._drop(self.held)
         if self.node is not None:
@@ -484,10 +585,6 @@ class SequenceCache:
         self.held = self.node = None
         self.shared = self.num_computed = 0
         self.drafts = DraftKVLengths()
-
-    def _drop(self, held: OffloadedPages) -> None:
-        assert self.manager.tier is not None
-        self.manager.tier.drop(held)
 
     def preempt(self) -> None:
         """Give up the pages: what they hold goes to the tier, or is computed again later (if not found)."""
@@ -501,11 +598,50 @@ class SequenceCache:
             self.num_computed = computed
             self.held, self.drafts = kept
 
-    def _put(self) -> tuple[OffloadedPages, DraftKVLengths] | None:
-        """Keep what is computed in the tier, if it is to go there and there is room; what of it drafters have."""
-        manager, pages = self.manager, self.pages[: pages_for(self.num_computed)]
-        assert manager.tier is not None
-        if not pages or 0 in pages or not manager.swaps(self, len(pages), 0):
+    # --- it waits in a tier below --------------------------------------------------------------------------------
+
+    def _offloaded(self) -> list[Offload | None] | None:
+        """What tiers keep of it: of its pages, then of each part, None where that has nothing. None: it cannot go."""
+        count = pages_for(self.manager.packed(self.num_computed))
+        found: list[Offload | None] = []
+        for tier, pages in (
+            (self.manager.tier, self.pages[:count]),
+            *((group.tier, part.offloaded(self)) for group, part in zip(self.manager.groups, self.parts, strict=True)),
+        ):
+            if pages and (tier is None or 0 in pages):
+                return None
+            found.append(Offload(tier, pages) if tier is not None and pages else None)
+        return found
+
+    def _put(self) -> tuple[Sequence[OffloadedPages | None], DraftKVLengths] | None:
+        """Keep what is computed in the tiers, if it is to go there and there is room; what of it drafters have."""
+        parts = self._offloaded()
+        wanted = [part for part in parts or () if part is not None]
+        if parts is None or not wanted or not self.manager.swaps(self, wanted):
             return None
-        held = manager.tier.put(pages, keep=True)
-        return None if held is None else (held, self.drafts)
+        held: list[OffloadedPages | None] = []
+        for part in parts:
+            held.append(None if part is None else part.tier.put(part.pages, keep=True))
+            if part is not None and held[-1] is None:
+                self._drop(held)
+                return None
+        return held, self.drafts.at_most(self.manager.packed(self.num_computed))
+
+    def _take(self, held: Sequence[OffloadedPages | None]) -> bool:
+        """Bring back what :meth:`_put` kept; there are pages for it. False: it is lost."""
+        if all(part.prepare(self) for part in self.parts):
+            pairs = zip(self._offloaded() or (), held, strict=True)
+            found = [part.tier.take(each, part.pages) for part, each in pairs if part is not None and each is not None]
+            if all(part.filled(self, 0) for part in self.parts) and all(found):
+                return True
+        else:
+            self._drop(held)
+        for part in self.parts:
+            part.close(self)
+        return False
+
+    def _drop(self, held: Sequence[OffloadedPages | None]) -> None:
+        tiers = [self.manager.tier, *(group.tier for group in self.manager.groups)]
+        for tier, each in zip(tiers, held, strict=False):  # fewer where room ended
+            if tier is not None and each is not None:
+                tier.drop(each)

@@ -47,6 +47,10 @@ class Tiers:
 
             space.on_evict = dropped
 
+    def size(self, pages: int) -> tuple[int, int]:
+        """Implements :meth:`engine.cache.types.Tier.size`."""
+        return pages * sum(store.page_bytes for store in self.stores), self.space.cost(self.stores, pages)
+
     def put(self, pages: Sequence[int], keep: bool = False) -> OffloadedPages | None:
         """Implements :meth:`engine.cache.types.Tier.put`."""
         return self.space.put(self.stores, pages, len(pages) * PAGE_SIZE, "answer" if keep else "tree")

@@ -29,6 +29,13 @@ def tokens_of(key: Key) -> list[int]:
     return array("i", key).tolist()
 
 
+class Content(Protocol):
+    """Content of pages, in every arena."""
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """Copy one page."""
+
+
 class OffloadedPages(Protocol):
     """Pages kept in a tier below, in order."""
 
@@ -42,6 +49,9 @@ class Tier(Protocol):
 
     dropped: Callable[[OffloadedPages], None]
     """Called when the tier gives something up of its own accord."""
+
+    def size(self, pages: int) -> tuple[int, int]:
+        """Bytes of ``pages`` pages, and those that they take here."""
 
     def put(self, pages: Sequence[int], keep: bool = False) -> OffloadedPages | None:
         """Keep the content of the pages; None where there is no room. ``keep``: it is never given up."""

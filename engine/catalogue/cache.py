@@ -88,7 +88,7 @@ CACHE = (
         helps="Long contexts on models most of whose layers have a window: Gemma 2, 3 and 4, gpt-oss.",
         costs="Nothing in the text. One that leaves an earlier text in its middle may find less of it in the prefix "
         "cache. A draft model keeps all of its own.",
-        source=("engine/cache/slots.py", "engine/cache/windowed.py", "engine/cache/stores/windowed.py"),
+        source=("engine/cache/slots.py", "engine/cache/groups/window.py", "engine/cache/stores/windowed.py"),
         also=("sliding window attention", "SWA", "hybrid KV cache", "interleaved attention"),
         reference="Gemma Team 2025, Gemma 3 (arXiv 2503.19786)",
         pointless_without=("layer windows",),

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 from torch import Tensor
 
 from engine import catalogue
+from engine.cache.groups.base import AnyGroup
+from engine.cache.groups.residual import ResidualGroup
+from engine.cache.groups.state import StateGroup
+from engine.cache.groups.window import WindowGroup
 from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
-from engine.cache.recurrent import RecurrentManager, StateSlots
-from engine.cache.residual import RecentPages, ResidualManager
-from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
-from engine.cache.slots import WindowSlots
-from engine.cache.stores.windowed import WindowedStore
+from engine.cache.sequences import KVCacheManager, NewSequence, Offload, SequenceCache
+from engine.cache.stores.states import StateStore
 from engine.cache.tiers import OnDisk, Tiers
 from engine.cache.types import TREE, Key
-from engine.cache.windowed import WindowedManager
 from engine.decoding.options import EngineOptions, RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.preemption import Rates, Victim, swap_or_recompute
@@ -48,10 +48,12 @@ class ModelCache:
         self.space = SwapSpace(options.host_cache_bytes)
         self._tiers = Tiers(model.stores, self.space)
         self.tree = PrefixTree(self.pool, clock, self._tiers)
-        self.manager = self._new_manager(model)
+        self._slots = model.stores[0].new_slots() if model.stores else None
+        states = model.stores[0].states if model.stores else None
+        self._states = None if states is None else self._new_states(states)
+        self.manager = KVCacheManager(self.pool, self.tree, self, self._tiers, self._swaps, list(self._groups()))
         self._prefill_rate: float | None = None
         bits, with_recent = _bits(model), _bits_with_recent(model)
-        states = model.stores[0].states if model.stores else None
         self.state_bytes = 0 if states is None else states.page_bytes
         """Bytes of a sequence's state; 0: it has none."""
         self._stats = CacheStats(
@@ -61,21 +63,20 @@ class ModelCache:
             state_bytes=self.state_bytes,
         )
 
-    def _new_manager(self, model: LoadedModel) -> KVCacheManager:
-        parts = self.pool, self.tree, self, self._tiers, self._swaps
-        states = model.stores[0].states if model.stores else None
-        if states is not None:
-            tiers = Tiers([states], self.space, gives_way=False), Tiers([states], self.space)
-            return RecurrentManager(StateSlots(PagePool(states.pages, in_runs=False), *tiers), *parts)
-        own = model.stores[0] if model.stores else None
-        if isinstance(own, WindowedStore):
-            own.slots = WindowSlots(own.pages, own.windowed.pages, own.window)
-            return WindowedManager(own.slots, own.windowed, *parts)
-        store = own.recent if own is not None and model.kind.residual else None
-        if store is None:
-            return KVCacheManager(*parts)
-        tier = Tiers([store], self.space, gives_way=False)
-        return ResidualManager(RecentPages(PagePool(model.recent_pages), model.kind.residual, store, tier), *parts)
+    def _groups(self) -> Iterator[AnyGroup]:
+        """What the target's layers keep beside pages, in the order of their page tables."""
+        own = self._model.stores[0] if self._model.stores else None
+        if own is not None and own.recent is not None:
+            tier = Tiers([own.recent], self.space, gives_way=False)
+            yield ResidualGroup(PagePool(self._model.recent_pages), own.residual, own.recent, tier)
+        if own is not None and own.windowed is not None and self._slots is not None:
+            yield WindowGroup(self._slots, own.windowed)
+        if self._states is not None:
+            yield self._states
+
+    def _new_states(self, states: StateStore) -> StateGroup:
+        tiers = Tiers([states], self.space, gives_way=False), Tiers([states], self.space)
+        return StateGroup(PagePool(states.pages, in_runs=False), *tiers)
 
     # --- called by the step loop ---------------------------------------------------------------------------------
 
@@ -113,24 +114,22 @@ class ModelCache:
         count = self._saved.match(request.chat, kind, request.cache.identity(request.known - 1))
         keys = request.cache.keys(count * PAGE_SIZE)
         namespace, chat = request.cache.namespace, request.chat
-        if isinstance(self.manager, RecurrentManager):
-            keys = self._find_saved_state(request, keys)
+        if self._states is not None:
+            keys = self._find_saved_state(self._states, request, keys)
         if len(keys) > self.tree.matched(namespace, keys):
             tokens, saved = request.cache.identity(len(keys) * PAGE_SIZE), self._saved
             self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, tokens, first, stop))
 
-    def _find_saved_state(self, request: Request, keys: list[Key]) -> list[Key]:
+    def _find_saved_state(self, group: StateGroup, request: Request, keys: list[Key]) -> list[Key]:
         """The longest beginning of some saved pages after which the chat has saved a state, which is known then."""
-        assert isinstance(self.manager, RecurrentManager)
         chat, kind = state_chat(request.chat), self._state_kind(request)
         if kind is None or self._saved is None:
             return []
         for pages in range(len(keys), max(0, len(keys) - MOST_PAGES_BACK), -1):
             mark = mark_of(request.cache.identity(pages * PAGE_SIZE))
             if self._saved.match(chat, kind, mark):
-                self.manager.snapshots.adopt(
-                    request.cache.namespace, keys[:pages], OnDisk(self._saved, chat, kind, mark, 0, 1)
-                )
+                held = OnDisk(self._saved, chat, kind, mark, 0, 1)
+                group.snapshots.adopt(request.cache.namespace, keys[:pages], held)
                 return keys[:pages]
         return []
 
@@ -190,13 +189,10 @@ class ModelCache:
             rate, known = rows / seconds, self._prefill_rate
             self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
 
-    def _swaps(self, sequence: SequenceCache, pages: int, more: int) -> bool:
-        """Return True if a preempted answer's pages are copied to host memory; :func:`swap_or_recompute` decides."""
-        size, more_size, own = pages * self.page_bytes, 0, self._model.stores[0]
-        store = (own.states or own.recent) if more else None
-        if store is not None:
-            size, more_size = size + more * store.page_bytes, self.space.cost([store], more)
-        room = self.space.fits(self._model.stores, pages, more_size)
+    def _swaps(self, sequence: SequenceCache, parts: Sequence[Offload]) -> bool:
+        """Return True if what a preempted answer has is copied to host memory; :func:`swap_or_recompute` decides."""
+        sizes = [part.tier.size(len(part.pages)) for part in parts]
+        size, room = sum(own for own, _ in sizes), self.space.fits((), 0, sum(taken for _, taken in sizes))
         tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
         rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
         decision = swap_or_recompute(self._options.preemption, Victim(tokens, size, room), rates)
@@ -239,11 +235,11 @@ class ModelCache:
     @property
     def used_share(self) -> float | None:
         """Share of the cache's bytes in use, for :attr:`PageCounts.share`; None: it is that of pages."""
-        own = self._model.stores[0] if self._model.stores else None
-        if not isinstance(own, WindowedStore):
+        if self._slots is None:
             return None
-        slots, slot = own.slots.pool, own.windowed.page_bytes
-        page = self.page_bytes - own.page_bytes + (own.everything.page_bytes if own.everything is not None else 0)
+        own, slots = self._model.stores[0], self._slots.pool
+        assert own.windowed is not None
+        page, slot = self.page_bytes - own.page_bytes + own.whole_bytes, own.windowed.page_bytes
         reserved = self.pool.total * page + slots.total * slot
         return (self.pool.used_count * page + slots.used_count * slot) / max(1, reserved)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.cache.groups.state import StateGroup
 from engine.cache.offload.saved import SavedChats
 from engine.compute.vision.embeddings import PictureEmbeddings
 from engine.doors.websocket.cache_messages import PICTURE, _reads
@@ -49,8 +50,9 @@ def expected(host: Seeing, model: Any) -> dict[str, list[int]]:
 def fresh(host: Seeing) -> None:
     """Nothing is known of any text or picture."""
     host.fresh(VARIANTS["16bit"].switches)
-    manager: Any = host.stepper.cache.manager
-    manager.snapshots.make_room(manager.slots.total)
+    (states,) = host.stepper.cache.manager.groups
+    assert isinstance(states, StateGroup)
+    states.snapshots.make_room(states.pool.total)
     host.stepper.cache.check(idle=True)
 
 

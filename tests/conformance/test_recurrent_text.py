@@ -15,8 +15,9 @@ import pytest
 import torch
 import transformers
 
+from engine.cache.groups.base import GRACE
+from engine.cache.groups.state import EVERY, StateGroup
 from engine.cache.offload.saved import SavedChats
-from engine.cache.recurrent import EVERY, GRACE, RecurrentManager
 from engine.protocol import Sampling
 from tests.conformance.hybrid_models import SHAPE, write_hybrid
 from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
@@ -44,13 +45,13 @@ def host(folder: Path) -> Iterator[Host]:
 def fresh(host: Host, variant: str = "16bit") -> None:
     """Nothing is known of any text."""
     host.fresh(VARIANTS[variant].switches)
-    manager(host).snapshots.make_room(manager(host).slots.total)
+    states(host).snapshots.make_room(states(host).pool.total)
     host.stepper.cache.check(idle=True)
 
 
-def manager(host: Host) -> RecurrentManager:
-    found = host.stepper.cache.manager
-    assert isinstance(found, RecurrentManager)
+def states(host: Host) -> StateGroup:
+    found = host.stepper.cache.manager.groups[-1]
+    assert isinstance(found, StateGroup)
     return found
 
 
@@ -65,7 +66,7 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
         if budget == 33 and VARIANTS[variant].shares:
             assert all(found)
-            manager(host).snapshots.make_room(manager(host).slots.total)
+            states(host).snapshots.make_room(states(host).pool.total)
 
 
 def test_several_answers(host: Host) -> None:
@@ -167,17 +168,17 @@ def test_snapshots_go_to_host_memory_and_come_back(host: Host) -> None:
     host.set(host_cache=1.0)
     ids = host.ask([COMMON[:150]], GREEDY)
     host.run()
-    expected, snapshots = host.of(ids)[0], manager(host).snapshots
+    expected, snapshots = host.of(ids)[0], states(host).snapshots
     host.stepper.cache.tree.evict(1 << 30)
     assert snapshots.on_device == len(snapshots) > 0
-    snapshots.make_room(manager(host).slots.total)
+    snapshots.make_room(states(host).pool.total)
     assert snapshots.on_device == 0 < len(snapshots)
     ids = host.ask([COMMON[:150]], GREEDY)
     host.run()
     assert host.cached[ids[0]] == 128
     assert host.of(ids)[0] == expected
     host.stepper.cache.tree.evict(1 << 30)
-    snapshots.make_room(manager(host).slots.total)
+    snapshots.make_room(states(host).pool.total)
     host.stepper.cache.space.resize(0)
     assert len(snapshots) == 0, "host memory that is given up takes its snapshots along"
 

@@ -16,9 +16,9 @@ import torch
 import transformers
 from torch import Tensor
 
+from engine.cache.groups.window import WindowGroup
 from engine.cache.offload.saved import SavedChats
 from engine.cache.stores.windowed import WindowedStore
-from engine.cache.windowed import WindowedManager
 from engine.catalogue import idle
 from engine.compute.sampling.draw import Draw
 from engine.compute.sampling.params import SamplingParams
@@ -98,11 +98,11 @@ class Windowed(Host):
             super().set(**switches)
 
     @property
-    def manager(self) -> WindowedManager:
-        manager = self.stepper.cache.manager
-        assert isinstance(manager, WindowedManager)
+    def windows(self) -> WindowGroup:
+        windows = self.stepper.cache.manager.groups[0]
+        assert isinstance(windows, WindowGroup)
         assert isinstance(self.stepper.model.stores[0], WindowedStore)
-        return manager
+        return windows
 
     def expected(self, prompts: list[list[int]], sampling: Sampling, n: int = 1, **switches: Value) -> list[list[int]]:
         """With all pages kept."""
@@ -111,7 +111,7 @@ class Windowed(Host):
         self._variant = switches
         texts = self.plain(prompts, sampling, n)
         self.set(window_pages=True)
-        assert self.manager.slots.kept == 0, "the cache is new"
+        assert self.windows.slots.kept == 0, "the cache is new"
         return texts
 
 
@@ -246,7 +246,7 @@ def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
     assert store.storage_size() == fit.kv
     assert host.stepper.page_counts.share == 0
     host.texts(PROMPTS[:1], SEEDED)
-    pages, slots = host.stepper.cache.pool.used_count, host.manager.slots.pool.used_count
+    pages, slots = host.stepper.cache.pool.used_count, host.windows.pool.used_count
     used = slots * store.windowed.page_bytes + pages * (store.everything.page_bytes if store.everything else 0)
     assert host.stepper.page_counts.share == pytest.approx(used / fit.kv, rel=0.2 if host.slots else 0.01)
 

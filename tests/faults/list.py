@@ -93,8 +93,8 @@ _CACHE = (
     Fault(
         "window-slot-not-copied",
         "cache",
-        "engine/cache/windowed.py",
-        "            self.manager.windowed.copy_page(old, self.table[at])\n",
+        "engine/cache/groups/window.py",
+        "            self.group.content.copy_page(old, self.table[at])\n",
         "",
         "A copied page lacks the keys of the layers with a sliding window.",
         "test_a_slot_that_is_not_copied_is_noticed",
@@ -102,7 +102,7 @@ _CACHE = (
     Fault(
         "draft-moves-state",
         "cache",
-        "engine/cache/recurrent.py",
+        "engine/cache/groups/state.py",
         "return (*found, StateRun(drafts, source, 0)) if drafts else tuple(found)",
         "return (*found, StateRun(drafts, source, source)) if drafts else tuple(found)",
         "Rejected draft tokens leave their mark in the state of recurrent layers.",

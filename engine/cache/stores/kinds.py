@@ -30,7 +30,7 @@ class KVKind:
     bounds: bool = False
     """True if bounds of each page's keys are kept too, by which rows may choose pages (QUEST); "16bit" only."""
     windowed: bool = False
-    """True if layers with a sliding window keep the tokens in it alone (`engine.cache.windowed`); not "kivi"."""
+    """True if layers with a sliding window keep the tokens in it alone (`engine.cache.groups.window`); not "kivi"."""
     hadamard: bool = False
     """True if keys are mixed before they are packed (`engine.compute.layers.hadamard`); "int8" and "int4" only."""
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.slots import WindowSlots
 from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement
 from engine.cache.stores.paged import PagedStore, new_arena
 from engine.cache.stores.states import StateStore
@@ -35,6 +36,10 @@ class KVStore(PagedStore):
     """True if the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
     recent: KVStore | None = None
     """Holds the tokens that are not packed yet, under the page numbers of group 1."""
+    windowed: KVStore | None = None
+    """Holds what layers with a sliding window see, under slots (`engine.cache.slots`) instead of pages ..."""
+    window = 0
+    """... where the widest window has so many tokens."""
     states: StateStore | None = None
     """Holds what layers without keys and values carry from token to token."""
 
@@ -73,6 +78,15 @@ class KVStore(PagedStore):
         """Copy slot src[i] to dst[i] in every layer, as if all reads came before all writes (compacts a tree)."""
         for arena in self._arenas:
             arena.index_copy_(0, dst, arena.index_select(0, src))
+
+    def new_slots(self) -> WindowSlots | None:
+        """Make the slots by which `windowed` is addressed from now on; None: there is no such store."""
+        return None
+
+    @property
+    def whole_bytes(self) -> int:
+        """Bytes of a page in the layers that read everything."""
+        return self.page_bytes
 
     def bytes_per_token(self) -> float:
         """Bytes of one token in all layers, keys and values, scales included, `recent` not."""

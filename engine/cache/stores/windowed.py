@@ -23,6 +23,7 @@ class WindowedStore(KVStore):
     """
 
     num_groups = written_groups = 2
+    windowed: KVStore
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class WindowedStore(KVStore):
         self.everything, self.windowed = everything, windowed
         self.window = max(window for window in windows if window is not None)
         self.slots = WindowSlots(pages, windowed.pages, self.window)
-        """The slots of pages that are copied and moved; whoever caches in this store brings its own."""
+        """The slots of pages that are copied and moved."""
         self._groups = [int(window is not None) for window in windows]
         self._within = [self._groups[:layer].count(group) for layer, group in enumerate(self._groups)]
         views = [self.parts[group].view(within) for group, within in zip(self._groups, self._within, strict=True)]
@@ -48,6 +49,16 @@ class WindowedStore(KVStore):
         self.page_bytes = self._width + windowed.page_bytes + _MARK
         whole = everything.page_layout if everything is not None else "nothing"
         self.page_layout = f"{whole}; in windows {windowed.page_layout}"
+
+    def new_slots(self) -> WindowSlots:
+        """Implements `KVStore.new_slots`."""
+        self.slots = WindowSlots(self.pages, self.windowed.pages, self.window)
+        return self.slots
+
+    @property
+    def whole_bytes(self) -> int:
+        """Implements `KVStore.whole_bytes`."""
+        return self._width
 
     def group_of(self, layer: int) -> int:
         """Implements `KVStore.group_of`."""

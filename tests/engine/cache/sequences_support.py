@@ -5,25 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import torch
 
+from engine.cache.groups.base import AnyGroup
+from engine.cache.groups.residual import ResidualGroup
+from engine.cache.groups.state import StateGroup
+from engine.cache.groups.window import WindowGroup
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
-from engine.cache.recurrent import RecurrentManager, StateSlots
-from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache, pages_for
 from engine.cache.stores.recent import packed_until, to_pack
 from engine.cache.stores.windowed import WindowedStore
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun
-from engine.cache.windowed import WindowedManager
 from engine.decoding.scheduling.policy import LongestPrefixFirst
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
 
+G = TypeVar("G", bound=AnyGroup)
 SPARSE = 1_000_003
 """What a row that chooses pages computes is nobody else's."""
 
@@ -162,25 +165,28 @@ class House:
         self.tree = PrefixTree(self.pool, lambda: 0.0, self.tiers)
         self.recent = PagePool(recent_pages) if residual else None
         self.fresh = Arena(recent_pages) if residual else None
-        parts = self.pool, self.tree, self, self.tiers, lambda *_: swaps()
-        self.manager = KVCacheManager(*parts)
+        groups: list[AnyGroup] = []
         if self.recent is not None and self.fresh is not None:
             tier = Tiers([self.fresh], self.space, gives_way=False)  # type: ignore[list-item]
-            self.manager = ResidualManager(RecentPages(self.recent, residual, self.fresh, tier), *parts)
+            groups.append(ResidualGroup(self.recent, residual, self.fresh, tier))
+        if self.windowed is not None:
+            groups.append(WindowGroup(store.slots, self.windowed))  # type: ignore[arg-type]
         self.states = Arena(states) if states else None
         """The state after a text is the digest of its last token; at its beginning it is 0."""
         if self.states is not None:
             stores = [self.states]
             tiers = Tiers(stores, self.space, gives_way=False), Tiers(stores, self.space)  # type: ignore[arg-type]
-            self.manager = RecurrentManager(StateSlots(PagePool(states), *tiers), *parts)
-        if isinstance(store, WindowedStore):
-            self.manager = WindowedManager(store.slots, self.windowed, *parts)  # type: ignore[arg-type]
+            groups.append(StateGroup(PagePool(states), *tiers))
+        self.manager = KVCacheManager(self.pool, self.tree, self, self.tiers, lambda *_: swaps(), groups)
         self.scheduler: Scheduler[Asked] = Scheduler(self.manager, LongestPrefixFirst())
         self.plans: list[Plan[Asked]] = []
         self.done: list[Asked] = []
         self.failed: list[Asked] = []
         self.draft_tokens = 0
         self.accepts: Callable[[int], int] = lambda draft_tokens: 0
+
+    def group(self, kind: type[G]) -> G:
+        return next(group for group in self.manager.groups if isinstance(group, kind))
 
     def copy_page(self, src: int, dst: int) -> None:
         self.target.copy_page(src, dst)
@@ -305,8 +311,9 @@ class House:
             assert state[run.source, 0] == (digests[at - 1] if at else 0), "a state is that of another text"
             at += run.rows
             if run.target:
-                held = self.manager.slots  # type: ignore[attr-defined]
-                assert held.refs(run.target) - (asked.cache.state == run.target) <= 1, "a shared slot is written"
+                group = self.group(StateGroup)
+                here = group.of(asked.cache).state == run.target
+                assert group.pool.refs(run.target) - here <= 1, "a shared slot is written"
                 state[run.target] = digests[at - 1] if at <= len(digests) else -1
 
     def check(self) -> None:
@@ -341,8 +348,8 @@ class House:
         self.manager.check(idle=True)
         self.tree.evict(1 << 30)
         assert self.pool.used_count == 0
-        if isinstance(self.manager, WindowedManager):
-            assert self.manager.slots.pool.used_count == 0
+        if self.windowed is not None:
+            assert self.group(WindowGroup).pool.used_count == 0
 
 
 def text(rng: random.Random, roots: int = 3) -> list[int]:

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import pytest
 
-from engine.cache import residual
+from engine.cache.groups import residual
+from engine.cache.groups.residual import ResidualPart
+from engine.cache.groups.state import StatePart
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.prefix.states import StateSnapshots
-from engine.cache.recurrent import RecurrentCache
-from engine.cache.residual import ResidualCache
 from engine.cache.sequences import SequenceCache
 from engine.cache.stores.recent import recent_span
 from engine.cache.types import StateRun
@@ -207,7 +207,7 @@ class TestPages(SequenceCacheContract):
     kind, tight = "pages", {}
     cases: ClassVar = {
         "fault": {
-            "a missing copy": Fault(SequenceCache, "_must_copy", lambda self: False),
+            "a missing copy": Fault(SequenceCache, "must_copy", lambda self: False),
             "a lock let go too early": Fault(SequenceCache, "_lock_no_more_than_shared", nothing_locked),
             "no namespaces": Fault(PrefixTree, "_root", lambda self, namespace: root(self, "all")),
         }
@@ -218,18 +218,18 @@ class TestRecent(SequenceCacheContract):
     kind, tight = "recent", {"residual": 64, "recent_pages": 14}
     cases: ClassVar = {
         "fault": {
-            "a missing copy": Fault(ResidualCache, "_own_recent", lambda self: None),
+            "a missing copy": Fault(ResidualPart, "_own", lambda self, cache: None),
             "given up too early": Fault(residual, "recent_span", lambda at, *more: recent_span(at + 32, *more)),
         }
     }
 
 
-def draft_moves_on(self: RecurrentCache, drafts: int) -> tuple[StateRun, ...]:
-    found = runs(self, drafts)
+def draft_moves_on(self: StatePart, cache: SequenceCache, drafts: int) -> tuple[StateRun, ...]:
+    found = runs(self, cache, drafts)
     return (*found[:-1], found[-1]._replace(target=found[-1].source)) if drafts else found
 
 
-runs = RecurrentCache.runs
+runs = StatePart.runs
 
 
 class TestStates(SequenceCacheContract):
@@ -239,6 +239,6 @@ class TestStates(SequenceCacheContract):
             "kept for another place": Fault(
                 StateSnapshots, "keep", lambda self, name, keys, *more: keep(self, name, keys[:-1] or keys, *more)
             ),
-            "moved on by a draft": Fault(RecurrentCache, "runs", draft_moves_on),
+            "moved on by a draft": Fault(StatePart, "runs", draft_moves_on),
         }
     }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from engine.cache.groups.base import AnyGroup
+from engine.cache.groups.residual import ResidualGroup
+from engine.cache.groups.window import WindowGroup
 from engine.cache.pool import PagePool
-from engine.cache.prefix.radix import PrefixTree
-from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence
 from engine.cache.slots import WindowSlots
-from engine.cache.windowed import WindowedManager
 from engine.decoding.scheduling.policy import FirstComeFirstServed
 from engine.decoding.scheduling.scheduler import Limits, Scheduler
 from engine.loading.memory.estimate import plan
@@ -35,17 +33,16 @@ class Asked:
         self.cached, self.reach, self.max_draft_tokens = True, 10_000, 0
 
 
-def windowed(slots: int) -> WindowedManager:
-    pool = PagePool(2000)
-    tree = PrefixTree(pool, time.monotonic)
-    own = WindowSlots(2000, slots, WINDOW)
-    return WindowedManager(own, Content(), pool, tree, Content(), None, lambda *_: False)
+def manager_of(pages: int, group: AnyGroup) -> KVCacheManager:
+    return KVCacheManager(PagePool(pages), content=Content(), groups=[group])
 
 
-def residual(pages: int) -> ResidualManager:
-    pool = PagePool(600)
-    recent = RecentPages(PagePool(pages), RESIDUAL, Content())
-    return ResidualManager(recent, pool, PrefixTree(pool, time.monotonic), Content(), None, lambda *_: False)
+def windowed(slots: int) -> KVCacheManager:
+    return manager_of(2000, WindowGroup(WindowSlots(2000, slots, WINDOW), Content()))
+
+
+def residual(pages: int) -> KVCacheManager:
+    return manager_of(600, ResidualGroup(PagePool(pages), RESIDUAL, Content()))
 
 
 KIVI = {"free": 1_600_000, "residual": RESIDUAL, "recent_bytes": 1000.0}

@@ -7,14 +7,22 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cache import windowed
+from engine.cache.groups import window
+from engine.cache.groups.window import WindowGroup, WindowPart
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots, first_seen
-from engine.cache.windowed import WindowedCache, WindowedManager
 from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
+
+
+def taken_as_filled(self: WindowPart, cache: SequenceCache, before: int) -> bool:
+    self.slots.unfilled.clear()
+    return filled(self, cache, before)
+
+
+filled = WindowPart.filled
 
 
 class TestWindows(SequenceCacheContract):
@@ -22,13 +30,11 @@ class TestWindows(SequenceCacheContract):
     cases: ClassVar = {
         "fault": {
             "given up too early": Fault(
-                windowed, "first_seen", lambda index, window: first_seen(index + PAGE_SIZE, window)
+                window, "first_seen", lambda index, window: first_seen(index + PAGE_SIZE, window)
             ),
             "a beginning whose window is gone": Fault(WindowSlots, "covered", lambda self, pages, tokens: True),
-            "a slot that is not copied": Fault(WindowedCache, "_own", SequenceCache._own),
-            "a page that comes back without its window": Fault(
-                WindowedCache, "_release_unfilled", lambda self: self.manager.slots.unfilled.clear()
-            ),
+            "a slot that is not copied": Fault(WindowPart, "copied", lambda self, cache, at: None),
+            "a page that comes back without its window": Fault(WindowPart, "filled", taken_as_filled),
         }
     }
 
@@ -36,17 +42,12 @@ class TestWindows(SequenceCacheContract):
 # --- single cases ------------------------------------------------------------------------------------------------
 
 
-def manager(house: House) -> WindowedManager:
-    assert isinstance(house.manager, WindowedManager)
-    return house.manager
-
-
 def test_an_answer_holds_its_window_and_no_more() -> None:
     house = House(60, window=40, slots=30, limits=Limits(32))
     asked = house.add(Asked(0, 0, prompt((1, 200)), 100, namespace=None))
     for _ in range(100):
         house.step()
-        assert manager(house).slots.pool.used_count <= pages_for(39) + 1 + (2 if asked.known == 200 else 0)
+        assert house.group(WindowGroup).slots.pool.used_count <= pages_for(39) + 1 + (2 if asked.known == 200 else 0)
     house.drain()
 
 
@@ -70,7 +71,7 @@ def test_pages_that_come_back_from_the_host_bring_their_windows() -> None:
     run(house, 8)
     assert house.done == [first]
     house.tree.evict(1 << 30)
-    assert manager(house).slots.pool.used_count == 0
+    assert house.group(WindowGroup).slots.pool.used_count == 0
     again = house.add(Asked(1, 0, prompt((1, 150), (0, 5)), 4))
     house.step()
     assert again.computed_rows == 155 - 144
@@ -82,7 +83,7 @@ def test_pages_that_went_to_the_host_without_their_windows_are_of_no_use() -> No
     first = house.add(Asked(0, 0, prompt((1, 150)), 4))
     run(house, 8)
     assert house.done == [first]
-    manager(house).slots.make_room(29)
+    house.group(WindowGroup).slots.make_room(29)
     house.tree.evict(1 << 30)
     again = house.add(Asked(1, 0, prompt((1, 150), (0, 5)), 4))
     house.step()

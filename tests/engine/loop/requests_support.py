@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.cache.groups.residual import ResidualGroup
 from engine.cache.pool import PagePool
-from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence
 from engine.compute.sampling.params import SamplingParams
 from engine.decoding.options import RequestOptions
@@ -29,10 +29,7 @@ def new_request(
 ) -> Request:
     """``residual``: recent tokens have pages of their own, as over KIVI."""
     pool, other = PagePool(2), fork_of.cache if fork_of is not None else None
-    manager = KVCacheManager(pool)
-    if residual:
-        content: Any = None
-        recent = RecentPages(PagePool(2), residual, content)
-        manager = ResidualManager(recent, pool, manager.tree, content, None, lambda *_: False)
+    content: Any = None
+    manager = KVCacheManager(pool, groups=[ResidualGroup(PagePool(2), residual, content)] if residual else [])
     cache = manager.new(NewSequence((id, answer), list(prompt), options.policy, fork_of=other))
     return Request(arrival, cache, params, options, context, stream, 0.0)  # type: ignore[arg-type]

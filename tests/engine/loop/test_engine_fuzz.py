@@ -264,7 +264,7 @@ def test_the_comparison_notices_a_stale_length(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_comparison_notices_a_write_to_a_shared_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without copy-on-write answers to one prompt write into each other's last page."""
-    monkeypatch.setattr(SequenceCache, "_must_copy", lambda self: False)
+    monkeypatch.setattr(SequenceCache, "must_copy", lambda self: False)
     with pytest.raises(AssertionError):
         play(SHARED, 20)
 

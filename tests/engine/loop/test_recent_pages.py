@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from engine.cache.groups.base import GRACE
+from engine.cache.groups.residual import ResidualGroup, ResidualPart
 from engine.cache.prefix.snapshots import Snapshots
-from engine.cache.residual import GRACE, ResidualCache, ResidualManager
 from engine.cache.stores.recent import packed_until
 from engine.cache.types import TREE
 from engine.protocol import Cancel, Sampling
@@ -158,11 +159,11 @@ def test_snapshots_are_counted_and_give_way_to_rows() -> None:
     for shift in range(4):
         ask(toy, str(shift), prompt_of(100, shift))
         assert toy.stepper.cache.stats.recent_pages > 0
-    recent = toy.stepper.cache.manager
-    assert isinstance(recent, ResidualManager)
-    assert recent.recent.used_count == toy.stepper.cache.stats.recent_pages
-    assert recent.snapshots.evictable == recent.recent.used_count
-    recent.recent.retain(recent.recent.owned_by(TREE)[:1], "a leak")
+    (recent,) = toy.stepper.cache.manager.groups
+    assert isinstance(recent, ResidualGroup)
+    assert recent.pool.used_count == toy.stepper.cache.stats.recent_pages
+    assert recent.snapshots.evictable == recent.pool.used_count
+    recent.pool.retain(recent.pool.owned_by(TREE)[:1], "a leak")
     with pytest.raises(AssertionError, match="nobody runs"):
         toy.check()
 
@@ -257,9 +258,9 @@ def play(script: list[Add | Goes | Other], pages: int, recent_pages: int) -> Non
             case Other(switch, _):
                 toy.engine._options.set(*switches[switch])
     toy.drain()
-    recent = toy.stepper.cache.manager
-    assert isinstance(recent, ResidualManager)
-    assert recent.recent.used_count == recent.snapshots.pages, "only snapshots are left"
+    (recent,) = toy.stepper.cache.manager.groups
+    assert isinstance(recent, ResidualGroup)
+    assert recent.pool.used_count == recent.snapshots.pages, "only snapshots are left"
     assert not [error for error in toy.heard.errors if error.code == "internal"]
     for (id, number), answer in toy.heard.answers.items():
         prompt, sampling = asked[id]
@@ -314,7 +315,7 @@ def test_the_comparison_notices_a_hit_one_token_too_long(monkeypatch: pytest.Mon
 
 def test_the_comparison_notices_a_write_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     play(TURNS, 80, 60)
-    monkeypatch.setattr(ResidualCache, "_own_recent", lambda self: None)
+    monkeypatch.setattr(ResidualPart, "_own", lambda self, cache: None)
     with pytest.raises(AssertionError):
         play(TURNS, 80, 60)
 

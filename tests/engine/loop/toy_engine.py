@@ -86,10 +86,13 @@ class ToyStore:
     """The arena of a toy runner as a store of keys and values."""
 
     num_groups = written_groups = 1
-    states = None
+    states = recent = windowed = None
 
     def __init__(self, runner: ToyRunner) -> None:
         self._pages = runner.arena.reshape(-1, PAGE_SIZE)
+
+    def new_slots(self) -> None:
+        """Nothing is addressed by slots."""
 
     def copy_page(self, src: int, dst: int) -> None:
         self._pages[dst] = self._pages[src]

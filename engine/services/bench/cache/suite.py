@@ -15,7 +15,6 @@ import msgspec
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.cache.stores.windowed import WindowedStore
 from engine.catalogue import BY_KEY
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel
@@ -171,12 +170,9 @@ def _bytes(model: LoadedModel, pages: int, running: int) -> int:
     those are kept apart; layers with a window count the windows of all answers."""
     total = 0
     for store in model.stores:
-        if isinstance(store, WindowedStore):
-            held = min(pages, running * (pages_for(store.window - 1) + 1))
-            total += held * store.windowed.page_bytes
-            total += pages * store.everything.page_bytes if store.everything is not None else 0
-            continue
-        total += pages * store.page_bytes
+        total += pages * store.whole_bytes
+        if store.windowed is not None:
+            total += min(pages, running * (pages_for(store.window - 1) + 1)) * store.windowed.page_bytes
         if store.recent is not None:
             total += running * (pages_for(store.residual + CHANNEL_GROUP) + 1) * store.recent.page_bytes
     return total
