@@ -57,7 +57,6 @@ _NO_CACHE = Setting(keys.KV_CACHE, (False,))
 _WINDOW = Setting(keys.PAGE_POLICY, ("window_sinks",))
 _QUEST = Setting(keys.PAGE_POLICY, ("quest",))
 _KIVI = Setting(keys.KV_KIND, ("kivi",))
-_WINDOW_PAGES = Setting(keys.WINDOW_PAGES, (True,))
 _PACKED = Setting(keys.KV_KIND, ("int8", "fp8", "int4", "kivi"))
 
 EXCLUSIONS = (
@@ -159,12 +158,6 @@ SHAPES = (
         "KIVI's recent tokens and the states of this model's recurrent layers are kept for different places of a text: "
         "choose int8 or int4.",
     ),
-    ShapeExclusion(
-        _WINDOW_PAGES,
-        lambda shape: shape.recurrent is not None,
-        "A text goes on from where this model's recurrent layers kept a state, and a window need not be kept there: "
-        "layers with a window keep the whole text too.",
-    ),
 )
 ODD_WIDTH = "{kind} packs {channels} channels into a byte, and this model's heads have {width}."
 NO_WINDOW_OVER_KIND = "No window slides over a {kind} cache. Choose another kind of KV cache."
@@ -186,8 +179,7 @@ MISSING: Mapping[Capability, str] = {
     "sliding window": "This model cannot use a sliding window: its kind of positions or of attention does not allow "
     "one.",
     "page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked.",
-    "layer windows": "No layer of this model has a sliding window shorter than its context, or some carry states, with "
-    "which layers with a window keep the whole text.",
+    "layer windows": "No layer of this model has a sliding window shorter than its context.",
     "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
     "KIVI cache": "KIVI keeps recent tokens apart, which does not go together with the states of recurrent layers, and "
     "packs heads of a width that 4 divides.",

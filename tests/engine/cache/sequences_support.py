@@ -237,7 +237,7 @@ class House:
         digests, seen = asked.digest(), asked.seen()
         if self.windowed is not None:
             near = [i for i in seen if i > asked.num_computed - self.window]
-            self.windowed.expect(asked.cache.more_pages[0], near, digests)
+            self.windowed.expect(asked.cache.more_pages[-1], near, digests)
         if self.fresh is not None:
             packed = packed_until(asked.num_computed - 1, self.residual)
             self.fresh.expect(asked.cache.newest_pages, [i for i in seen if i >= packed], digests)
@@ -253,7 +253,7 @@ class House:
         if self.fresh is None:
             self.target.write(asked.pages, start, [*digests[start:stop], *wrong])
             if self.windowed is not None:
-                self.windowed.write(asked.cache.more_pages[0], start, [*digests[start:stop], *wrong])
+                self.windowed.write(asked.cache.more_pages[-1], start, [*digests[start:stop], *wrong])
         else:
             self.fresh.write(asked.cache.newest_pages, start, [*digests[start:stop], *wrong])
             packed = to_pack(start, rows + drafts, self.residual)
@@ -277,7 +277,7 @@ class House:
             arena = self.target if self.fresh is None else self.fresh
             arena.write(asked.cache.newest_pages, at, [asked.digest()[at]])
             if self.windowed is not None:
-                self.windowed.write(asked.cache.more_pages[0], at, [asked.digest()[at]])
+                self.windowed.write(asked.cache.more_pages[-1], at, [asked.digest()[at]])
         asked.cache.advance(accepted)
         asked.tokens.append(asked.next_token())
         return start
@@ -374,11 +374,14 @@ def policy(rng: random.Random, length: int) -> PagePolicy:
 
 
 class Fuzz:
-    """Random operations over one house of a kind, all proved as they go."""
+    """Random operations over one house of a kind, all proved as they go.
+
+    The kind names what a sequence has beside its pages: "recent", "windows", "states", or several of these.
+    """
 
     def __init__(self, seed: int, kind: str) -> None:
         rng = self.rng = random.Random(seed)
-        residual = rng.choice([64, 96]) if kind == "recent" else 0
+        residual = rng.choice([64, 96]) if "recent" in kind else 0
         self.host = rng.choice([0, 0, 3, 12, 100])
         mode = rng.choice(["swap", "recompute", "either"])
         swaps: Callable[[], bool] = {
@@ -386,14 +389,14 @@ class Fuzz:
             "recompute": lambda: False,
             "either": lambda: rng.random() < 0.5,
         }[mode]
-        self.house = House(rng.choice([14, 18, 26, 60]), self.host, swaps, residual, rng.choice([12, 20, 40]))
-        if kind == "states":
-            pages, slots = self.house.pool.total + 1, rng.choice([5, 7, 12, 60])
-            self.house = House(pages, self.host, swaps, states=slots)
-        if kind == "windows":
-            pages, window = self.house.pool.total + 1, rng.choice([1, 7, 16, 40, 100])
-            least = 3 + pages_for(window - 1) + 1
-            self.house = House(pages, self.host, swaps, window=window, slots=least + rng.choice([0, 1, 3, 9, 40]))
+        options = {"residual": residual, "pages": rng.choice([14, 18, 26, 60])}
+        options["recent_pages"] = rng.choice([12, 20, 40])
+        if "states" in kind:
+            options["states"] = rng.choice([5, 7, 12, 60])
+        if "windows" in kind:
+            window = options["window"] = rng.choice([1, 7, 16, 40, 100])
+            options["slots"] = 3 + pages_for(window - 1) + 1 + rng.choice([0, 1, 3, 9, 40])
+        self.house = House(host=self.host, swaps=swaps, **options)
         self.house.accepts = lambda draft_tokens: rng.randint(0, draft_tokens)
         self.arrivals = 0
 

@@ -1,0 +1,69 @@
+"""Models whose cache has several groups at once say the same text with each of them and without.
+
+In fp32, batch-invariant: prompts that share beginnings, in chunks, answers that give way and come back from host
+memory, drafts that are accepted in part.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+import transformers
+
+from engine.protocol import Value
+from tests.conformance.hybrid_models import SHAPE
+from tests.conformance.texts import PROMPTS, SAMPLINGS
+from tests.kit.checkpoints import write_tokenizer
+from tests.kit.hosts import Host
+
+GREEDY = SAMPLINGS["greedy"]
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """LFM3: layers with states, with a window, and with neither."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("models") / "lfm3"
+    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
+    shape |= {"layer_types": ["conv", "sliding_attention", "full_attention"], "num_hidden_layers": 3, "head_dim": 16}
+    config = transformers.Lfm3Config(**shape, conv_L_cache=7, sliding_window=24, pad_token_id=0)
+    model = transformers.Lfm3ForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
+    model.save_pretrained(folder)
+    write_tokenizer(folder)
+    with Host(folder) as host:
+        yield host
+
+
+def groups(host: Host) -> list[str]:
+    return [type(group).__name__.removesuffix("Group") for group in host.stepper.cache.manager.groups]
+
+
+@pytest.mark.parametrize(
+    ("with_all", "without", "names"),
+    [({"window_pages": True}, {"window_pages": False}, ["Window", "State"])],
+    ids=["windows and states"],
+)
+def test_the_text_is_that_without(
+    host: Host, with_all: dict[str, Value], without: dict[str, Value], names: list[str]
+) -> None:
+    host.set(**without)
+    expected = host.plain(PROMPTS, GREEDY)
+    assert len({tuple(text) for text in expected}) > 2
+    host.set(**with_all)
+    assert groups(host) == names
+    for budget in (512, 33):
+        assert host.texts(PROMPTS, GREEDY, budget=budget) == expected
+    assert all(host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]), "the second time much is found"
+    host.set(preemption="swap", host_cache=1.0)
+    ids = host.ask(PROMPTS, GREEDY, speculation="ngram", draft_length=4)
+    assert host.run(100, random.Random(1)) > 2
+    assert host.of(ids) == expected
+    assert host.stepper.cache.stats.swapped_in
+    host.set(preemption="auto", host_cache=0.0)

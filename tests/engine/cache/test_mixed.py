@@ -1,0 +1,43 @@
+"""Sequences with several groups at once: each goes on from where all of them can, and all come back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from engine.cache.groups.state import StatePart
+from engine.cache.sequences import SequenceCache
+from engine.cache.slots import WindowSlots
+from tests.contracts.sequence_cache import Fault, SequenceCacheContract
+from tests.engine.cache.sequences_support import Asked, House, prompt, run
+
+longest = StatePart.longest
+
+
+class TestWindowsAndStates(SequenceCacheContract):
+    kind, tight = "windows, states", {"window": 40, "slots": 8, "states": 8}
+    cases: ClassVar = {
+        "fault": {
+            "a beginning whose window is gone": Fault(WindowSlots, "covered", lambda self, pages, tokens: True),
+            "a beginning without a state": Fault(
+                StatePart, "longest", lambda self, cache, tokens, pages: longest(self, cache, tokens, pages) and tokens
+            ),
+            "a group that is not asked": Fault(
+                SequenceCache, "_longest", lambda self, pages, tokens: self.parts[-1].longest(self, tokens, pages)
+            ),
+        }
+    }
+
+
+def test_a_text_goes_on_after_the_last_state_whose_window_is_there() -> None:
+    """Both are kept near the end of a prompt; without the window's slots, or the state, all is read again."""
+    for lost in ("nothing", "windows", "states"):
+        house = House(60, window=40, slots=30, states=20)
+        house.add(Asked(0, 0, prompt((1, 150)), 4))
+        run(house, 12)
+        if lost == "windows":
+            house.manager.groups[0].slots.make_room(29)  # type: ignore[attr-defined]
+        elif lost == "states":
+            house.manager.groups[1].snapshots.make_room(19)  # type: ignore[attr-defined]
+        again = house.add(Asked(1, 0, prompt((1, 140), (0, 20)), 4))
+        house.drain()
+        assert again.prompt_length + 3 - again.computed_rows == (128 if lost == "nothing" else 0)
