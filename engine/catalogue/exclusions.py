@@ -152,12 +152,6 @@ SHAPES = (
         lambda shape: shape.latent is not None,
         "This model caches latents, which its heads share: they are kept in 16 bits.",
     ),
-    ShapeExclusion(
-        _KIVI,
-        lambda shape: shape.recurrent is not None,
-        "KIVI's recent tokens and the states of this model's recurrent layers are kept for different places of a text: "
-        "choose int8 or int4.",
-    ),
 )
 ODD_WIDTH = "{kind} packs {channels} channels into a byte, and this model's heads have {width}."
 NO_WINDOW_OVER_KIND = "No window slides over a {kind} cache. Choose another kind of KV cache."
@@ -181,8 +175,7 @@ MISSING: Mapping[Capability, str] = {
     "page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked.",
     "layer windows": "No layer of this model has a sliding window shorter than its context.",
     "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
-    "KIVI cache": "KIVI keeps recent tokens apart, which does not go together with the states of recurrent layers, and "
-    "packs heads of a width that 4 divides.",
+    "KIVI cache": "KIVI packs heads of a width that 4 divides, and no latents that heads share (MLA).",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
     "quantised activations": "Only Kvasir's own kernel for processors quantises activations, and not where float32 was "
     "asked for.",

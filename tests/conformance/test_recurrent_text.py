@@ -24,7 +24,7 @@ from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
 from tests.kit.checkpoints import write_tokenizer
 from tests.kit.hosts import Host
 
-KINDS = ("16bit", "int8", "fp8", "int4", "quest", "window")
+KINDS = ("16bit", "int8", "fp8", "int4", "kivi", "quest", "window")
 GREEDY = Sampling(temperature=0.0, max_tokens=40, ignore_eos=True)
 
 

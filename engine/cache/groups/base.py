@@ -96,6 +96,15 @@ class SequencePart:
     def commit(self, cache: SequenceCache, before: int, ended: bool) -> None:
         """Keep what later texts can use; the tree has taken the pages from place ``before`` on."""
 
+    def keep_at(self, cache: SequenceCache, tokens: int, asked: bool) -> None:
+        """Keep what it takes to go on after these tokens, whole pages of the prompt whose rows are computed by now, as
+        another group does; what is not ``asked`` for is the first to be given up."""
+
+    def stops_at(self, tokens: int) -> bool:
+        """Return True if all groups keep, or have kept, what it takes to go on after the first ``tokens`` tokens,
+        because this one does."""
+        return False
+
     def last_kept(self, cache: SequenceCache) -> tuple[int, int] | None:
         """The most of its tokens after which a state is kept on the device, and where; None where there is none."""
         return None

@@ -128,6 +128,14 @@ class ResidualPart(SequencePart):
                 self.group.snapshots.keep(cache.namespace, cache.keys(first), text, pages)
                 return
 
+    def keep_at(self, cache: SequenceCache, tokens: int, asked: bool) -> None:
+        """Implements :meth:`SequencePart.keep_at`."""
+        first = self.group.packed(tokens)
+        pages = self.table[first // PAGE_SIZE : tokens // PAGE_SIZE]
+        if cache.namespace is not None and 0 not in pages:
+            text = cache.identity(tokens, first)
+            self.group.snapshots.keep(cache.namespace, cache.keys(first), text, pages, asked)
+
     def close(self, cache: SequenceCache) -> None:
         """Implements :meth:`SequencePart.close`."""
         self.group.pool.release_all(cache.owner)
@@ -200,8 +208,10 @@ class ResidualGroup(CacheGroup[ResidualPart]):
         return lacking <= self.pool.free_count + self.snapshots.evictable
 
     def will_find(self, pages: int, other: SequenceCache) -> bool:
-        """Implements :meth:`CacheGroup.will_find`: it can reuse the snapshot of the other's prompt."""
-        return pages * PAGE_SIZE > other.prompt_length - GRACE - PAGE_SIZE
+        """Implements :meth:`CacheGroup.will_find`: it can reuse the snapshot of the other's prompt, or one before."""
+        tokens = pages * PAGE_SIZE
+        ends = tokens > other.prompt_length - GRACE - PAGE_SIZE
+        return ends or any(part.stops_at(tokens) for part in other.parts)
 
     def check(self, idle: bool = False) -> None:
         """Implements :meth:`CacheGroup.check`."""

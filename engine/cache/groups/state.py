@@ -98,7 +98,7 @@ class StatePart(SequencePart):
             self._stops.add(tokens)
 
     def stops_at(self, tokens: int) -> bool:
-        """Return True if the sequence leaves, or has left, a state after its first ``tokens`` tokens."""
+        """Implements :meth:`SequencePart.stops_at`: a state is left there."""
         return tokens in self._stops
 
     def restore(self, cache: SequenceCache) -> bool:
@@ -201,6 +201,8 @@ class StatePart(SequencePart):
             slots.retain([end.slot], cache.owner)
             if end.tokens <= cache.prompt_length:
                 self._kept.append(end)
+                for part in cache.parts:
+                    part.keep_at(cache, end.tokens, end.tokens in self._stops)
                 continue
             if self._last.slot:
                 slots.release([self._last.slot], cache.owner)

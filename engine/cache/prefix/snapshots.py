@@ -108,8 +108,13 @@ class Snapshots:
         del self._all[snapshot]
         self._all[snapshot] = None
 
-    def keep(self, namespace: Hashable, keys: list[Key], tokens: list[int], pages: list[int]) -> None:
-        """Refer to the pages of ``tokens``, which follow those of ``keys``; what was kept of a part of it goes."""
+    def keep(
+        self, namespace: Hashable, keys: list[Key], tokens: list[int], pages: list[int], asked: bool = True
+    ) -> None:
+        """Refer to the pages of ``tokens``, which follow those of ``keys``; what was kept of a part of it goes.
+
+        One that is not ``asked`` for is the first to be given up.
+        """
         new = Snapshot(namespace, keys, tokens, pages)
         for other in list(self._at.get(new.place, ())):
             if other.keys == keys:
@@ -122,6 +127,8 @@ class Snapshots:
         self.pool.retain(pages, TREE)
         self._refs.update(pages)
         self._all[new] = None
+        if not asked:
+            self._all = {new: None, **self._all}
         self._at.setdefault(new.place, []).append(new)
         self._firsts.setdefault(namespace, Counter())[new.first] += 1
         self.version += 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from engine.cache.groups.residual import ResidualPart
 from engine.cache.groups.state import StatePart
+from engine.cache.prefix.states import StateSnapshots
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
 
-longest = StatePart.longest
+longest, keep = StatePart.longest, StateSnapshots.keep
 
 
 class TestWindowsAndStates(SequenceCacheContract):
@@ -26,6 +28,29 @@ class TestWindowsAndStates(SequenceCacheContract):
             ),
         }
     }
+
+
+class TestRecentAndStates(SequenceCacheContract):
+    kind, tight = "recent, states", {"residual": 64, "recent_pages": 14, "states": 8}
+    cases: ClassVar = {
+        "fault": {
+            "a beginning without recent tokens": Fault(ResidualPart, "open", lambda self, cache: None),
+            "a state that is kept for another place": Fault(
+                StateSnapshots, "keep", lambda self, name, keys, *more: keep(self, name, keys[:-1] or keys, *more)
+            ),
+        }
+    }
+
+
+def test_a_text_goes_on_where_a_state_and_recent_tokens_are_kept() -> None:
+    """Near the end of a prompt, at the end of an answer, and where two texts parted."""
+    house = House(80, residual=64, recent_pages=60, states=40)
+    first = house.add(Asked(0, 0, prompt((1, 250)), 30, alphabet=1))
+    run(house, 50)
+    for asked, found in ((prompt((1, 240), (0, 20)), 224), ([*first.tokens, 0, 0, 0], 272), (prompt((1, 250)), 240)):
+        again = house.add(Asked(found, 0, asked, 4))
+        run(house, 12)
+        assert again.prompt_length + 3 - again.computed_rows == found
 
 
 def test_a_text_goes_on_after_the_last_state_whose_window_is_there() -> None:
