@@ -31,8 +31,8 @@ from engine.formats.open import open_checkpoint
 from engine.formats.quantised.nested import TEXT_MODELS
 from engine.library import curated, hub, paths
 from engine.library.headers import outline
-from engine.loading.drafters import multi_token_layout
 from engine.loading.memory.estimate import kv_bytes_per_token
+from engine.loading.parts.heads import multi_token_layout
 from engine.protocol.library import HubVariant
 from engine.protocol.recommended import CuratedModel
 

@@ -274,7 +274,7 @@ def test_a_context_of_nothing(engine: EngineClient, answer: list[int], context: 
 
 
 def test_out_of_memory_at_load_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.loading.loader.free_bytes", lambda device: 5_000_000)
+    monkeypatch.setattr("engine.loading.plan.free_bytes", lambda device: 5_000_000)
     check_sentence(refusal(kvasir("chat", "--prompt", "x")), "does not fit", "5 MB")
 
 
@@ -284,7 +284,7 @@ def test_the_allocator_says_no_while_loading(engine: EngineClient, monkeypatch: 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("engine.loading.loader.load_model", refuse)
+    monkeypatch.setattr("engine.loading.reading.load_model", refuse)
     with pytest.raises(EngineError) as refused:
         engine.load(str(SOUND))
     assert str(refused.value).endswith(STILL_THERE)

@@ -28,8 +28,8 @@ from engine.compute.models.base import CausalLM
 from engine.compute.native import library
 from engine.compute.runner.perplexity import score
 from engine.library import paths
-from engine.loading.parts import ModelFiles, fingerprint_of, quantises_activations, readers_of
-from engine.loading.speed import flops_per_row
+from engine.loading.files import ModelFiles, fingerprint_of
+from engine.loading.runners import flops_per_row, quantises_activations, readers_of
 from engine.protocol import ChatMessage, keys
 from engine.text.held_out import held_out_text
 from engine.text.prompt import prompt_ids

@@ -19,20 +19,20 @@ from engine.compute.native.proof import machine_declines
 from engine.compute.sampling import device
 from engine.compute.sampling.sampler import by_torch
 from engine.loading.model import LoadedModel
-from engine.loading.parts import quantises_activations
+from engine.loading.runners import quantises_activations
 from engine.protocol import keys
 
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
-    names = {proposer.name for proposer in model.proposers}
+    names = {proposer.name for proposer in model.drafting.proposers}
     found |= {need for method in option(keys.SPECULATION).choices if method.key in names for need in method.needs}
-    if model.packed:
+    if model.reads.packed:
         found.add("packed weights")
     lm = model.model
     if lm is None:
         return frozenset(found | {"sliding window", "page bounds", "shared reads"})
-    if model.checkpoint is not None and model.checkpoint.dense_head:
+    if model.files is not None and model.files.checkpoint.dense_head:
         found.add("dense head")
     if traits(model.device).kernels:
         declined = machine_declines(lm.dtype, model.device, TURING)

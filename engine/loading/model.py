@@ -17,12 +17,11 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
 from engine.catalogue import Found
 from engine.compute.batch import ForwardOutput, SequenceRows
-from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
 from engine.decoding.options import EngineOptions
 from engine.decoding.speculation.base import Proposer
-from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
+from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard
 from engine.text.prompt import prompt_ids
 from engine.text.stream import TextStream
 
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
     from engine.compute.runner.perplexity import ReadersFactory
     from engine.compute.vision.embeddings import PictureEmbeddings
     from engine.compute.vision.processor import ImageProcessor
-    from engine.formats.load import Checkpoint
-    from engine.text.channels import ChannelStyle
-    from engine.text.template import ChatTemplate
-    from engine.text.tokenizer import Tokenizer
+    from engine.loading.files import ModelFiles
 
 Progress = Callable[[str, float], None]
 
@@ -57,11 +53,14 @@ class OpenedModel(Protocol):
     def fits_alongside(self) -> bool:
         """Return True if its weights fit into what is free now, with the present model still in memory."""
 
-    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Any:
+    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> None:
         """Read the weights. Raises LoadFailed, or engine.base.errors.LoadCancelled."""
 
-    def assemble(self, weights: Any, progress: Progress) -> LoadedModel:
+    def assemble(self, progress: Progress) -> LoadedModel:
         """Allocate the arenas for the weights that were read, out of the memory free now. Raises LoadFailed."""
+
+    def rebuilt(self, kind: KVKind) -> LoadedModel:
+        """The model again with arenas of another kind, once those that it had were dropped. Raises LoadFailed."""
 
 
 class Loader(Protocol):
@@ -94,17 +93,50 @@ def spare_the_collector() -> None:
     trim_heap()
 
 
+class LoadModel(NamedTuple):
+    """Load the model folder at ``path``; ``draft`` is the folder of a draft model or ""."""
+
+    path: str
+    draft: str = ""
+    options: LoadOptions = LoadOptions()
+
+
+class Pictures(NamedTuple):
+    """``processor`` prepares pictures for the model's tower, for any thread, and ``embeddings`` are for the engine
+    thread alone; None: it reads text only. ``refused``: why it does, as a sentence, where there is one to tell."""
+
+    processor: ImageProcessor | None = None
+    embeddings: PictureEmbeddings | None = None
+    refused: str = ""
+
+
+class Drafting(NamedTuple):
+    """``methods`` are the available drafters and a description of each, for display; ``model`` is the draft model."""
+
+    proposers: tuple[Proposer, ...] = ()
+    methods: tuple[tuple[str, str], ...] = ()
+    model: CausalLM | None = None
+
+
+class Reads(NamedTuple):
+    """What a step reads: bytes of weights, which are packed or not, bytes of keys and values for each token of a text,
+    and the share of them that rows read that choose pages."""
+
+    weights: int = 0
+    packed: bool = False
+    kv_per_token: float = 0.0
+    sparse: SparseReads = SparseReads()
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class LoadedModel:
-    """Immutable but for the arenas behind ``runner``; the text parts may be used from any thread.
+    """Immutable but for the arenas behind ``runner``.
 
     ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
-    it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
-    ``stores`` are the arenas behind ``runner`` and the draft model's. ``recent_pages`` counts those of a second pool,
-    page 0 included, where ``kind`` keeps recent tokens apart, ``window_pages`` likewise where layers with a window keep
-    the tokens in it alone. ``with_kind`` gives this model with arenas of another
-    kind, planned out of what is free once these are dropped. ``numerics`` are the switches that batch_invariant sets;
-    a draft model needs none, since draft tokens do not change the text.
+    it. ``pages`` counts the pool's pages, page 0 included. ``stores`` are the arenas behind ``runner`` and those of
+    what drafts. ``recent_pages`` counts those of a second pool, page 0 included, where ``kind`` keeps recent tokens
+    apart. ``opened`` makes this model again with arenas of another kind, planned out of what is free once these are
+    dropped.
     """
 
     card: ModelCard
@@ -113,58 +145,40 @@ class LoadedModel:
     device: torch.device
     pages: int
     limit: int
-    weight_bytes: int
-    kv_bytes_per_token: float
+    reads: Reads
+    command: LoadModel = field(default_factory=lambda: LoadModel(""))
+    """What was asked for when it was loaded."""
     stores: tuple[KVStore, ...] = ()
     graphs: tuple[Graphs, ...] = ()
     """CUDA graphs of the steps of the model and of its draft, where steps can be captured."""
     fingerprint: str = ""
     """Identifies model, device and kernels; saved pages with another fingerprint are not used. "": none are saved."""
-    proposers: tuple[Proposer, ...] = ()
-    drafting: tuple[tuple[str, str], ...] = ()
-    """The available drafters and a description of each, for display."""
-    sampling: Sampling = field(default_factory=Sampling)
-    checkpoint: Checkpoint | None = None
+    files: ModelFiles | None = None
     model: CausalLM | None = None
-    draft_model: CausalLM | None = None
-    tokenizer: Tokenizer | None = None
-    chat_template: ChatTemplate | None = None
-    channels: ChannelStyle | None = None
-    numerics: tuple[Numerics, ...] = ()
-    packed: bool = False
-    path: str = ""
-    draft_path: str = ""
-    options: LoadOptions = field(default_factory=LoadOptions)
+    drafting: Drafting = field(default_factory=Drafting)
+    pictures: Pictures = field(default_factory=Pictures)
     readers: ReadersFactory | None = None
     """Makes the readers that score a text with the model while it serves requests; None: not possible."""
     kind: KVKind = field(default_factory=KVKind)
-    sparse: SparseReads = field(default_factory=SparseReads)
     recent_pages: int = 0
-    window_pages: int = 0
-    with_kind: Callable[[KVKind], LoadedModel] | None = None
-    album: ImageProcessor | None = None
-    """Prepares pictures for the model's tower, for any thread; None: it reads text only."""
-    pictures: PictureEmbeddings | None = None
-    """Their embeddings, for the engine thread alone."""
+    opened: OpenedModel | None = None
     found: Mapping[str, Found] = field(default_factory=dict)
     """Findings of the load about switches, by their keys."""
-    text_only: str = ""
-    """Reason that it cannot be shown pictures, as a sentence, where there is one to tell."""
 
     def open_stream(
         self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int], prefilled: bool = False
     ) -> TextStream:
         """The text stream of a new answer; one that continues plain text has no channels, one that goes on from a
         message (``prefilled``) does."""
-        assert self.tokenizer is not None
-        channels = self.channels.parser(prompt_ids) if self.channels is not None and not continues else None
-        return TextStream(self.tokenizer, stop, prompt_ids if continues or prefilled else None, channels)
+        assert self.files is not None
+        style = self.files.channels
+        channels = style.parser(prompt_ids) if style is not None and not continues else None
+        return TextStream(self.files.tokenizer, stop, prompt_ids if continues or prefilled else None, channels)
 
     def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
         """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""
-        assert self.tokenizer is not None
-        assert self.chat_template is not None
-        return prompt_ids(self.tokenizer, self.chat_template, prompt)
+        assert self.files is not None
+        return prompt_ids(self.files.tokenizer, self.files.template, prompt)
 
 
 class _NoRunner:
@@ -179,12 +193,5 @@ class _NoRunner:
 
 def without_arenas(model: LoadedModel) -> LoadedModel:
     """The model without arenas and proposers: other threads still use its card and its text parts."""
-    return replace(model, runner=cast(Runner, _NoRunner()), stores=(), proposers=(), graphs=())
-
-
-class LoadModel(NamedTuple):
-    """Load the model folder at ``path``; ``draft`` is the folder of a draft model or ""."""
-
-    path: str
-    draft: str = ""
-    options: LoadOptions = LoadOptions()
+    drafting = model.drafting._replace(proposers=())
+    return replace(model, runner=cast(Runner, _NoRunner()), stores=(), drafting=drafting, graphs=())

@@ -9,8 +9,8 @@ from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.compute.sampling.params import MAX_LOGPROBS, resolve, with_least_length
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
-from engine.loading.adapters import find_adapter
 from engine.loading.model import LoadedModel
+from engine.loading.parts.adapter import find_adapter
 from engine.loop.commands import AddRequest
 from engine.loop.stepper import Stepper
 from engine.protocol import Error, keys
@@ -32,7 +32,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     LoadFailed (for an unknown adapter) with a sentence."""
     model = stepper.model
     adapter = find_adapter(model, command.adapter)
-    params = resolve(command.sampling, model.sampling)
+    params = resolve(command.sampling, model.card.sampling)
     params = with_least_length(params, len(command.prompt_ids), model.card.eos_ids)
     chosen = options.for_request(command.optimisations, len(command.prompt_ids))
     context = model.limit
@@ -40,7 +40,8 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         chosen, context = chosen._replace(policy=_window(model, command.window)), ENDLESS
     prompt, shown = list(command.prompt_ids), command.pictures
     marks = shown.marks(prompt) if shown is not None else ()
-    wholes = shown.spans() if shown is not None and model.pictures is not None and model.pictures.whole else ()
+    tower = model.pictures.embeddings
+    wholes = shown.spans() if shown is not None and tower is not None and tower.whole else ()
     if command.prompt_logprobs is not None:
         chosen = chosen._replace(prefix_cache=False)
     made: list[Request] = []
@@ -92,6 +93,6 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
     if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
         text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
         return Error(code="bad_request", message=text, id=command.id)
-    if command.pictures is not None and stepper.model.pictures is None:
+    if command.pictures is not None and stepper.model.pictures.embeddings is None:
         return Error(code="no_pictures", message=TEXT_ONLY.format(name=card.name), id=command.id)
     return None

@@ -21,7 +21,6 @@ from engine.compute.models.adapters import Adapter
 from engine.compute.runner.perplexity import Readers
 from engine.compute.sampling.params import SamplingError
 from engine.decoding.options import EngineOptions
-from engine.loading.adapters import adapters_of, cards, find_adapter, load_adapter, unload_adapter
 from engine.loading.capabilities import capabilities
 from engine.loading.loader import CheckpointLoader
 from engine.loading.memory.environment import bound_kernels
@@ -30,11 +29,13 @@ from engine.loading.model import (
     Loader,
     LoadFailed,
     LoadModel,
+    OpenedModel,
     load_name,
     release_memory,
     spare_the_collector,
     without_arenas,
 )
+from engine.loading.parts.adapter import adapters_of, cards, find_adapter, load_adapter, unload_adapter
 from engine.loop import admission
 from engine.loop.asynchronous import async_scheduler_of
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
@@ -200,8 +201,8 @@ class Engine:
         self._stepper = self._new_stepper(model)
         self._version += 1
         self._options.adopt(capabilities(model), model.found)
-        for numerics in model.numerics:
-            self._options.apply_to(numerics)
+        if model.model is not None:
+            self._options.apply_to(model.model.numerics)
         self._emit(Loaded(card=model.card, fit=model.fit, rebuilt=rebuilt))
         if adapters_of(model):
             self._emit(Adapters(adapters=cards(model)))
@@ -235,7 +236,7 @@ class Engine:
                         self._load_cancelled = self._waiting_loads.popleft()
                     self._load(command)
                 case Unload(reason=reason, idle=idle, path=path):
-                    if self._stepper is not None and path in ("", self._stepper.model.path):
+                    if self._stepper is not None and path in ("", self._stepper.model.command.path):
                         self._unload(reason, idle)
                 case LoadAdapter(name=name, path=path):
                     load_adapter(self._serving().model, name, path)
@@ -309,23 +310,25 @@ class Engine:
         if self._options.values == before:
             return
         model = self.loaded
-        for numerics in model.numerics if model is not None else ():
-            self._options.apply_to(numerics)
+        if model is not None and model.model is not None:
+            self._options.apply_to(model.model.numerics)
         entry = BY_KEY[key]
         if entry.on_change == "stop sharing" and self._stepper is not None:
             self._stepper.stop_sharing()
         if entry.on_change == "resize saved chats" and self._saved is not None:
             self._saved.resize(self._options.disk_cache_bytes)
-        if entry.applies == "cache" and model is not None and model.with_kind is not None:
+        if entry.applies == "cache" and model is not None and model.opened is not None:
             if model.kind != self._options.kv_kind:
-                kind, rebuild, name = model.kind, model.with_kind, model.card.name
+                kind, opened, name = model.kind, model.opened, model.card.name
                 del model  # its arenas make room for the new ones
-                self._rebuild_cache(kind, rebuild, name, before)
+                self._rebuild_cache(kind, opened, name, before)
                 return
         elif entry.applies == "reload" and model is not None:
+            command = model.command
+            del model  # so that a load which has no room for both has its memory
             try:
                 self._load_cancelled = threading.Event()
-                self._load(LoadModel(model.path, model.draft_path, model.options))
+                self._load(command)
             except LoadFailed:
                 self._options.values[key] = before[key]
                 self._emit(Options(catalogue=self._options.state()))
@@ -333,9 +336,7 @@ class Engine:
             return
         self._emit(Options(catalogue=self._options.state()))
 
-    def _rebuild_cache(
-        self, kind: KVKind, rebuild: Callable[[KVKind], LoadedModel], name: str, before: dict[str, Value]
-    ) -> None:
+    def _rebuild_cache(self, kind: KVKind, opened: OpenedModel, name: str, before: dict[str, Value]) -> None:
         """Replace the arenas by those of another kind; if they do not fit, allocate the old kind again.
 
         Raises :class:`LoadFailed` with a sentence if the kind could not be changed.
@@ -347,14 +348,14 @@ class Engine:
         self._stepper.finish_all("cancelled", f"The KV cache was {change}, so this answer was stopped.")
         self._drop()
         try:
-            self.install(rebuild(wanted), rebuilt=True)
+            self.install(opened.rebuilt(wanted), rebuilt=True)
         except Exception as error:
             _log.exception("a cache of another kind could not be made")
             self._options.values = before
             error.__traceback__ = None  # its frames keep parts of the new arenas alive
             release_memory()
             try:
-                self.install(rebuild(kind), rebuilt=True)
+                self.install(opened.rebuilt(kind), rebuilt=True)
             except Exception:
                 self._announce_unloaded(f"{name} had no room left for its keys and values.")
                 text = f"The KV cache could not be changed ({error}). {name} is no longer loaded: load it again."
@@ -374,7 +375,8 @@ class Engine:
         """
         name = load_name(command.path)
         previous = self.loaded.card.name if self.loaded is not None else ""
-        adapters = adapters_of(self.loaded) if self.loaded is not None and self.loaded.path == command.path else ()
+        same = self.loaded is not None and self.loaded.command.path == command.path
+        adapters = adapters_of(self.loaded) if same else ()
         if self._stepper is not None:
             self._stepper.finish_all("cancelled", f"Stopped, because {name} is being loaded.")
 
@@ -385,9 +387,9 @@ class Engine:
             opened = self._loader.open(command, self._options, self.loaded)
             if self._stepper is not None and not opened.fits_alongside():
                 self._unload(f"Made room for {name}.")
-            weights = opened.read(progress, self._load_cancelled.is_set)
+            opened.read(progress, self._load_cancelled.is_set)
             self._drop()
-            self.install(opened.assemble(weights, progress))
+            self.install(opened.assemble(progress))
             self._bring_back(adapters)
             spare_the_collector()
         except LoadCancelled:

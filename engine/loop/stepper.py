@@ -76,7 +76,7 @@ class Stepper:
         self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
         self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, LongestPrefixFirst())
-        self.controller = Controller(model.proposers)
+        self.controller = Controller(model.drafting.proposers)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
@@ -213,7 +213,7 @@ class Stepper:
         ``times``: when it began, the seconds that scheduling took, and when its tokens were there. ``comparable``: its
         time tells what steps cost.
         """
-        facts = StepCounts(plan, trees, work, forwarded.seconds, self.model.sparse)
+        facts = StepCounts(plan, trees, work, forwarded.seconds, self.model.reads.sparse)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         self._ttfts.clear()
         taken, drafts = self._accept(plan, trees, forwarded, comparable and facts.prefill_rows == 0)
@@ -294,7 +294,7 @@ class Stepper:
         self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], wanted: frozenset[int]
     ) -> _Forwarded:
         began = time.perf_counter()
-        rows = [rows_of(piece, tree, self.model.pictures) for piece, tree in zip(slices, trees, strict=True)]
+        rows = [rows_of(piece, tree, self.model.pictures.embeddings) for piece, tree in zip(slices, trees, strict=True)]
         judged = [(piece.sequence, tree) for piece, tree in zip(slices, trees, strict=True) if piece.last]
         draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
         runner = self.model.runner
@@ -453,7 +453,7 @@ class Stepper:
         ended = time.perf_counter()
         duration, settled = ended - began, ended - forwarded_at
         host = duration - facts.seconds - facts.work.seconds
-        bytes_read = self.model.weight_bytes + int(self.model.kv_bytes_per_token * facts.kv_tokens)
+        bytes_read = self.model.reads.weights + int(self.model.reads.kv_per_token * facts.kv_tokens)
         bytes_read += facts.sequences * self.cache.state_bytes
         self._emit(
             StepRecord(

@@ -139,11 +139,11 @@ class EngineClient:
         state = self.state()
         kind = state[keys.KV_KIND].value
         other = "16bit" if kind != "16bit" else "int8"
-        if other not in state[keys.KV_KIND].disabled_choices and self.model.with_kind is not None:
+        if other not in state[keys.KV_KIND].disabled_choices and self.model.opened is not None:
             self.set(keys.KV_KIND, other)
             self.set(keys.KV_KIND, kind)
         else:
-            self.load(self.model.path, self.model.draft_path, self.model.options)
+            self.load(*self.model.command)
 
     def answer(
         self,

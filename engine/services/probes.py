@@ -18,7 +18,8 @@ from engine.decoding.telemetry.runs import Recorder
 from engine.decoding.telemetry.why.facts import Machine
 from engine.library import curated, paths
 from engine.library.local import stored_models
-from engine.loading import recommend
+from engine.loading.advice import recommend
+from engine.loading.advice.speed import served
 from engine.loading.loader import CheckpointLoader
 from engine.loading.memory import nvml
 from engine.loading.memory.bandwidth import Stopped, last_level_bytes, measure_bandwidth
@@ -27,7 +28,6 @@ from engine.loading.memory.nvml import Meter
 from engine.loading.memory.owners import memory_by_owner
 from engine.loading.memory.probe import all_devices, choose_device, described, free_bytes, probe, usable_cores
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
-from engine.loading.speed import served
 from engine.protocol import (
     Device,
     DeviceName,
@@ -114,9 +114,9 @@ class MachineProbes:
     @staticmethod
     def recorder(loaded: LoadedModel, bandwidth: float) -> Recorder | None:
         """Recorder of the model's speed; None for a model from another kind of loader."""
-        if loaded.checkpoint is None or loaded.model is None:
+        if loaded.files is None or loaded.model is None:
             return None
-        return Recorder(served(loaded.checkpoint, loaded.model, loaded.device, loaded.path), bandwidth)
+        return Recorder(served(loaded.files.checkpoint, loaded.model, loaded.device, loaded.command.path), bandwidth)
 
     def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner:
         """``used_share`` is the share of the cache's pages in use."""
@@ -137,7 +137,7 @@ class MachineProbes:
             used,
             fit.kv + fit.states - used,
             touched,
-            0 if loaded.album is None else loaded.album.kept_bytes(),
+            0 if (pictures := loaded.pictures.processor) is None else pictures.kept_bytes(),
         )
 
     def recommended(self, loaded: LoadedModel | None) -> Recommended:
@@ -169,7 +169,7 @@ class MachineProbes:
         sentence = (
             f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
         )
-        return Estimated(id="", fits=True, fit=fit, sentence=f"{sentence} {opened.companions.refused}".strip())
+        return Estimated(id="", fits=True, fit=fit, sentence=f"{sentence} {opened.draft_refused}".strip())
 
 
 def _swapped(status: Path = Path("/proc/self/status")) -> int:

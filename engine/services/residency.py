@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.library import paths as config
 from engine.library.local import stored_models
-from engine.loading.adapters import adapters_of
 from engine.loading.model import LoadModel
+from engine.loading.parts.adapter import adapters_of
 from engine.loop.events import Event
 from engine.protocol import Error, LoadAdapter, Loaded, Loading, LoadOptions, Unload, Unloaded
 from engine.services.answers.refused import Refused, shortened
@@ -212,7 +212,7 @@ class Residency:
     def _loaded(self) -> str:
         """The path of the model that is loaded and stays so; "" for none."""
         loaded = self._hub.loaded
-        return "" if loaded is None or self._unloaded is not None else loaded.path
+        return "" if loaded is None or self._unloaded is not None else loaded.command.path
 
     def _pump(self) -> None:
         """Let on whoever may go on, or begin the load that the oldest waits for."""
@@ -303,7 +303,7 @@ class Residency:
     def _let_go(self, loaded: LoadedModel, why: str) -> None:
         self._unloaded = self._idle = _of(loaded)
         reason = f"{loaded.card.name} was unloaded {why}. The next one loads it again."
-        self._hub.submit(Unload(reason=reason, idle=True, path=loaded.path))
+        self._hub.submit(Unload(reason=reason, idle=True, path=loaded.command.path))
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -357,8 +357,8 @@ class Lease:
 def _of(loaded: LoadedModel) -> Wanted:
     """Return the commands that would load this model again, with the names it answers to."""
     adapters = tuple(LoadAdapter(name=each.name, path=each.path) for each in adapters_of(loaded))
-    names = (loaded.card.name, loaded.path, *(each.name for each in adapters))
-    return Wanted(LoadModel(loaded.path, loaded.draft_path, loaded.options), adapters, names)
+    names = (loaded.card.name, loaded.command.path, *(each.name for each in adapters))
+    return Wanted(loaded.command, adapters, names)
 
 
 def _stored() -> dict[str, str]:

@@ -44,8 +44,8 @@ def _of_weights(loaded: LoadedModel, facts: Facts) -> Facts:
     head = model.head
     return facts._replace(
         gpu=loaded.device.type != "cpu",
-        weights=loaded.weight_bytes,
+        weights=loaded.reads.weights,
         head=head.storage_size() if head.kind == "dense" else 0,
-        dense=not loaded.packed and all(linear.kind == "dense" for _, linear in model.layers[0].linears()),
-        float32=loaded.options.dtype == "float32" and not loaded.packed,
+        dense=not loaded.reads.packed and all(linear.kind == "dense" for _, linear in model.layers[0].linears()),
+        float32=loaded.command.options.dtype == "float32" and not loaded.reads.packed,
     )

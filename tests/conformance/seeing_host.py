@@ -42,11 +42,10 @@ class Seeing(Host):
     def tokens(self, chat: Sequence[ChatMessage]) -> PromptTokens:
         loaded = self.engine.loaded
         assert loaded is not None
-        assert loaded.tokenizer is not None
-        assert loaded.chat_template is not None
+        assert loaded.files is not None
         shown = PromptImages(loaded, chat)
-        text = shown.around(rendered(loaded.chat_template, chat))
-        return shown.within(loaded.tokenizer.encode(text.text, special=text.special))
+        text = shown.around(rendered(loaded.files.template, chat))
+        return shown.within(loaded.files.tokenizer.encode(text.text, special=text.special))
 
     def say(self, chats: Sequence[Sequence[ChatMessage]], n: int = 1, chat: str = "", **switches: Value) -> list[str]:
         ids = [f"{len(self.answers)}.{number}" for number in range(len(chats))]

@@ -48,7 +48,7 @@ def test_a_load_finds_it(served: Served) -> None:
     assert loaded is not None
     assert (loaded.card.heads, loaded.card.draft_refused) == (["assistant"], "")
     assert not any("assistant cannot" in notice for notice in loaded.card.notices)
-    assert ("assistant", str(Path(loaded.card.path) / "heads" / "assistant")) in loaded.drafting
+    assert ("assistant", str(Path(loaded.card.path) / "heads" / "assistant")) in loaded.drafting.methods
     assert len(loaded.stores) == 1, "it has no keys and values"
 
 

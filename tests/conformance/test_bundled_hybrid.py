@@ -58,7 +58,7 @@ def test_its_layer_drafts_and_changes_nothing(host: Host) -> None:
 def test_it_repeats_a_short_text(host: Host) -> None:
     found, _ = asked(host, COPIED)
     assert host.engine.loaded is not None
-    assert "quick brown fox jumps over the lazy dog" in host.engine.loaded.tokenizer.decode(found)
+    assert "quick brown fox jumps over the lazy dog" in host.engine.loaded.files.tokenizer.decode(found)
 
 
 @pytest.mark.slow

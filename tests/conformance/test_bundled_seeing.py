@@ -60,8 +60,8 @@ def host() -> Iterator[Seeing]:
 def say(host: Seeing, messages: list[ChatMessage]) -> str:
     loaded: Any = host.engine.loaded
     ids = host.reply(messages)
-    end = loaded.tokenizer.encode("<|im_end|>", special=True)[0]
-    text: str = loaded.tokenizer.decode(ids[: ids.index(end)])
+    end = loaded.files.tokenizer.encode("<|im_end|>", special=True)[0]
+    text: str = loaded.files.tokenizer.decode(ids[: ids.index(end)])
     return text
 
 
@@ -84,8 +84,8 @@ def test_it_says_what_it_says_in_transformers(host: Seeing, drawn: list[Drawn]) 
         with torch.inference_mode():
             given = {"input_ids": tokens, "mm_token_type_ids": (tokens == mark).int(), **image}
             said = theirs.generate(**given, max_new_tokens=16, do_sample=False)[0, tokens.shape[1] :].tolist()
-        end = loaded.tokenizer.encode("<|im_end|>", special=True)[0]
-        text = loaded.tokenizer.decode(said[: said.index(end)])
+        end = loaded.files.tokenizer.encode("<|im_end|>", special=True)[0]
+        text = loaded.files.tokenizer.decode(said[: said.index(end)])
         assert say(host, [ChatMessage(role="user", content=QUESTION, pictures=[each.file])]) == text
 
 

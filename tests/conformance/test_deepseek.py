@@ -138,8 +138,8 @@ def test_the_engine_keeps_latents(host: Host) -> None:
     assert loaded is not None
     store = loaded.runner.kv
     assert isinstance(store, LatentKVStore)
-    assert store.bytes_per_token() == loaded.kv_bytes_per_token == 2 * (64 + 16) * 4
-    assert loaded.fit.kv == loaded.pages * 16 * 2 * loaded.kv_bytes_per_token  # the draft's are as many again
+    assert store.bytes_per_token() == loaded.reads.kv_per_token == 2 * (64 + 16) * 4
+    assert loaded.fit.kv == loaded.pages * 16 * 2 * loaded.reads.kv_per_token  # the draft's are as many again
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampled"])

@@ -42,8 +42,8 @@ def test_a_draft_reads_tokens_that_it_has_no_row_for(host: Host) -> None:
     """A target's padding behind the vocabulary may be drawn, and a client may send it; the draft has less of it."""
     loaded = host.engine.loaded
     assert loaded is not None
-    assert loaded.draft_model is not None
-    assert loaded.draft_model.config.vocab_size == loaded.card.vocabulary - 1
+    assert loaded.drafting.model is not None
+    assert loaded.drafting.model.config.vocab_size == loaded.card.vocabulary - 1
     sampling = Sampling(temperature=0.0, max_tokens=48, ignore_eos=True)
     asked = prompts(2)
     asked[1][3] = loaded.card.vocabulary - 1

@@ -74,7 +74,8 @@ def with_head(host: Host, folder: Path) -> FeatureProposer:
     head = read_eagle(TensorFiles.open(folder), config, loaded.model)
     store = head.new_store(loaded.pages)
     proposer = FeatureProposer(head, Runner(head, store, AttentionDispatcher()), {EOS}, breadth=3, depth=4)
-    host.engine.install(replace(loaded, stores=(*loaded.stores, store), proposers=(*loaded.proposers, proposer)))
+    drafting = loaded.drafting._replace(proposers=(*loaded.drafting.proposers, proposer))
+    host.engine.install(replace(loaded, stores=(*loaded.stores, store), drafting=drafting))
     host.engine._options.capabilities |= {"eagle head"}
     return proposer
 

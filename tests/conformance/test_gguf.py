@@ -291,8 +291,8 @@ def test_a_file_is_loaded_and_answers(where: str, tmp_path: Path) -> None:
         ids = client.answer(prompts()[2], greedy).ids
     assert loaded.card.quantisation == "GGUF Q4_K with Q6_K"
     assert loaded.card.eos_ids == [2]
-    assert loaded.packed
-    assert loaded.tokenizer.vocabulary == VOCABULARY
+    assert loaded.reads.packed
+    assert loaded.files.tokenizer.vocabulary == VOCABULARY
     expected = Ours(tmp_path / "model.gguf", loaded.model.dtype).greedy(prompts()[2], 12)
     assert ids == expected[: len(ids)]
     assert len(ids) > 0

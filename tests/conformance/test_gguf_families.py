@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.compute.models.heads.mtp import QWEN
 from engine.formats.open import open_checkpoint
-from engine.loading import drafters
+from engine.loading.parts.heads import multi_token_layout
 from tests.conformance import gguf_converter
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_converter import by_llama_cpp, convert
@@ -282,5 +282,5 @@ def test_a_nemotrons_multi_token_layer_is_left_out(tmp_path: Path) -> None:
     convert(model, file, keys=keys, more={f"blk.{layers}.nextn.eh_proj.weight": torch.ones(size, 2 * size)})
     checkpoint = open_checkpoint(file, need_tokenizer=False)
     assert checkpoint.has_tensor(QWEN.mark)
-    assert drafters.multi_token_layout(checkpoint) is None
+    assert multi_token_layout(checkpoint) is None
     compare(Ours(file), theirs(model))

@@ -24,7 +24,7 @@ from engine.compute.models.adapters import Adapter, parts_of
 from engine.formats.adapters.read import WEIGHTS, open_adapter
 from engine.formats.adapters.sites import sites_of
 from engine.formats.open import open_checkpoint
-from engine.loading.adapters import adapters_of
+from engine.loading.parts.adapter import adapters_of
 from engine.loop.commands import AddRequest
 from engine.protocol import Adapters, LoadAdapter, Sampling, Set, UnloadAdapter
 from tests.conformance.adapter_files import ALL, ATTENTION, merged, modules, write_adapter

@@ -53,7 +53,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def test_a_load_finds_the_layer(host: Host) -> None:
     assert host.engine.loaded is not None
     assert host.engine.loaded.card.heads == ["mtp"]
-    assert ("multi-token layer", "the checkpoint's own") in host.engine.loaded.drafting
+    assert ("multi-token layer", "the checkpoint's own") in host.engine.loaded.drafting.methods
 
 
 @pytest.mark.slow

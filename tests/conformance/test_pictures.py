@@ -107,12 +107,12 @@ def test_the_same_picture_is_read_once(host: Seeing, expected: dict[str, list[in
     """Also with other words after it; another picture of the same size is another text."""
     fresh(host)
     seen: list[bytes] = []
-    tower = host.stepper.model.pictures.tower  # type: ignore[union-attr]
+    tower = host.stepper.model.pictures.embeddings.tower  # type: ignore[union-attr]
     forward = type(tower).forward
     monkeypatch.setattr(
         type(tower), "forward", lambda self, shown: (seen.extend(p.key for p in shown), forward(self, shown))[1]
     )
-    host.stepper.model.pictures._kept.clear()  # type: ignore[union-attr]
+    host.stepper.model.pictures.embeddings._kept.clear()  # type: ignore[union-attr]
     for name in ("one", "one", "no longer", "other"):
         assert host.reply(CHATS[name], 40) == expected[name], name
     cached = list(host.cached.values())[-4:]
@@ -139,7 +139,7 @@ def test_preemption_at_random_moments(host: Seeing, expected: dict[str, list[int
     fresh(host)
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(3):
-        host.stepper.model.pictures._kept.clear()  # type: ignore[union-attr]
+        host.stepper.model.pictures.embeddings._kept.clear()  # type: ignore[union-attr]
         ids = host.say(list(CHATS.values()), n=2)
         assert host.run(60, random.Random(seed)) > 2
         assert host.of(ids, 2) == [answer for answer in expected.values() for _ in range(2)]
@@ -188,17 +188,17 @@ def test_pages_are_shown_with_their_pictures(host: Seeing) -> None:
     host.engine.step()
     loaded = host.engine.loaded
     assert loaded is not None
-    assert loaded.tokenizer is not None
-    texts = [node.text for node in radix_tree(found[0], _reads(loaded.tokenizer)).nodes]
+    assert loaded.files is not None
+    texts = [node.text for node in radix_tree(found[0], _reads(loaded.files.tokenizer)).nodes]
     assert any(text.startswith(f"user:<|vision_start|>{PICTURE}") for text in texts), texts
 
 
 def test_embeddings_are_kept_within_their_budget(host: Seeing) -> None:
     model = host.stepper.model
-    assert model.pictures is not None
+    assert model.pictures.embeddings is not None
     one = host.tokens(CHATS["two at once"]).pictures
     assert one is not None
-    kept = PictureEmbeddings(model.pictures.tower, budget=60 * 64 * 4)
+    kept = PictureEmbeddings(model.pictures.embeddings.tower, budget=60 * 64 * 4)
     rows = kept.rows(one, 0, 1000)
     assert [tuple(each.vectors.shape) for each in rows] == [(45, 64), (56, 64)]
     assert kept.storage_size() == 56 * 64 * 4, "the first gave way"

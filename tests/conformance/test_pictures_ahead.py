@@ -98,7 +98,7 @@ def test_found_up_to_any_page(seeing: Model, monkeypatch: pytest.MonkeyPatch) ->
     host = seeing.host
     expected = host.reply(LONG, prefix_cache=False)
     host.fresh(VARIANTS["16bit"].switches)
-    pictures = host.stepper.model.pictures
+    pictures = host.stepper.model.pictures.embeddings
     assert pictures is not None
     seen: list[int] = []
     forward = pictures.tower.forward
@@ -137,7 +137,7 @@ def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
     host.fresh(VARIANTS["16bit"].switches)
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(2):
-        host.stepper.model.pictures._kept.clear()  # type: ignore[union-attr]
+        host.stepper.model.pictures.embeddings._kept.clear()  # type: ignore[union-attr]
         ids = host.say(list(CHATS.values()), n=2)
         assert host.run(60, random.Random(seed)) > 2
         assert host.of(ids, 2) == [answer for answer in expected for _ in range(2)]

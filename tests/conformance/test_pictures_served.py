@@ -67,9 +67,9 @@ def client(serving: Serving) -> Iterator[Client]:
 def expected(serving: Serving, model: Any, chat: list[p.ChatMessage]) -> tuple[str, int]:
     """The text of transformers' answer, and how many tokens the prompt has."""
     loaded: Any = serving.engine.loaded
-    text = rendered(loaded.chat_template, chat)
-    ids = PromptImages(loaded, chat).within(loaded.tokenizer.encode(text.text, special=text.special)).ids
-    return loaded.tokenizer.decode(theirs(model, chat, ids, COUNT)[0]), len(ids)
+    text = rendered(loaded.files.template, chat)
+    ids = PromptImages(loaded, chat).within(loaded.files.tokenizer.encode(text.text, special=text.special)).ids
+    return loaded.files.tokenizer.decode(theirs(model, chat, ids, COUNT)[0]), len(ids)
 
 
 def ask(api: openai.OpenAI, *messages: Any, **options: Any) -> Any:

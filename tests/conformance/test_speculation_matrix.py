@@ -61,8 +61,8 @@ PLAIN: dict[tuple[str, int, str], list[list[int]]] = {}
 def prompts(host: Host, batch: int) -> list[list[int]]:
     loaded = host.engine.loaded
     assert loaded is not None
-    assert loaded.tokenizer is not None
-    ids = loaded.tokenizer.encode(TEXT * 3)
+    assert loaded.files is not None
+    ids = loaded.files.tokenizer.encode(TEXT * 3)
     return [ids[3 * b : 3 * b + LENGTHS[b]] for b in range(batch)]
 
 

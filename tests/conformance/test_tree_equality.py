@@ -157,7 +157,7 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
         return source, target
 
     monkeypatch.setattr(stepper_module, "moves", counted)
-    stepper.controller = Controller(stepper.model.proposers)
+    stepper.controller = Controller(stepper.model.drafting.proposers)
     copying = [[*prompts(1)[0][:6]] * 4]
     found = host.answer(
         copying, Sampling(temperature=0.0, max_tokens=3 * PAGE_SIZE), speculation="ngram", draft_length=4

@@ -46,7 +46,7 @@ class Served:
             self.run()
             model = self.engine.loaded
             assert model is not None, self.heard.errors
-            memory = model.fit.weights + model.fit.activations + int(pages * 16 * model.kv_bytes_per_token)
+            memory = model.fit.weights + model.fit.activations + int(pages * 16 * model.reads.kv_per_token)
         assert not self.heard.errors
 
     def run(self) -> None:

@@ -38,7 +38,7 @@ from engine.compute.runner.runner import Runner
 from engine.decoding.telemetry.records import StepRecord
 from engine.library.paths import cache_folder
 from engine.loading.model import LoadedModel
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.protocol import Sampling, Value
 from engine.services.bench.folders import gptq_folder, plain_folder
 from engine.services.bench.measure import spread
@@ -254,13 +254,13 @@ def run(
         client.load(str(target), str(draft))
         model = client.model
         assert model.model is not None
-        if model.draft_model is None:
+        if model.drafting.model is None:
             raise RuntimeError(f"no draft: {model.card.draft_refused}")
-        share = model.draft_model.bytes_read_per_step() / model.model.bytes_read_per_step()
+        share = model.drafting.model.bytes_read_per_step() / model.model.bytes_read_per_step()
         print(f"SYNTHETIC pair: {shape.name}, random weights, {first} of {shape.layers} layers and the head draft: "
               f"{share:.0%} of the bytes; ready after {time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip
         later, agreement = Later(model, first), Agreement(model, first)
-        found = ways([proposer.name for proposer in model.proposers], options.lengths, first)
+        found = ways([proposer.name for proposer in model.drafting.proposers], options.lengths, first)
         for rate in options.rates:
             factor, reached = find_factor(later, agreement, rate)
             print(f"agreement {reached:.2f} (wanted {rate}) where later layers write {factor:.3f} of what they did")

@@ -21,7 +21,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.compute.layers.numerics import EXACT_BITS
 from engine.loading.activations import conversation
 from engine.loading.model import LoadedModel
-from engine.loading.parts import readers_of
+from engine.loading.runners import readers_of
 from engine.protocol import LoadOptions
 from engine.services.client import EngineClient
 

@@ -15,7 +15,7 @@ from engine.decoding.options import EngineOptions
 from engine.loading import activations
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadModel
-from engine.loading.parts import new_runner, quantises_activations, readers_of
+from engine.loading.runners import new_runner, quantises_activations, readers_of
 from engine.protocol import LoadOptions, Sampling, keys
 from engine.services.client import EngineClient
 from tests.real.smollm2 import ANSWER, QUESTION, unpacked
@@ -32,12 +32,12 @@ def client(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_the_first_answer_is_right_as_it_is_served_by_default(client: EngineClient) -> None:
     loaded = client.model
     answer = client.answer(loaded.encode_prompt(QUESTION), Sampling(temperature=0.0, max_tokens=24))
-    assert loaded.tokenizer is not None
-    assert loaded.tokenizer.decode(answer.ids, skip_special=True) == ANSWER
+    assert loaded.files is not None
+    assert loaded.files.tokenizer.decode(answer.ids, skip_special=True) == ANSWER
 
 
 def test_8_bits_are_found_too_few_and_the_person_decides_all_the_same(client: EngineClient) -> None:
-    loaded, numerics = client.model, client.model.numerics[0]
+    loaded, numerics = client.model, client.model.model.numerics
     if not quantises_activations(loaded.model):
         pytest.skip("no native code here, so no activation is quantised")
     spec = client.state()[keys.ACTIVATIONS]
@@ -71,9 +71,11 @@ def test_logits_are_those_of_transformers(smollm2: Path) -> None:
     options = LoadOptions(device="cpu", dtype="float32", context=64)
     with torch.inference_mode():
         opened = CheckpointLoader("cpu").open(LoadModel(str(smollm2), "", options), EngineOptions(), None)
-        model, _ = opened.read(lambda stage, done: None, lambda: False)
-        ids = opened.target.tokenizer.encode("The capital of France is Paris, and that of Italy is")
-        ours = reader(new_runner(model, 5, opened.device))(ids, 0)
+        opened.read(lambda stage, done: None, lambda: False)
+        model = opened.target.model
+        assert model is not None
+        ids = opened.target.files.tokenizer.encode("The capital of France is Paris, and that of Italy is")
+        ours = reader(new_runner(model, 5, opened.place.device))(ids, 0)
         expected = unpacked(smollm2)(torch.tensor([ids])).logits[0]
-    assert opened.activation_cost is None, "float32 quantises no activation"
+    assert opened.target.cost is None, "float32 quantises no activation"
     assert float((ours - expected).abs().max()) <= 1e-4

@@ -50,8 +50,8 @@ def client(smollm2: Path) -> Iterator[EngineClient]:
 
 def said(client: EngineClient, question: list[ChatMessage], **sampling: Any) -> str:
     loaded = client.model
-    assert loaded.tokenizer is not None
-    return loaded.tokenizer.decode(client.answer(loaded.encode_prompt(question), Sampling(**sampling)).ids, True)
+    assert loaded.files is not None
+    return loaded.files.tokenizer.decode(client.answer(loaded.encode_prompt(question), Sampling(**sampling)).ids, True)
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda each: each.page.name)

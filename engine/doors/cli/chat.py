@@ -234,9 +234,8 @@ class TerminalChat:
         finished: Finished | None = None
         adapter = ADAPTER if self._settings.adapter else ""
         loaded = self._engine.model
-        assert loaded.tokenizer is not None
-        assert loaded.chat_template is not None
-        ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt, self._thinking)
+        assert loaded.files is not None
+        ids = prompt_ids(loaded.files.tokenizer, loaded.files.template, prompt, self._thinking)
         asked = AnswerRequest(prompt, self._settings.sampling, optimisations=self._optimisations, adapter=adapter)
         events = self._engine.stream(asked, PromptTokens(ids))
         try:

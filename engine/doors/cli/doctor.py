@@ -92,7 +92,7 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
             ("steps ahead", "the next one is launched before the last is read" if draws_there(loaded) else NOT_AHEAD),
         ]
         console.print(_facts(f"Model {card.name}", facts))
-        console.print(_facts("Draft methods available", list(loaded.drafting)))
+        console.print(_facts("Draft methods available", list(loaded.drafting.methods)))
         console.print(_kernel_table(loaded))
         for notice in filter(None, [card.computing, *card.notices]):
             console.print(notice, style="yellow")
@@ -271,7 +271,7 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
 
 def _kernel_table(loaded: LoadedModel) -> Table:
     table = Table("part", "layers", "kernel", "declined, and why", title="Kernels", title_justify="left", expand=False)
-    for prefix, model in (("", loaded.model), ("draft: ", loaded.draft_model)):
+    for prefix, model in (("", loaded.model), ("draft: ", loaded.drafting.model)):
         if model is not None:
             for kernel in [*kernels(model), *attention_kernels(model), *fused_kernels(model)]:
                 declined = "\n".join(kernel.declined) or "nothing"

@@ -29,7 +29,7 @@ def drafts(
         with importing():
             from engine.library import curated, paths
             from engine.library.local import stored_models
-            from engine.loading.draft_offers import offers
+            from engine.loading.advice.draft_offers import offers
             from engine.loading.memory.probe import choose_device, choose_dtype
 
         path = Path(paths.find_model(path_or_name_of(model)).path)

@@ -46,7 +46,7 @@ def fit(
         if str(outlines[0].path) != path_or_name_of(model) and in_pack([each.command(words) for each in outlines]):
             return
         with importing():
-            from engine.loading.fit import Asked, fit_of, fits_of
+            from engine.loading.advice.fit import Asked, fit_of, fits_of
 
         options = load_options_of(device, quantise, context)
         for each in outlines:

@@ -94,8 +94,8 @@ def search(
         kind, parameters = cast("ModelFormat", format) if format else None, hub.parameters(size)
         if fits:
             with importing():
+                from engine.loading.advice.recommend import fitting
                 from engine.loading.memory import probe
-                from engine.loading.recommend import fitting
 
             within = fitting(size, probe.free_bytes(probe.choose_device()))
             if within is None:

@@ -20,7 +20,7 @@ from engine.library import paths as config
 from engine.loading.loader import CheckpointLoader
 from engine.loading.memory.estimate import size
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, release_memory, without_arenas
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.protocol import LoadOptions
 
 CHUNK = 256
@@ -97,9 +97,9 @@ def _load(model: str, device: str, options: LoadOptions) -> LoadedModel:
     path, _ = config.resolve(model, "")
     try:
         opened = CheckpointLoader(device).open(LoadModel(path, "", options), EngineOptions(), None)
-        opened.kv_dtype = opened.dtype  # other software's numbers are not rounded on their way into the cache
-        weights = opened.read(lambda stage, done: None, lambda: False)
-        loaded = without_arenas(opened.assemble(weights, lambda stage, done: None))
+        opened.place = opened.place.unrounded  # other software's numbers are not rounded on their way into the cache
+        opened.read(lambda stage, done: None, lambda: False)
+        loaded = without_arenas(opened.assemble(lambda stage, done: None))
         release_memory()
         return loaded
     except LoadFailed as error:

@@ -37,7 +37,7 @@ def recommended(
         with importing():
             from engine.library import curated, paths
             from engine.library.local import stored_models
-            from engine.loading import recommend
+            from engine.loading.advice import recommend
             from engine.loading.memory import probe
             from engine.loading.memory.bandwidth import measure_bandwidth
 

@@ -15,7 +15,7 @@ from engine.doors.http.body import read_body
 from engine.doors.http.errors import FAILURES
 from engine.doors.http.turns import Conversations
 from engine.doors.security import Refusal, error_response, refuse_stranger
-from engine.loading.adapters import adapters_of
+from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
 from engine.protocol import ContextCut
 from engine.services.answers.overflow import too_long, window_of
@@ -86,10 +86,10 @@ class HttpService:
     def loaded(self, name: str) -> LoadedModel:
         """The model that is loaded. Raises :class:`Refused` for another name than its own and its adapters'."""
         loaded = self.hub.loaded
-        if loaded is None or loaded.tokenizer is None:
+        if loaded is None or loaded.files is None:
             raise Refused("no_model", NO_MODEL)
         adapters = adapter_names(loaded)
-        if name not in ("", loaded.card.name, loaded.path, *adapters):
+        if name not in ("", loaded.card.name, loaded.command.path, *adapters):
             text = (
                 f"The model {shortened(name)!r} is not loaded, but {loaded.card.name} is. Ask for that one, or start "
                 "the server with --load-on-demand."

@@ -74,8 +74,7 @@ class CacheMessages:
         """Token ids of the text to measure on."""
         if message.prompt:
             loaded = self._hub.loaded
-            template = loaded.chat_template if loaded is not None else None
-            special = template is None or not template.own
+            special = loaded is None or loaded.files is None or not loaded.files.template.own
 
             def read() -> list[int]:
                 check_length(message.prompt, tokenizer)
@@ -95,15 +94,15 @@ class CacheMessages:
         if isinstance(seen, PagesSnapshot):
             return await asyncio.to_thread(page_map, seen, self._hub.client_id)
         loaded = self._hub.loaded
-        if isinstance(seen, TreeSnapshot) and loaded is not None and loaded.tokenizer is not None:
-            return await asyncio.to_thread(radix_tree, seen, _reads(loaded.tokenizer))
+        if isinstance(seen, TreeSnapshot) and loaded is not None and loaded.files is not None:
+            return await asyncio.to_thread(radix_tree, seen, _reads(loaded.files.tokenizer))
         return NO_PAGES if kind == "pages" else NO_TREE
 
     def _tokenizer(self) -> Tokenizer:
         loaded = self._hub.loaded
-        if loaded is None or loaded.tokenizer is None:
+        if loaded is None or loaded.files is None:
             raise Refused("no_model", NO_MODEL)
-        return loaded.tokenizer
+        return loaded.files.tokenizer
 
 
 async def _in_time(reply: Awaitable[_T]) -> _T:

@@ -19,8 +19,8 @@ from engine.doors.websocket.frames import decoded, refused_greeting
 from engine.doors.websocket.subscriptions import Subscriptions
 from engine.library import paths as config
 from engine.library.paths import ModelNotFound
-from engine.loading.adapters import cards
 from engine.loading.model import LoadModel
+from engine.loading.parts.adapter import cards
 from engine.loop.events import Event, RequestEvent
 from engine.protocol import (
     PROTOCOL,

@@ -149,14 +149,14 @@ def _fitted(
 
 def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokenizer, ChatTemplate]:
     loaded = hub.loaded
-    if loaded is None or loaded.tokenizer is None or loaded.chat_template is None:
+    if loaded is None or loaded.files is None:
         raise Refused("no_model", NO_MODEL)
     # Templates write any word into the prompt. One that knows no efforts leaves the word out.
     name, effort, known = loaded.card.name, thinking.effort, loaded.card.thinking.efforts
     if effort and known and effort not in known:
         text = f"{name} knows no reasoning effort {shortened(effort)!r}. Use {', '.join(known[:-1])} or {known[-1]}."
         raise Refused("bad_effort", text)
-    return loaded, loaded.tokenizer, loaded.chat_template
+    return loaded, loaded.files.tokenizer, loaded.files.template
 
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:

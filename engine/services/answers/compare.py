@@ -289,7 +289,7 @@ class _Runner:
 
     def _figures(self, value: Value, finished: Finished, steps: Sequence[StepRecord], tokens: int) -> Run:
         timings, loaded = finished.timings, self._hub.loaded
-        kept = loaded.kv_bytes_per_token if loaded is not None else 0.0
+        kept = loaded.reads.kv_per_token if loaded is not None else 0.0
         model = loaded.model if loaded is not None else None
         pages = [step.pages_used - step.pages_cached for step in steps]
         live = sum(step.live_tokens - PAGE_SIZE * step.pages_cached for step in steps)

@@ -26,12 +26,12 @@ class PromptImages:
         """Raises :class:`Refused` for pictures that this model, or that part of a conversation, cannot have."""
         said = () if isinstance(prompt, str) else prompt
         self._files = [file for message in said for file in message.pictures]
-        self._album = loaded.album
+        self._album = loaded.pictures.processor
         self._known: list[Picture] | None = None
         if any(message.pictures and message.role != "user" for message in said):
             raise Refused("bad_prompt", "Only messages of the user can have pictures. Take out the others.")
         if self._files and self._album is None:
-            raise Refused("no_pictures", loaded.text_only or TEXT_ONLY.format(name=loaded.card.name))
+            raise Refused("no_pictures", loaded.pictures.refused or TEXT_ONLY.format(name=loaded.card.name))
 
     def around(self, text: PromptText) -> PromptText:
         """The rendered prompt with what this model has around pictures."""

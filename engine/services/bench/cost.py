@@ -28,7 +28,7 @@ from engine.compute.runner.perplexity import Scores, score, scored
 from engine.formats.quantised.quantise import Module, Quantiser
 from engine.formats.source import HEAD
 from engine.loading.model import LoadedModel
-from engine.loading.parts import quantises_activations, readers_of
+from engine.loading.runners import quantises_activations, readers_of
 from engine.protocol import ChatMessage
 from engine.services.bench.tables import say, show_absent, show_table
 from engine.services.client import EngineClient, EngineError
@@ -181,9 +181,9 @@ def held_out_texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, lis
     for question, answer in text.answered:
         turns.append(ChatMessage(role="user", content=question))
         turns.append(ChatMessage(role="assistant", content=answer))
-    assert loaded.tokenizer is not None
+    assert loaded.files is not None
     yield "questions kept out of training, answered by the bundled model itself", loaded.encode_prompt(turns)
-    yield "questions kept out of training, one after the other", loaded.tokenizer.encode("\n".join(text.asked))
+    yield "questions kept out of training, one after the other", loaded.files.tokenizer.encode("\n".join(text.asked))
 
 
 def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int], model: CausalLM | None) -> Scores:

@@ -159,7 +159,8 @@ def _on_model(asked: BenchOptions) -> Iterator[tuple[str, Any]]:
         with _loaded(load) as client:
             yield "speculation", measure_speculation(client, rounds, tokens)
             model = client.model
-            yield "assisted", measure_assisted(model.checkpoint, load.draft, texts(model, tokens), rounds)
+            target = None if model.files is None else model.files.checkpoint
+            yield "assisted", measure_assisted(target, load.draft, texts(model, tokens), rounds)
 
 
 def _on_shapes(asked: BenchOptions) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from engine.cache.types import StateRun
 from engine.compute.batch import SequenceRows
 from engine.compute.sampling.sampler import likeliest
 from engine.loading.model import LoadedModel
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 
 
 class Sequences:

@@ -160,8 +160,8 @@ class Writing:
 
 def steps_of(answer: Answer, model: LoadedModel) -> list[list[DraftToken]]:
     """List the draft tokens of each step of an answer, their fate, and the step's own token; no other answer ran."""
-    assert model.tokenizer is not None
-    decode = model.tokenizer.decode
+    assert model.files is not None
+    decode = model.files.tokenizer.decode
     found, place = [], 0
     for step in answer.steps:
         tokens: list[DraftToken] = []

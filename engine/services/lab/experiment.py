@@ -140,7 +140,7 @@ class Reloaded:
     def __init__(self, client: EngineClient, options: LoadOptions, other: KnownModel | None = None) -> None:
         model = client.model  # which is not held, so that its memory is free meanwhile
         self._client = client
-        self._before = (model.path, model.draft_path, model.options)
+        self._before = model.command
         self._meanwhile = (*((other.path, other.draft) if other is not None else self._before[:2]), options)
 
     def __enter__(self) -> None:
@@ -367,8 +367,8 @@ def same_text(
     """
     first, *others = answers
     count = sum(len(answer.ids) for answer in first)
-    assert lab.model.tokenizer is not None
-    decode = lab.model.tokenizer.decode
+    assert lab.model.files is not None
+    decode = lab.model.files.tokenizer.decode
     for side in others:
         for number, (one, two) in enumerate(zip(first, side, strict=True)):
             if one.ids != two.ids:

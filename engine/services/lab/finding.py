@@ -31,9 +31,9 @@ SCALED = "large channels of the keys that were made by scaling, which changes no
 
 def refuses(model: LoadedModel, least: int) -> Refusal | None:
     """Refuse a model that cannot find codes, or has no room in its context for ``least`` tokens, question, answer."""
-    if model.model is None or model.tokenizer is None:
+    if model.model is None or model.files is None:
         return Refusal("The model keeps its keys and values in a way of its own.", INSTEAD)
-    if Path(model.path) == bundled_folder() / BUNDLED:
+    if Path(model.command.path) == bundled_folder() / BUNDLED:
         return Refusal(f"{BUNDLED} never learned to find a code that is hidden in a long text.", INSTEAD)
     if model.card.context < least + 2 * QUESTION:
         why = f"The model's context is {model.card.context:,} tokens; a text in which finding something is hard has "
@@ -48,8 +48,8 @@ def room(model: LoadedModel, longest: int) -> int:
 
 def text_for(model: LoadedModel, length: int, seed: str) -> needle.Haystack:
     """A text with a needle at each of :data:`DEPTHS`."""
-    tokenizer = model.tokenizer
-    assert tokenizer is not None
+    assert model.files is not None
+    tokenizer = model.files.tokenizer
     return needle.haystack(
         lambda text: tokenizer.encode(text, special=False), tokenizer.encode(""), length, DEPTHS, seed
     )
@@ -92,4 +92,4 @@ def unfit(share: float) -> str:
 
 def made_large(model: LoadedModel) -> list[str]:
     """Note on the keys of the bundled model; empty for other models."""
-    return [SCALED] if Path(model.path).name == MODEL else []
+    return [SCALED] if Path(model.command.path).name == MODEL else []

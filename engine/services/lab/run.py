@@ -54,7 +54,7 @@ def brought(experiment: Experiment, client: EngineClient) -> Reloaded | None:
     """
     if not experiment.page.brings or experiment.refuses(client.model, client.state()) is None:
         return None
-    as_it_comes = msgspec.structs.replace(client.model.options, context=None, quantise="none")
+    as_it_comes = msgspec.structs.replace(client.model.command.options, context=None, quantise="none")
     return Reloaded(client, as_it_comes, find_model(experiment.page.brings))
 
 

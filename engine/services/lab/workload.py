@@ -42,7 +42,7 @@ def too_short(model: LoadedModel, least: int, need: str) -> Refusal | None:
 
 def wordless(model: LoadedModel) -> Refusal | None:
     """The refusal of a model whose text nobody can read."""
-    if model.tokenizer is not None:
+    if model.files is not None:
         return None
     return Refusal("The model has no tokenizer, so there is no text to show it with.", "Take the bundled model.")
 
@@ -139,7 +139,7 @@ def _repeated(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, s
 
 
 def _encoded(model: LoadedModel, pairs: Sequence[tuple[str, str]], question: str = "") -> list[int]:
-    assert model.tokenizer is not None
+    assert model.files is not None
     if model.card.has_chat_template:
         said = [
             message
@@ -151,7 +151,7 @@ def _encoded(model: LoadedModel, pairs: Sequence[tuple[str, str]], question: str
             return model.encode_prompt(said)
         except PromptError as error:
             raise LabError(f"A conversation cannot be written for this model. {error}") from error
-    return model.tokenizer.encode("\n".join([f"{asks}\n{answers}\n" for asks, answers in pairs] + [question]))
+    return model.files.tokenizer.encode("\n".join([f"{asks}\n{answers}\n" for asks, answers in pairs] + [question]))
 
 
 def losses(read: Reader, ids: Sequence[int], vocabulary: int) -> Iterator[Tensor]:

@@ -26,7 +26,7 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.registry import family
 from engine.formats.load import Checkpoint
 from engine.formats.source import CheckpointSource, LoadSettings
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 
 
 class _Reached(Exception):  # noqa: N818 - caught where it is raised

@@ -144,8 +144,8 @@ class _Size(NamedTuple):
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> _Size:
-        assert loaded.checkpoint is not None
-        return cls(whole_bytes(loaded.checkpoint), tokens_per_second(loaded))
+        assert loaded.files is not None
+        return cls(whole_bytes(loaded.files.checkpoint), tokens_per_second(loaded))
 
 
 def _read_source(
@@ -225,8 +225,9 @@ def _load(path: Path, stopped: Callable[[], bool], device: DeviceName) -> Loaded
     command = LoadModel(str(path), "", LoadOptions(context=CONTEXT))
     try:
         opened = CheckpointLoader(device).open(command, EngineOptions(), None)
-        opened.kv_dtype = opened.dtype
-        return opened.assemble(opened.read(lambda stage, done: None, stopped), lambda stage, done: None)
+        opened.place = opened.place.unrounded
+        opened.read(lambda stage, done: None, stopped)
+        return opened.assemble(lambda stage, done: None)
     except LoadFailed as error:
         raise (_RoomError if error.code == "out_of_memory" else RecipeError)(str(error)) from error
     except LoadCancelled as error:
@@ -245,10 +246,10 @@ def _go_on(stopped: Callable[[], bool]) -> None:
 
 def _pieces(loaded: LoadedModel, texts: Sequence[str], most: int) -> list[list[int]]:
     """Tokens in pieces, ``most`` at most, spread over the texts. Raises :class:`RecipeError` for too little text."""
-    assert loaded.checkpoint is not None
-    assert loaded.tokenizer is not None
-    assert loaded.chat_template is not None
-    words = TextEncoder.of(loaded.tokenizer, loaded.chat_template, loaded.checkpoint.generation_config.bos_id)
+    assert loaded.files is not None
+    words = TextEncoder.of(
+        loaded.files.tokenizer, loaded.files.template, loaded.files.checkpoint.generation_config.bos_id
+    )
     length = min(LENGTH, loaded.card.context)
     found = [passage.tokens for text in texts for passage in plain_passages(text, words, length)]
     if not found:

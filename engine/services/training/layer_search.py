@@ -22,7 +22,7 @@ from engine.compute.runner.runner import Runner
 from engine.decoding.speculation.base import MAX_DEPTH
 from engine.decoding.speculation.control.stats import expected_tokens
 from engine.decoding.speculation.proposers.layer_choice import LayerChoice
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 
 SAMPLES = 256
 """Positions in the texts where draft tokens are judged."""

@@ -19,7 +19,7 @@ from engine.formats.load import Checkpoint, load_model
 from engine.formats.open import open_checkpoint
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.memory.probe import NoSuchDevice, choose_device, choose_dtype, has_bfloat16
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.protocol import DeviceName, Quantise
 from engine.services.training.errors import RecipeError
 from engine.services.training.text import TextEncoder

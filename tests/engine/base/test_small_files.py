@@ -24,7 +24,7 @@ from engine.doors.cli.installation.running import window_address
 from engine.doors.cli.measure import _show_again
 from engine.library import curated, downloads, keys, local, others, paths, roots, store
 from engine.loading import activations
-from engine.loading.draft_offers import Vocabularies
+from engine.loading.advice.draft_offers import Vocabularies
 from engine.protocol.library import HubFile, HubVariant
 from engine.services.lab.kept import kept
 from engine.services.packs import marker, start

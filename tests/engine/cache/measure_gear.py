@@ -32,7 +32,7 @@ from engine.compute.layers.hadamard import Hadamard
 from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.perplexity import Reader, Scores, reader, score
 from engine.loading.model import LoadedModel
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.services.bench.cost import EVALUATION, held_out_texts
 from engine.services.client import EngineClient
 

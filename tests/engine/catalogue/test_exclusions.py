@@ -32,7 +32,7 @@ OTHER_WORDS = {
     "engine/services/lab/experiments/speculation.py": {"speculation"},  # an experiment's name
     "engine/services/lab/experiments/weights.py": {"weights"},  # an experiment's name
     "engine/compute/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
-    "engine/loading/fit.py": {"kv_kind"},  # a kind of suggestion
+    "engine/loading/advice/fit.py": {"kv_kind"},  # a kind of suggestion
     "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion
     "engine/services/training/eagle.py": {"acceptance"},  # a field of a recipe's record
     "engine/services/quantise/packed.py": {"weights"},  # a field of other programs' files

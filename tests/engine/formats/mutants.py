@@ -25,7 +25,7 @@ from engine.base.errors import CheckpointError
 from engine.compute.sampling.params import resolve
 from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
-from engine.loading.parts import new_runner, prove
+from engine.loading.runners import new_runner, prove
 from engine.protocol import ChatMessage, Sampling
 from engine.text.prompt import prompt_ids
 from engine.text.template import PromptError

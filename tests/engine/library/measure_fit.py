@@ -22,7 +22,7 @@ bound_spinning()
 import torch  # noqa: E402
 
 from engine.decoding.telemetry import runs  # noqa: E402
-from engine.loading.fit import Asked, fit_of  # noqa: E402
+from engine.loading.advice.fit import Asked, fit_of  # noqa: E402
 from engine.loading.memory.bandwidth import known  # noqa: E402
 from engine.protocol import LoadOptions, Sampling, keys  # noqa: E402
 from engine.services.bench.folders import _write_tokenizer  # noqa: E402

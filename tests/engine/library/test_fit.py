@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from engine.doors.cli.main import app
 from engine.library import paths, roots
-from engine.loading.fit import Asked, fit_of
+from engine.loading.advice.fit import Asked, fit_of
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, decode_library_record
 from engine.services.packs import start

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.decoding.telemetry import runs
-from engine.loading.fit import Asked, fit_of, fits_of
+from engine.loading.advice.fit import Asked, fit_of, fits_of
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport, HubFile, HubVariant
 from tests.engine.library.fit_models import MAKERS, SMALL, TIED, loaded

@@ -40,7 +40,7 @@ def spec(heard: Listener) -> OptionSpec:
 
 def bits(engine: Engine) -> int:
     assert engine.loaded is not None
-    return engine.loaded.numerics[0].activations
+    return engine.loaded.model.numerics.activations
 
 
 def notices(heard: Listener) -> list[str]:

@@ -14,7 +14,7 @@ from engine.base import folders
 from engine.doors.cli.main import app
 from engine.formats.open import open_checkpoint
 from engine.library import paths
-from engine.loading.draft_offers import Vocabularies, offers
+from engine.loading.advice.draft_offers import Vocabularies, offers
 from engine.protocol import StoredModel
 from engine.protocol.library import decode_library_record
 from engine.protocol.recommended import CuratedDraft, CuratedModel, DraftOffer

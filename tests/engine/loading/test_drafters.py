@@ -12,6 +12,7 @@ from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import HiddenRows, Proposer
 from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.loading.model import Drafting
 from engine.loop import stepper
 from engine.protocol import ForgetChat, Sampling
 from tests.engine.loop.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
@@ -54,7 +55,9 @@ class Keeper(Proposer):
 def keeping() -> tuple[ToyEngine, Keeper]:
     keeper = Keeper()
     model = toy_model(runner=StreamingRunner(64))
-    return ToyEngine(replace(model, proposers=(*model.proposers, keeper)), speculation="eagle"), keeper
+    return ToyEngine(
+        replace(model, drafting=Drafting((*model.drafting.proposers, keeper))), speculation="eagle"
+    ), keeper
 
 
 def test_an_answer_that_came_to_its_end_is_forgotten() -> None:
@@ -105,7 +108,7 @@ def full() -> None:
 def test_a_draft_that_finds_no_memory_costs_no_answer() -> None:
     """Not even the lone one, which nobody can make room for."""
     toy = ToyEngine(speculation="draft", draft_length=3, ngram_first=False)
-    draft = next(one for one in toy.model.proposers if isinstance(one, DraftModelProposer))
+    draft = next(one for one in toy.model.drafting.proposers if isinstance(one, DraftModelProposer))
     for id in "ab":
         toy.add(id, LONG, SAMPLING)
     for _ in range(4):

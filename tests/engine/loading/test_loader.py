@@ -61,8 +61,8 @@ def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_aske
         assert loaded.model.dtype == torch.float32
         assert [store.view(0).k.dtype for store in loaded.stores] == [kept, kept]
         assert sum(store.storage_size() for store in loaded.stores) == loaded.fit.kv
-        assert loaded.kv_bytes_per_token == loaded.stores[0].bytes_per_token()
-        sizes[asked] = loaded.kv_bytes_per_token
+        assert loaded.reads.kv_per_token == loaded.stores[0].bytes_per_token()
+        sizes[asked] = loaded.reads.kv_per_token
         assert len(generate(heard, engine, speculation="draft", draft_length=3)) == 20
     assert not heard.errors
     assert 2 * sizes["auto"] == sizes["float32"]

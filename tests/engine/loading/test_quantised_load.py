@@ -99,7 +99,7 @@ def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) 
     draft = write_small(tmp_path / "draft")
     engine = load(heard, model, draft, quantise="nf4")
     assert engine.loaded is not None
-    kinds = {linear.kind for name, linear in engine.loaded.draft_model.linears() if name != "head"}
+    kinds = {linear.kind for name, linear in engine.loaded.drafting.model.linears() if name != "head"}
     assert kinds == {"table4"}
 
 
@@ -178,5 +178,5 @@ def test_a_draft_with_damaged_weights_is_left_out(heard: Listener, model: Path, 
     save_file(tensors, draft / "model.safetensors", metadata={"format": "pt"})
     engine = load(heard, model, draft, quantise="int4")
     assert "The draft model cannot be used. model.layers.0.mlp.up_proj" in engine.loaded.card.draft_refused
-    assert engine.loaded.draft_model is None
+    assert engine.loaded.drafting.model is None
     assert len(generate(heard, engine)) == 20

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from engine.doors.cli.main import app
 from engine.library import curated, hub, paths
-from engine.loading.recommend import (
+from engine.loading.advice.recommend import (
     ANOTHER,
     BEST,
     LIGHT,

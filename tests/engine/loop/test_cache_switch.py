@@ -14,10 +14,10 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
 from engine.compute.batch import SequenceRows
 from engine.compute.runner.runner import Runner
-from engine.loading import loader as checkpoint_loader
-from engine.loading import parts as runners
+from engine.loading import runners
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.model import LoadFailed, LoadModel
+from engine.loading.plan import LoadPlan
 from engine.loop.commands import AddRequest
 from engine.loop.engine import Engine
 from engine.protocol import Loaded, LoadOptions, Options, Sampling, Set
@@ -70,9 +70,9 @@ def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, m
     assert after is not None
     assert after.model is before.model
     assert after.kind.name == kind
-    assert after.kv_bytes_per_token == kv_bytes_per_token(after.model.config, after.model.dtype, KVKind(kind))
+    assert after.reads.kv_per_token == kv_bytes_per_token(after.model.config, after.model.dtype, KVKind(kind))
     assert isinstance(after.runner, Runner)
-    assert after.runner.kv.bytes_per_token() == after.kv_bytes_per_token < before.kv_bytes_per_token
+    assert after.runner.kv.bytes_per_token() == after.reads.kv_per_token < before.reads.kv_per_token
     assert after.runner.kv.storage_size() == after.fit.kv
     cards = [event for event in heard.others if isinstance(event, Loaded)]
     assert len(cards) == 2
@@ -223,7 +223,7 @@ def test_a_model_is_known_while_its_cache_is_made_anew(
 
     def watched(*args: Any, **kwargs: Any) -> KVStore:
         loaded = engine.loaded
-        seen.append((loaded is not None and loaded.tokenizer is not None, len(loaded.stores) if loaded else -1))
+        seen.append((loaded is not None and loaded.files is not None, len(loaded.stores) if loaded else -1))
         return real(*args, **kwargs)
 
     monkeypatch.setattr(runners, "new_store", watched)
@@ -240,16 +240,16 @@ def test_a_cache_that_finds_no_room_leaves_the_old_kind(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     engine = load(heard, models / "target")
-    assemble = checkpoint_loader.OpenedCheckpoint.assemble
+    assemble = LoadPlan.assemble
     tried = []
 
-    def fails(self, weights, progress):  # type: ignore[no-untyped-def]
-        tried.append(self.kind.name)
+    def fails(self, progress):  # type: ignore[no-untyped-def]
+        tried.append(self.place.kind.name)
         if len(tried) <= failures:
             raise LoadFailed("out_of_memory", "Nothing is left.")
-        return assemble(self, weights, progress)
+        return assemble(self, progress)
 
-    monkeypatch.setattr(checkpoint_loader.OpenedCheckpoint, "assemble", fails)
+    monkeypatch.setattr(LoadPlan, "assemble", fails)
     switch(engine, "int8")
     assert tried == ["int8", "16bit"]
     assert value(engine) == "16bit"

@@ -10,7 +10,7 @@ import pytest
 
 from engine.base.errors import LoadCancelled
 from engine.decoding.options import EngineOptions
-from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
+from engine.loading.model import Drafting, LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loop.commands import AddRequest, Shutdown
 from engine.loop.engine import Engine
 from engine.protocol import Fit, Loaded, Loading, Options, Sampling, Set, Unload, Unloaded
@@ -20,13 +20,13 @@ from tests.kit.listener import Listener
 
 class ToyOpened:
     def __init__(self, loader: ToyLoader, command: LoadModel) -> None:
-        self.loader, self.command = loader, command
+        self.loader, self.command, self.was_read = loader, command, False
         self.fit = Fit(1, 0, 1, 1, 0, 1, 1)
 
     def fits_alongside(self) -> bool:
         return self.loader.roomy
 
-    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> str:
+    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> None:
         self.loader.resident_while_reading = self.loader.engine.loaded is not None
         for tenth in range(10):
             progress("reading weights", tenth / 10)
@@ -35,14 +35,17 @@ class ToyOpened:
                 raise LoadCancelled("cancelled")
         if self.loader.failure is not None:
             raise self.loader.failure
-        return "weights"
+        self.was_read = True
 
-    def assemble(self, weights: str, progress: Progress) -> ToyModel:
-        assert weights == "weights"
+    def assemble(self, progress: Progress) -> ToyModel:
+        assert self.was_read
         model = toy_model(name=self.command.path)
-        proposers = model.proposers if self.command.draft else model.proposers[:1]
+        proposers = model.drafting.proposers if self.command.draft else model.drafting.proposers[:1]
         return dataclasses.replace(
-            model, path=self.command.path, draft_path=self.command.draft, proposers=proposers, packed=True
+            model,
+            command=self.command,
+            drafting=Drafting(proposers),
+            reads=model.reads._replace(packed=True),
         )
 
 
@@ -236,7 +239,7 @@ def test_weights_reload_the_present_model_and_a_failure_takes_the_value_back() -
     bench.engine.step()
     assert bench.loader.packings == ["4bit", "16bit"]
     assert bench.engine.loaded is not None
-    assert bench.engine.loaded.draft_path == "small"
+    assert bench.engine.loaded.command.draft == "small"
     bench.loader.failure = LoadFailed("out_of_memory", "It does not fit. Close other programs.")
     bench.engine.submit(Set(key="weights", value="packed"))
     bench.engine.step()

@@ -458,7 +458,7 @@ def test_log_probabilities_come_with_every_token() -> None:
 def answers_of_a_perfect_draft(temperature: float) -> list[list[str]]:
     """Sources of the tokens when the draft is the target."""
     model = toy_model()
-    draft = model.proposers[1]
+    draft = model.drafting.proposers[1]
     draft._runner.seed, draft._runner.blur = 0, 0.7  # type: ignore[attr-defined]
     toy = ToyEngine(model)
     sampling = Sampling(seed=2, temperature=temperature, max_tokens=60, ignore_eos=True)

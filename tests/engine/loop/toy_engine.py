@@ -18,7 +18,7 @@ from engine.compute.sampling.sampler import Draw, new_history, sample
 from engine.decoding.speculation.base import Proposer
 from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
 from engine.decoding.speculation.proposers.ngram import NgramProposer
-from engine.loading.model import LoadedModel
+from engine.loading.model import Drafting, LoadedModel, Reads
 from engine.loop.commands import AddRequest
 from engine.loop.engine import Engine
 from engine.protocol import FinishReason, Fit, ModelCard, Sampling
@@ -165,10 +165,9 @@ def toy_model(
         torch.device("cpu"),
         pages,
         limit,
-        weight_bytes=1,
-        kv_bytes_per_token=1.0,
+        Reads(weights=1, kv_per_token=1.0),
         stores=(ToyStore(runner), ToyStore(draft)),  # type: ignore[arg-type]
-        proposers=proposers,
+        drafting=Drafting(proposers),
     )
 
 

@@ -181,8 +181,8 @@ def _listed(loaded: LoadedModel) -> ListedModel:
     return ListedModel(
         card.name,
         card.name,
-        _modified(loaded.path),
-        size_of(Path(loaded.path)),
+        _modified(loaded.command.path),
+        size_of(Path(loaded.command.path)),
         _details(loaded),
         expires_at="9999-12-31T23:59:59Z",
         size_vram=weights if loaded.device.type != "cpu" else 0,
@@ -201,12 +201,12 @@ def _shown(loaded: LoadedModel) -> ShownModel:
         f"{card.architecture}.context_length": card.context,
         f"{card.architecture}.vocab_size": card.vocabulary,
     }
-    return ShownModel(_modified(loaded.path), _details(loaded), ["completion", *sees, *thinks], info)
+    return ShownModel(_modified(loaded.command.path), _details(loaded), ["completion", *sees, *thinks], info)
 
 
 def _details(loaded: LoadedModel) -> Details:
     card = loaded.card
-    kind = "gguf" if loaded.path.endswith(".gguf") else "safetensors"
+    kind = "gguf" if loaded.command.path.endswith(".gguf") else "safetensors"
     count = card.parameters
     size = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.2f}M"
     return Details(kind, card.architecture, [card.architecture], size, card.quantisation)

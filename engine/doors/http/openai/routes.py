@@ -176,30 +176,30 @@ def _posted(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> li
 
 
 def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel, echoes: Sequence[Echo]) -> Writer:
-    assert loaded.tokenizer is not None
+    assert loaded.files is not None
     number, now = secrets.token_hex(12), int(time.time())
     name = adapter_of(loaded, wanted.model) or loaded.card.name
     if isinstance(wanted, ChatIn):
-        return ChatWriter(f"chatcmpl-{number}", now, name, loaded.tokenizer, wanted.tells_thinking)
+        return ChatWriter(f"chatcmpl-{number}", now, name, loaded.files.tokenizer, wanted.tells_thinking)
     shown = echoes if wanted.echoes else ()
-    return TextWriter(f"cmpl-{number}", now, name, loaded.tokenizer, shown, wanted.n or 1, wanted.logprobs or 0)
+    return TextWriter(f"cmpl-{number}", now, name, loaded.files.tokenizer, shown, wanted.n or 1, wanted.logprobs or 0)
 
 
 def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:
     """The text of a prompt that came as ids."""
-    assert loaded.tokenizer is not None
-    stream = detokeniser(loaded.tokenizer, ())
+    assert loaded.files is not None
+    stream = detokeniser(loaded.files.tokenizer, ())
     return "".join(map(stream.push, ids))
 
 
 def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
     """Description that clients get of the loaded model, or of an adapter of it."""
     card = loaded.card
-    sees = [] if loaded.album is None else ["vision"]
+    sees = [] if loaded.pictures.processor is None else ["vision"]
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
     return ModelOut(
         id=adapter or card.name,
-        created=_made(loaded.path),
+        created=_made(loaded.command.path),
         root=card.name,
         parent=card.name if adapter else None,
         max_model_len=card.context,

@@ -41,14 +41,14 @@ def measure_cache(client: EngineClient, rounds: int) -> CacheFigures:
     say(f"bookkeeping of {MOST_SEQUENCES} answers")
     host = measure_host(client)
     hit = measure_hit(client, rounds) if card.context >= 4200 else None
-    path, options, fit = loaded.path, loaded.options, loaded.fit
+    path, options, fit = loaded.command.path, loaded.command.options, loaded.fit
     tight = min(card.context, TIGHT_CONTEXT)
     room = (
         fit.weights
         + fit.draft_weights
         + fit.states
         + fit.activations
-        + int(TIGHT_ROOM * tight * loaded.kv_bytes_per_token)
+        + int(TIGHT_ROOM * tight * loaded.reads.kv_per_token)
         + 1
     )
     del loaded

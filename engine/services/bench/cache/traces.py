@@ -59,7 +59,7 @@ class Words:
 
 def words_of(model: LoadedModel, run: int) -> Words:
     """Words without the model's special tokens, which would end a text, or mark its parts."""
-    named = model.tokenizer.special_ids if model.tokenizer is not None else frozenset(model.card.eos_ids)
+    named = model.files.tokenizer.special_ids if model.files is not None else frozenset(model.card.eos_ids)
     return Words([id for id in range(model.card.vocabulary) if id not in named], 1, run)
 
 

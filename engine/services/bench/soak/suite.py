@@ -158,7 +158,7 @@ class Soak:
     def _reload(self) -> None:
         """Load the model again, which ends all answers, and see what is held with an empty cache."""
         model = self._model
-        again = LoadModel(model.path, model.draft_path, model.options)
+        again = model.command
         del model  # or it would stay in memory with the new one
         self._load(again)
         self._finish()

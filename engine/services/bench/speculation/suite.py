@@ -42,7 +42,7 @@ class Way(NamedTuple):
 def measure_speculation(client: EngineClient, rounds: int, tokens: int = TOKENS) -> SpeculationFigures:
     """All ways on all texts with the model that ``client`` has loaded."""
     model = client.model
-    found, absent = ways(client.state()[keys.SPECULATION], [proposer.name for proposer in model.proposers])
+    found, absent = ways(client.state()[keys.SPECULATION], [proposer.name for proposer in model.drafting.proposers])
     if model.card.draft_refused:
         absent.append(f"draft model: {model.card.draft_refused}")
     measuring = _Measuring(client, found, rounds, absent)

@@ -43,8 +43,8 @@ def texts(model: LoadedModel, tokens: int) -> list[Text]:
     ending = Sampling(temperature=0.0, max_tokens=tokens, seed=1)
     code = msgspec.structs.replace(endless, max_tokens=2 * tokens)
     found: list[Text] = []
-    if model.tokenizer is not None:
-        bundled = model.path == bundled_model().path
+    if model.files is not None:
+        bundled = model.command.path == bundled_model().path
         edits, asked = (_LINES, _ABOUT_KVASIR) if bundled else (_EDITS, _TALK)
         edited = _prompts(model, _AGAIN, endless) if bundled else []
         found = [
@@ -60,7 +60,7 @@ def texts(model: LoadedModel, tokens: int) -> list[Text]:
 
 def plain(model: LoadedModel) -> dict[str, tuple[str, ...]]:
     """The words of "talk" and "code", which is plain text to continue."""
-    return {"talk": _ABOUT_KVASIR if model.path == bundled_model().path else _TALK, "code": _CODE}
+    return {"talk": _ABOUT_KVASIR if model.command.path == bundled_model().path else _TALK, "code": _CODE}
 
 
 def _prompts(model: LoadedModel, texts: Sequence[str], sampling: Sampling, chat: bool = False) -> list[Prompt]:

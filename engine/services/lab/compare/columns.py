@@ -158,10 +158,11 @@ class ColumnEngine:
                 client.close()
                 raise
             self._client, self._meter = client, Meter(client.model.device)
-            self.name, self.tokenizer = card.name, client.model.tokenizer
-            if self.tokenizer is None:
+            files = client.model.files
+            if files is None:
                 self.close()
                 raise EngineError(f"{card.name} has no tokenizer: it can be asked nothing.")
+            self.name, self.tokenizer = card.name, files.tokenizer
         return self._client
 
     def close(self) -> None:

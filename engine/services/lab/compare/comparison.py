@@ -189,8 +189,8 @@ def _quality(
             absent.append(f"Perplexity and KL of {name}: its model cannot score a text.")
             continue
         loaded = first.client.model
-        assert loaded.tokenizer is not None
-        ids = loaded.tokenizer.encode(request.text)[: min(loaded.card.context, side.client.model.card.context)]
+        assert loaded.files is not None
+        ids = loaded.files.tokenizer.encode(request.text)[: min(loaded.card.context, side.client.model.card.context)]
         try:
             scores = scored(score(ids, exact, present, loaded.card.vocabulary, name))
         except ValueError as error:

@@ -19,7 +19,7 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.models.arenas import refuses
 from engine.compute.runner.perplexity import Scores, chunks, reader, score, scored
 from engine.loading.model import LoadedModel
-from engine.loading.parts import new_runner, readers_of
+from engine.loading.runners import new_runner, readers_of
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Axis, Heat, LabFigure, LabPage, Plot, Series
 from engine.services.client import Answer

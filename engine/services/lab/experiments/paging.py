@@ -198,4 +198,4 @@ def _small(model: LoadedModel, context: int) -> LoadOptions:
     page = fit.kv / (fit.kv_tokens / PAGE_SIZE + 1)
     pages = 1 + CONTEXTS * (pages_for(context) + 1)
     needed = fit.weights + fit.draft_weights + fit.activations + fit.states + page * (pages + 0.5)
-    return msgspec.structs.replace(model.options, memory=needed, context=context)
+    return msgspec.structs.replace(model.command.options, memory=needed, context=context)

@@ -16,7 +16,7 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.models.arenas import refuses
 from engine.compute.runner.perplexity import chunks, reader
 from engine.loading.model import LoadedModel
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, LabSetting, Plot, Series, Strip
 from engine.services.client import Answer
@@ -72,7 +72,7 @@ class Quest:
         if refusal is not None or model.model is None:
             return refusal
         reason = refuses(model.model.config, KVKind(bounds=True))
-        if model.sparse.dense == 1:
+        if model.reads.sparse.dense == 1:
             reason = reason or "No layer of this model chooses pages: its first ones and those with a window never do."
         return Refusal(reason, finding.INSTEAD) if reason else None
 
@@ -95,7 +95,7 @@ class Quest:
         model = lab.model
         assert model.model is not None
         layers = len(model.model.config.attention_layers)
-        dense = round(model.sparse.dense * layers)
+        dense = round(model.reads.sparse.dense * layers)
         unfit = finding.unfit(found[0])
         marked = [max(strip.read[page] for page in strip.marked) for strip in strips]
         return Found(
@@ -120,7 +120,7 @@ class Quest:
                 f"tokens a head. {dense} of the {layers} layers read everything in any case, which is "
                 f"{read[0] * dense / layers:.2f} MB.",
                 f"A token took {steps[0]:.2f} ms, and {steps[-1]:.2f} ms with {budgets[-1]}: besides keys and values "
-                f"it reads {model.weight_bytes / 1e6:.1f} MB of weights.",
+                f"it reads {model.reads.weights / 1e6:.1f} MB of weights.",
                 f"Of the codes {found[0]:.0f} % were found when everything was read, {found[1]:.0f} % with "
                 f"{budgets[0]:,} tokens and {found[-1]:.0f} % with {budgets[-1]}. The page of the code in the picture "
                 f"was read by {100 * marked[-1]:.0f} % of the heads that choose.",
@@ -154,7 +154,7 @@ class _BudgetSide:
         self._lab.client.set(keys.QUEST_TOKENS, self._budget)
         self.answers = finding.ask_for_all(self._lab, text, ANSWER)
         steps = finding.written(self.answers)
-        read = statistics.mean(step.bytes_read for step in steps) - self._lab.model.weight_bytes
+        read = statistics.mean(step.bytes_read for step in steps) - self._lab.model.reads.weights
         return {
             READ.key: read / 1e6,
             STEP.key: 1000 * statistics.median(step.duration for step in steps),

@@ -24,7 +24,7 @@ from engine.formats.quantised.quantise import Module, Quantiser
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.memory.probe import free_bytes, probe
 from engine.loading.model import LoadedModel
-from engine.loading.parts import new_runner, readers_of
+from engine.loading.runners import new_runner, readers_of
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Amounts, Axis, LabPage, LabPicture, LabProgress, LabText, Plot, Series
 from engine.services.answers.continuing import common
@@ -88,13 +88,13 @@ class Weights:
     def refuses(self, model: LoadedModel, state: Mapping[str, OptionSpec]) -> Refusal | None:
         instead = "Take the bundled model."
         name, built = model.card.name, model.model
-        if built is None or model.checkpoint is None:
+        if built is None or model.files is None:
             return Refusal(f"The layers of {name} cannot be copied.", instead)
         if built.config.moe is not None:
             return Refusal(f"{name} is a mixture of experts, whose experts are packed together.", instead)
         if (refusal := too_short(model, LEAST_CONTEXT, "its quality is measured on")) is not None:
             return refusal
-        text = kv_bytes_per_token(model.checkpoint.config, built.dtype)
+        text = kv_bytes_per_token(model.files.checkpoint.config, built.dtype)
         texts = text * (len(SIDES) * pages_for(_served_tokens(model)) * PAGE_SIZE + PIECE)
         needed, free = (built.dtype.itemsize + ROOM) * model.card.parameters + texts, free_bytes(model.device)
         if needed > 0.8 * free:
@@ -261,7 +261,7 @@ def _greedy(served: LoadedModel, prompt: list[int]) -> list[int]:
 
 def _texts(sides: list[_Copy], loaded: LoadedModel) -> LabText:
     """Collect the texts of all sides, and the first token at which another one than the first differs."""
-    assert loaded.tokenizer is not None
+    assert loaded.files is not None
     first = sides[0].ids
     at = min(common(first, side.ids) for side in sides[1:])
     same = all(side.ids == first for side in sides)
@@ -270,7 +270,7 @@ def _texts(sides: list[_Copy], loaded: LoadedModel) -> LabText:
         if same
         else f"The texts differ from token {at + 1} on, as they may: rounding changes a model."
     )
-    texts = [loaded.tokenizer.decode(side.ids) for side in sides]
+    texts = [loaded.files.tokenizer.decode(side.ids) for side in sides]
     return LabText(same=same, tokens=len(first), sentence=sentence, at=-1 if same else at, texts=texts)
 
 

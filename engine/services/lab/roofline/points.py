@@ -185,10 +185,10 @@ def _values(switches: Mapping[str, OptionSpec], key: str) -> list[str]:
 
 def _of_weights(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
     """The model planned with its weights unpacked. The other way round no packed products are there to be measured."""
-    checkpoint, lm = settings.model.checkpoint, settings.lm
-    if checkpoint is None or "16bit" not in _values(switches, keys.WEIGHTS):
+    files, lm = settings.model.files, settings.lm
+    if files is None or "16bit" not in _values(switches, keys.WEIGHTS):
         return
-    planned = checkpoint.planned(lm.dtype, "16bit", settings.model.device)
+    planned = files.checkpoint.planned(lm.dtype, "16bit", settings.model.device)
     planned.kv_dtype = lm.kv_dtype
     weights = float(planned.bytes_read_per_step())
     other = replace(settings, lm=planned, weights=weights, experts=experts_of(planned))

@@ -12,7 +12,7 @@ from engine.compute.layers.linear.base import Linear
 from engine.compute.models.base import CausalLM
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.model import LoadedModel
-from engine.loading.speed import flops_per_row
+from engine.loading.runners import flops_per_row
 from engine.protocol import OptionSpec, keys
 from engine.services.lab.experiment import LabError
 
@@ -58,7 +58,7 @@ class Settings:
         """One pass that gives each answer a token after ``context`` of them, and ``drafts`` more where all hold."""
         rows = answers * (1 + drafts)
         stop = context + 1
-        seen = keys_read(self.policy, stop, self.model.sparse)
+        seen = keys_read(self.policy, stop, self.model.reads.sparse)
         kept = answers * self._kept(min(seen, stop) + drafts)
         return self._work(rows, rows, kept, rows * _attention(self.lm, seen))
 
@@ -108,7 +108,7 @@ def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec]) -> Setti
         raise LabError("This model does not say what it reads and computes. Load one from a folder or a file.")
     window, budget = (int(switches[key].value) for key in (keys.WINDOW_TOKENS, keys.QUEST_TOKENS))
     policy = POLICIES[str(switches[keys.PAGE_POLICY].value)](PolicySettings(window, budget, prompt_length=0))
-    return Settings(model, lm, float(model.weight_bytes), experts_of(lm), model.kind, policy)
+    return Settings(model, lm, float(model.reads.weights), experts_of(lm), model.kind, policy)
 
 
 def experts_of(lm: CausalLM) -> float:

@@ -50,7 +50,7 @@ def chat(engine: EngineClient, **settings: Any) -> tuple[TerminalChat, io.String
 
 
 def backwards(engine: EngineClient, text: str) -> str:
-    tokenizer = fake(engine).loaded.tokenizer
+    tokenizer = fake(engine).loaded.files.tokenizer
     return tokenizer.decode(tokenizer.encode(text)[::-1])
 
 
@@ -78,7 +78,7 @@ def test_a_conversation(
     talk, errors = chat(engine, system="S")
     assert talk.converse() == 0
     requests = [c for c in fake(engine).seen if isinstance(c, AddRequest)]
-    decode = fake(engine).loaded.tokenizer.decode
+    decode = fake(engine).loaded.files.tokenizer.decode
     prompts = [decode(list(r.prompt_ids), False) for r in requests]
     assert [p.count("<|im_start|>user") for p in prompts] == [1, 2, 1]
     assert all(p.startswith("<|im_start|>system\nS<|im_end|>") for p in prompts)
@@ -230,7 +230,7 @@ def test_thinking_is_switched_in_the_conversation(
     engine: EngineClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = fake(engine).loaded
-    loaded.chat_template = ChatTemplate(
+    loaded.files.template = ChatTemplate(
         "{{ enable_thinking }}|{{ reasoning_effort }}|{% for m in messages %}{{ m.thinking }}{% endfor %}"
     )
     fake(engine).thinks = 2
@@ -240,7 +240,7 @@ def test_thinking_is_switched_in_the_conversation(
     talk, errors = chat(engine)
     assert talk.converse() == 0
     requests = [c for c in fake(engine).seen if isinstance(c, AddRequest)]
-    prompts = [loaded.tokenizer.decode(list(request.prompt_ids)) for request in requests]
+    prompts = [loaded.files.tokenizer.decode(list(request.prompt_ids)) for request in requests]
     heads = ["||", "True||", "True|low|", "False|low|"]
     assert [prompt[: len(head)] for prompt, head in zip(prompts, heads, strict=True)] == heads
     assert prompts[0] == heads[0]

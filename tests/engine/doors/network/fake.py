@@ -16,7 +16,7 @@ from engine import catalogue
 from engine.compute.runner.perplexity import Scores
 from engine.decoding.telemetry.records import StepRecord
 from engine.decoding.telemetry.why.facts import Machine
-from engine.loading.model import LoadModel
+from engine.loading.model import LoadModel, Pictures, Reads
 from engine.loop.cache_view import Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.loop.events import Event
@@ -123,16 +123,12 @@ class FakeEngine:
         return SimpleNamespace(
             card=card(path, draft, self.context),
             fit=FIT,
-            path=path,
-            draft_path=draft,
-            options=LoadOptions(),
-            tokenizer=tokenizer,
-            chat_template=ChatTemplate(self.template),
-            kv_bytes_per_token=64.0,
+            command=LoadModel(path, draft),
+            files=SimpleNamespace(tokenizer=tokenizer, template=ChatTemplate(self.template)),
+            reads=Reads(kv_per_token=64.0),
             model=None,
             device=torch.device("cpu"),
-            album=None,
-            text_only="",
+            pictures=Pictures(),
         )
 
     # --- what the server uses ------------------------------------------------------------------------------------
@@ -180,7 +176,7 @@ class FakeEngine:
                 case LoadModel():
                     self._load(command)
                 case Unload(reason=reason, idle=idle, path=path):
-                    if path and (self.loaded is None or self.loaded.path != path):
+                    if path and (self.loaded is None or self.loaded.command.path != path):
                         continue
                     self.loaded = None
                     self.pages.clear()
@@ -282,7 +278,7 @@ class FakeEngine:
             if self.cut is not None and written:
                 reason, detail = self.cut
                 break
-            text = self.loaded.tokenizer.id_to_bytes(token).decode(errors="replace")
+            text = self.loaded.files.tokenizer.id_to_bytes(token).decode(errors="replace")
             info = TokenInfo(id=token, chars=len(text))
             if command.sampling.logprobs is not None:
                 info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=[(token, -0.5), (5, -2.0)])

@@ -38,7 +38,7 @@ def test_maps_come_when_they_change(client: Client, running: Running) -> None:
     filled(client)
     shown = [message for message in client.passed if isinstance(message, p.PageMap)]
     shown = shown or [client.until(p.PageMap)]
-    assert states(shown[-1]).count("private") == -(-len(running.engine.loaded.tokenizer.encode(PROMPT)) // 16)
+    assert states(shown[-1]).count("private") == -(-len(running.engine.loaded.files.tokenizer.encode(PROMPT)) // 16)
     assert shown[-1].legend == [p.PageOwner(chat="c1", id="one")], "by the client's own name of it"
     tree = client.until(p.RadixTree)
     assert tree.nodes[0].chat == "c1"
@@ -83,10 +83,10 @@ def test_a_page_is_described(client: Client, running: Running) -> None:
     filled(client)
     client.send(p.DescribePage(id="d", page=1))
     found = client.until(p.PageDescribed)
-    ids = running.engine.loaded.tokenizer.encode(PROMPT)[16:32]
+    ids = running.engine.loaded.files.tokenizer.encode(PROMPT)[16:32]
     assert (found.id, found.page, found.state, found.chats) == ("d", 1, "private", ["c1"])
     assert (found.first, found.last) == (16, 15 + len(ids))
-    assert found.text == running.engine.loaded.tokenizer.decode(ids)
+    assert found.text == running.engine.loaded.files.tokenizer.decode(ids)
     client.send(p.DescribePage(id="free", page=5))
     assert client.until(p.PageDescribed).state == "free"
     for page in (-1, 6, 10**9):
@@ -102,7 +102,7 @@ def test_the_cost_of_a_text_and_of_a_conversation(client: Client, running: Runni
     client.send(p.MeasureCost(id="m", prompt=PROMPT))
     cost = client.until(p.Cost)
     assert cost == p.Cost(id="m", tokens=3, exact=2.0, present=2.5, divergence=0.25, setting="int4", same_top=0.5)
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     assert measured() == tokenizer.encode(PROMPT, special=False), "a rendered text has its own begin-of-text"
     client.send(p.MeasureCost(id="m", prompt="", chat="c1"))
     error = client.until(p.Error)

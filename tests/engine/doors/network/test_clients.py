@@ -194,7 +194,7 @@ def test_the_last_message_of_the_assistant_is_continued(http: httpx.Client, runn
     def prompt(content: str = "so ", **fields: Any) -> str:
         message = {"role": "assistant", "content": content, **fields.pop("last", {})}
         assert http.post("/v1/chat/completions", json={"messages": [*MESSAGES, message], **fields}).status_code == 200
-        text: str = loaded.tokenizer.decode(asked(running)[-1].prompt_ids, skip_special=False)
+        text: str = loaded.files.tokenizer.decode(asked(running)[-1].prompt_ids, skip_special=False)
         return text.split("<|im_start|>assistant\n", 1)[1]
 
     assert prompt() == prompt(continue_final_message=True) == prompt(last={"prefix": True}) == "so "
@@ -205,7 +205,7 @@ def test_the_last_message_of_the_assistant_is_continued(http: httpx.Client, runn
     assert prompt(continue_final_message=False) == "so <|im_end|>\n<|im_start|>assistant\n"
     assert not asked(running)[-1].prefilled
     # A template that shows no such message, or refuses it: what begins a turn, then the text.
-    loaded.chat_template = ChatTemplate("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+    loaded.files.template = ChatTemplate("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
     assert prompt() == "so "
 
 
@@ -226,7 +226,7 @@ def test_several_prompts_are_echoed_with_what_is_known_of_them(http: httpx.Clien
     """As lm-eval asks of multiple choice; the answers to each prompt follow one another."""
     body = {"prompt": [[7, 8, 9], [10, 11]], "echo": True, "logprobs": 1, "max_tokens": 1, "n": 2, "temperature": 0}
     answer = http.post("/v1/completions", json=body).json()
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]
     assert answer["usage"] == {
         "prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9,
@@ -249,7 +249,7 @@ def test_several_prompts_are_echoed_with_what_is_known_of_them(http: httpx.Clien
 
 
 def test_prompts_are_told_in_vllms_shape(http: httpx.Client, running: Running) -> None:
-    piece = running.engine.loaded.tokenizer.piece
+    piece = running.engine.loaded.files.tokenizer.piece
     body = {"prompt": [[8, 7], [9]], "prompt_logprobs": 1, "echo": True, "logprobs": 0, "max_tokens": 1}
     first, other = http.post("/v1/completions", json=body).json()["choices"]
     likeliest = {"logprob": -0.1, "rank": 1, "decoded_token": piece(7)}
@@ -293,7 +293,7 @@ END = Finished(id="", reason="stop", usage=Usage(1, 0, 3, 1), timings=Timings(0,
 def test_tokens_that_a_stop_string_cut_off_are_not_told(early: int, running: Running) -> None:
     """Joined they give the text: of one that was cut in its middle the part that is in it is told. ``early``: so many
     characters were told before it was known which token they belong to."""
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     ids = tokenizer.encode("cache that holds", special=False)
     pieces = [tokenizer.piece(token) for token in ids]
     lengths = list(map(len, pieces))
@@ -324,7 +324,7 @@ def test_tokens_that_a_stop_string_cut_off_are_not_told(early: int, running: Run
 
 
 def test_the_bytes_of_a_character_that_was_cut_off_are_not_told(running: Running) -> None:
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     first, *ids = [7, *tokenizer.encode("日", special=False)]
     assert len(ids) > 1
     told = [TokenInfo(id=token, cut=token == ids[-1], logprob=-1.0) for token in ids]

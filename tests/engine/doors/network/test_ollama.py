@@ -40,7 +40,7 @@ def last(running: Running) -> AddRequest:
 def expected(running: Running) -> str:
     command = last(running)
     ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
-    return running.engine.loaded.tokenizer.decode(ids)
+    return running.engine.loaded.files.tokenizer.decode(ids)
 
 
 def test_chat_whole_and_streamed(api: ollama.Client, running: Running) -> None:
@@ -68,7 +68,7 @@ def test_generate(api: ollama.Client, running: Running) -> None:
     assert done.response == expected(running)
     assert last(running).continues
     api.generate("tiny", "abc", system="brief")
-    rendered = running.engine.loaded.tokenizer.decode(last(running).prompt_ids, skip_special=False)
+    rendered = running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False)
     assert rendered.startswith("<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nabc<|im_end|>")
 
 

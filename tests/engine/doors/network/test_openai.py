@@ -46,7 +46,7 @@ def last(running: Running) -> AddRequest:
 def expected(running: Running) -> str:
     command = last(running)
     ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
-    return running.engine.loaded.tokenizer.decode(ids)
+    return running.engine.loaded.files.tokenizer.decode(ids)
 
 
 def test_models(api: openai.OpenAI) -> None:
@@ -82,7 +82,7 @@ def test_chat_in_parts_and_of_a_developer(api: openai.OpenAI, running: Running) 
         },
     ]
     api.chat.completions.create(model="", messages=parts)
-    rendered = running.engine.loaded.tokenizer.decode(last(running).prompt_ids, skip_special=False)
+    rendered = running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False)
     assert rendered.startswith("<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nab<|im_end|>")
 
 
@@ -447,13 +447,13 @@ def test_thinking_is_told_apart(api: openai.OpenAI, running: Running) -> None:
 
 def test_thinking_is_switched_by_the_template(api: openai.OpenAI, running: Running) -> None:
     loaded = running.engine.loaded
-    loaded.chat_template = ChatTemplate(SWITCHED)
+    loaded.files.template = ChatTemplate(SWITCHED)
     modes = ThinkingModes(kind="switchable", efforts=["low", "medium", "high"])
     loaded.card = msgspec.structs.replace(loaded.card, thinking=modes)
 
     def prompt(**extra: Any) -> str:
         api.chat.completions.create(model="tiny", messages=MESSAGES, **extra)
-        return str(loaded.tokenizer.decode(last(running).prompt_ids))
+        return str(loaded.files.tokenizer.decode(last(running).prompt_ids))
 
     assert prompt() == "|"
     assert prompt(extra_body={"chat_template_kwargs": {"enable_thinking": False}}) == "False|"
@@ -468,26 +468,26 @@ def test_thinking_is_switched_by_the_template(api: openai.OpenAI, running: Runni
         assert prompt(extra_body=off) == "False|"
     for low in ({"think": "low"}, {"reasoning": {"effort": "low"}}):
         assert prompt(extra_body=low) == "|low"
-    loaded.chat_template = ChatTemplate("{{ date }}{{ thinking }}")
+    loaded.files.template = ChatTemplate("{{ date }}{{ thinking }}")
     assert prompt(extra_body={"chat_template_kwargs": {"date": "today", "enable_thinking": True}}) == "todayTrue"
 
 
 def test_past_thinking_reaches_the_template(api: openai.OpenAI, running: Running) -> None:
     loaded = running.engine.loaded
-    loaded.chat_template = ChatTemplate("{% for m in messages %}{{ m.reasoning_content }};{% endfor %}")
+    loaded.files.template = ChatTemplate("{% for m in messages %}{{ m.reasoning_content }};{% endfor %}")
     said: Any = [*MESSAGES, {"role": "assistant", "content": "a", "reasoning_content": "hm"}, *MESSAGES]
     api.chat.completions.create(model="tiny", messages=said)
-    assert loaded.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
+    assert loaded.files.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
     said[1]["reasoning"] = said[1].pop("reasoning_content")
     api.chat.completions.create(model="tiny", messages=said)
-    assert loaded.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
+    assert loaded.files.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
 
 
 def test_a_conversation_is_recognised_by_what_was_said(api: openai.OpenAI, running: Running) -> None:
     """No name is sent, yet the next prompt begins with the drawn ids, which no tokenizer would make of their text."""
     running.engine.context = 512
     running.engine.loaded = running.engine._model("/models/tiny")
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     running.engine.template = "{% for m in messages %}{{ m.content }}{% endfor %}"
     running.engine.loaded = running.engine._model("/models/tiny")
     messages: Any = [{"role": "user", "content": "keys ehT"}]
@@ -534,7 +534,7 @@ def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: R
     long: Any = [{"role": "user", "content": "long " * 300}]
     with pytest.raises(openai.BadRequestError, match="Shorten the messages"):
         create(model="tiny", messages=long, extra_body={"overflow": "drop_middle"})
-    ids = running.engine.loaded.tokenizer.encode("a " * 150)
+    ids = running.engine.loaded.files.tokenizer.encode("a " * 150)
     api.completions.create(model="tiny", prompt=ids, max_tokens=1, extra_body={"overflow": "window"})
     assert last(running).window == 144
 

@@ -230,13 +230,13 @@ def test_the_middle_is_dropped_and_it_is_said(client: Client, running: Running) 
     command = running.engine.seen[-1]
     assert isinstance(command, AddRequest)
     assert command.window is None
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     read = tokenizer.decode(list(command.prompt_ids), skip_special=False)
     for turn in range(8):
         assert (f"question {turn}" in read) == (not cut.first <= 2 * turn < cut.last)
     assert "question 0" in read
     assert read.endswith("and now?<|im_end|>\n<|im_start|>assistant\n")
-    whole = running.engine.loaded.chat_template.render(messages)
+    whole = running.engine.loaded.files.template.render(messages)
     assert cut.tokens == len(tokenizer.encode(whole, special=False)) - prefill.total
     assert prefill.total <= 190
 

@@ -21,7 +21,7 @@ from engine import protocol as p
 from engine.cache.policies import KeepAll
 from engine.catalogue import BY_KEY
 from engine.decoding.telemetry import runs
-from engine.loading import parts as runners
+from engine.loading import runners
 from engine.loop.commands import Inspect
 from engine.services.answers.compare import CHANCE
 from engine.services.bench.folders import gptq_folder
@@ -224,7 +224,7 @@ def test_pages_that_are_given_up_are_counted_with_their_bytes(client: Client, se
 def parts_of(serving: Serving) -> dict[str, weakref.ref[Any]]:
     model = serving.engine.loaded
     assert model is not None
-    parts = {"loaded": model, "model": model.model, "runner": model.runner, "tokenizer": model.tokenizer}
+    parts = {"loaded": model, "model": model.model, "runner": model.runner, "tokenizer": model.files.tokenizer}
     return {name: weakref.ref(part) for name, part in {**parts, "arenas": model.stores[0]}.items()}
 
 
@@ -256,7 +256,7 @@ def used(client: Client) -> None:
 def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> None:
     serving.server.hub.probes = MachineProbes("cpu")
     used(client)
-    parts, path = parts_of(serving), serving.engine.loaded.path  # type: ignore[union-attr]
+    parts, path = parts_of(serving), serving.engine.loaded.command.path  # type: ignore[union-attr]
     client.send(p.Set(key="kv_kind", value="int4"))
     assert not left(parts, serving, but=("model", "tokenizer"))
     used(client)
@@ -315,10 +315,10 @@ def test_lm_evals_multiple_choice_gets_what_a_plain_forward_says(client: Client,
     loaded = serving.engine.loaded
     assert loaded is not None
     assert loaded.readers is not None
-    assert loaded.tokenizer is not None
+    assert loaded.files is not None
     client.send(p.Set(key="token_budget", value=48))
     client.send(p.Generate(id="beside", prompt="w5 w6", sampling=p.Sampling(max_tokens=400, ignore_eos=True)))
-    ids = loaded.tokenizer.encode(PROMPT)
+    ids = loaded.files.tokenizer.encode(PROMPT)
     prompts = [ids, ids[:70], ids[3:5]]
     url = f"http://127.0.0.1:{serving.server.port}/v1/completions"
     body = {"model": "", "temperature": 0, "echo": True, "logprobs": 1, "seed": 1234}
@@ -331,7 +331,7 @@ def test_lm_evals_multiple_choice_gets_what_a_plain_forward_says(client: Client,
         logits = loaded.readers(KeepAll()).exact(len(prompt))(prompt, 0)
         logs = torch.log_softmax(logits.float(), dim=-1)
         told = choice["logprobs"]
-        assert told["tokens"][: len(prompt)] == [loaded.tokenizer.piece(token) for token in prompt]
+        assert told["tokens"][: len(prompt)] == [loaded.files.tokenizer.piece(token) for token in prompt]
         assert len(told["tokens"]) == len(told["text_offset"]) == len(told["top_logprobs"]) == len(prompt) + 1
         assert told["token_logprobs"][0] is told["top_logprobs"][0] is None
         wanted = [float(logs[place, token]) for place, token in enumerate(prompt[1:])]

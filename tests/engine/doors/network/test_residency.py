@@ -191,7 +191,7 @@ def test_an_idle_model_goes_and_comes_back_as_it_was(start: Callable[..., Demand
         assert running.rest("tiny") == "tiny"
         assert window.until(p.Loaded).card.name == "tiny"
     (load,) = [command for command in running.engine.seen if isinstance(command, LoadModel)]
-    assert load == LoadModel(before.path, before.draft_path, before.options)
+    assert load == before.command
 
 
 def test_nothing_is_unloaded_while_something_goes_on(start: Callable[..., Demanding]) -> None:

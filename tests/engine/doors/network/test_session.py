@@ -35,7 +35,7 @@ def answer_of(client: Client, id: str) -> tuple[str, p.Finished]:
 
 def backwards(running: Running, text: str) -> str:
     """What the fake engine answers to a plain text."""
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     return tokenizer.decode(tokenizer.encode(text)[::-1])
 
 
@@ -85,7 +85,7 @@ def test_generate_streams_and_finishes(client: Client, running: Running) -> None
     assert (prefill.id, prefill.done) == ("g1", prefill.total)
     text, finished = answer_of(client, "g1")
     command = next(c for c in running.engine.seen if isinstance(c, AddRequest))
-    tokenizer = running.engine.loaded.tokenizer
+    tokenizer = running.engine.loaded.files.tokenizer
     assert list(command.prompt_ids) == tokenizer.encode(
         "<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n", special=False
     )
@@ -101,7 +101,7 @@ def test_plain_text_is_continued(client: Client, running: Running) -> None:
     answer_of(client, "g1")
     command = next(c for c in running.engine.seen if isinstance(c, AddRequest))
     assert command.continues
-    assert list(command.prompt_ids) == running.engine.loaded.tokenizer.encode("abc")
+    assert list(command.prompt_ids) == running.engine.loaded.files.tokenizer.encode("abc")
 
 
 def test_several_answers(client: Client) -> None:
@@ -188,7 +188,7 @@ def test_the_engines_refusal_reaches_its_request(client: Client) -> None:
 def test_a_template_that_refuses(client: Client, running: Running) -> None:
     from engine.text.template import ChatTemplate
 
-    running.engine.loaded.chat_template = ChatTemplate("{{ raise_exception('No.') }}")
+    running.engine.loaded.files.template = ChatTemplate("{{ raise_exception('No.') }}")
     client.send(p.Generate(id="g", prompt=CHAT))
     error = client.until(p.Error)
     assert (error.code, error.id) == ("bad_prompt", "g")
@@ -265,8 +265,8 @@ def test_set_is_told_to_all(running: Running, open_client: Any, client: Client) 
 def test_count_and_estimate(client: Client, running: Running) -> None:
     client.send(p.CountTokens(id="c", prompt=CHAT))
     counted = client.until(p.Counted)
-    text = running.engine.loaded.chat_template.render(CHAT)
-    assert counted.tokens == len(running.engine.loaded.tokenizer.encode(text, special=False))
+    text = running.engine.loaded.files.template.render(CHAT)
+    assert counted.tokens == len(running.engine.loaded.files.tokenizer.encode(text, special=False))
     client.send(p.Estimate(id="e", model="tiny"))
     estimated = client.until(p.Estimated)
     assert (estimated.id, estimated.fits, estimated.sentence) == ("e", True, "Fits packed.")
@@ -423,20 +423,20 @@ def test_a_reader_that_stops_reading_gets_all_text_in_the_end(
 
 def test_thinking_comes_in_its_own_channel_and_is_asked_for(client: Client, running: Running) -> None:
     loaded = running.engine.loaded
-    loaded.chat_template = ChatTemplate("{{ enable_thinking }}|{{ messages[0].content }}")
+    loaded.files.template = ChatTemplate("{{ enable_thinking }}|{{ messages[0].content }}")
     running.engine.thinks = 4
     said = [p.ChatMessage(role="user", content="abc def")]
     client.send(p.Generate(id="a", prompt=said, thinking=p.Thinking(on=False)))
     end = client.until(p.Finished)
     deltas = [message for message in client.passed if isinstance(message, p.Delta)]
     request = running.engine.seen[-1]
-    assert loaded.tokenizer.decode(list(request.prompt_ids)) == "False|abc def"
+    assert loaded.files.tokenizer.decode(list(request.prompt_ids)) == "False|abc def"
     tokens = {c: sum(len(d.tokens) for d in deltas if d.channel == c) for c in ("thinking", "content")}
     assert tokens["thinking"] == end.usage.thinking_tokens == 4
     assert sum(tokens.values()) == end.usage.generated_tokens
-    assert "".join(d.text for d in sorted(deltas, key=lambda d: d.channel, reverse=True)) == loaded.tokenizer.decode(
-        list(request.prompt_ids)[::-1]
-    )
+    assert "".join(
+        d.text for d in sorted(deltas, key=lambda d: d.channel, reverse=True)
+    ) == loaded.files.tokenizer.decode(list(request.prompt_ids)[::-1])
     client.send(p.CountTokens(id="n", prompt=said, thinking=p.Thinking(on=False)))
     assert client.until(p.Counted).tokens == len(request.prompt_ids)
     modes = p.ThinkingModes(kind="always", efforts=["low", "high"])

@@ -189,4 +189,4 @@ def test_over_the_wire(client: Client, running: Running) -> None:
         request = running.engine.seen[-1]
         assert isinstance(request, AddRequest)
         assert (list(request.prompt_ids)[: 2 * len(answer)] == [*first.prompt_ids, *answer]) is joined
-        assert running.engine.loaded.tokenizer.decode(list(request.prompt_ids)) == prompt
+        assert running.engine.loaded.files.tokenizer.decode(list(request.prompt_ids)) == prompt

@@ -59,7 +59,7 @@ def test_the_bundled_model_on_text_that_it_was_not_trained_on(
 def test_the_texts_are_whole_and_have_the_answers_in_them(client: EngineClient) -> None:
     (talk, answered), (_, asked) = cost.held_out_texts(client.model, cost.EVALUATION)
     assert "answered by the bundled model itself" in talk
-    tokenizer = client.model.tokenizer
+    tokenizer = client.model.files.tokenizer
     assert tokenizer is not None
     text = tokenizer.decode(answered, skip_special=True)
     assert "Where does the name Kvasir come from?" in text

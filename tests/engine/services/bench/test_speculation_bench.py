@@ -17,7 +17,7 @@ from engine.compute.batch import SequenceRows
 from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
 from engine.library.paths import bundled_model
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.protocol import OptionSpec, Sampling, Value
 from engine.services.bench import switches
 from engine.services.bench.folders import gptq_folder

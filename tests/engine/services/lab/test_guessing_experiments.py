@@ -60,7 +60,7 @@ def kinds(guide: EngineClient) -> Iterator[list[Writing]]:
 
 @pytest.mark.slow
 def test_every_method_is_counted(guide: EngineClient, kinds: list[Writing]) -> None:
-    assert guide.model.tokenizer is not None
+    assert guide.model.files is not None
     plain = kinds[0]
     for side in kinds:
         figures = side.run()
@@ -71,7 +71,7 @@ def test_every_method_is_counted(guide: EngineClient, kinds: list[Writing]) -> N
                 steps = steps_of(answer, guide.model)
                 holds(steps)
                 written = [token.text for step in steps for token in step if token.fate != "refused"]
-                assert written == [guide.model.tokenizer.decode([id]) for id in answer.ids]
+                assert written == [guide.model.files.tokenizer.decode([id]) for id in answer.ids]
                 drafted = [token for step in steps for token in step if token.fate != "own"]
                 assert len(drafted) == answer.timings.proposed
                 assert sum(token.fate == "accepted" for token in drafted) == answer.timings.accepted

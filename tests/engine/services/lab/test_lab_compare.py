@@ -16,7 +16,7 @@ from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
 from engine.compute.runner.perplexity import score, scored
 from engine.doors.cli.main import app
-from engine.loading.parts import readers_of
+from engine.loading.runners import readers_of
 from engine.protocol import ChatMessage, compared, keys
 from engine.protocol.compared import FAULT, text_verdict
 from engine.protocol.lab import Column, LabCompared, LabLine
@@ -131,8 +131,8 @@ def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[La
     assert (again.same_top, again.first) == (1.0, pytest.approx(again.perplexity))
     loaded = guide.model
     assert loaded.model is not None
-    assert loaded.tokenizer is not None
-    ids = loaded.tokenizer.encode(TEXT)
+    assert loaded.files is not None
+    ids = loaded.files.tokenizer.encode(TEXT)
     kinds = (KVKind(), KVKind("int4", hadamard=True))
     plain, int4 = (readers_of(loaded.model, loaded.device, kind)(KeepAll()) for kind in kinds)
     scores = scored(score(ids, plain.present, int4.present, loaded.card.vocabulary, ""))

@@ -33,10 +33,10 @@ def client() -> Iterator[EngineClient]:
 def test_as_many_fit_as_arithmetic_says(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "WIDTHS", (CONTEXT,))
     monkeypatch.setattr(paging, "CHATS", CHATS)
-    before = client.model.options, client.model.pages, client.model.card.context
+    before = client.model.command.options, client.model.pages, client.model.card.context
     lines: list[LabLine] = []
     result = run(Lab(client), paging.Paging(), lines.append)
-    assert (client.model.options, client.model.pages, client.model.card.context) == before
+    assert (client.model.command.options, client.model.pages, client.model.card.context) == before
     assert client.state()[keys.PAGE_RESERVATION].value == "on_demand"
     total, each = int(result.settings["pages"]), pages_for(CONTEXT)
     # A chat is admitted while a page stays free for each that runs.
@@ -83,12 +83,12 @@ def test_a_run_that_is_cancelled_loads_the_model_as_it_was(
 ) -> None:
     monkeypatch.setattr(paging, "WIDTHS", (CONTEXT,))
     monkeypatch.setattr(paging, "CHATS", 4)
-    before = client.model.options, client.model.pages
+    before = client.model.command.options, client.model.pages
     running = paging.Paging().run(Lab(client))
     next(line for line in running if isinstance(line, LabPicture))
     assert client.model.pages < before[1]
     running.close()
-    assert (client.model.options, client.model.pages) == before
+    assert (client.model.command.options, client.model.pages) == before
     assert client.state()[keys.PAGE_RESERVATION].value == "on_demand"
 
 
@@ -101,9 +101,9 @@ def test_in_full(client: EngineClient) -> None:
 
 @pytest.mark.slow
 def test_what_is_loaded_meanwhile_has_the_memory_of_what_was_loaded_before(client: EngineClient) -> None:
-    before, path = weakref.ref(client.model), client.model.path
-    with Reloaded(client, client.model.options, find_model("kvasir-needle")):
+    before, path = weakref.ref(client.model), client.model.command.path
+    with Reloaded(client, client.model.command.options, find_model("kvasir-needle")):
         assert client.model.card.name == "kvasir-needle"
         gc.collect()
         assert before() is None, "it is not held"
-    assert client.model.path == path
+    assert client.model.command.path == path

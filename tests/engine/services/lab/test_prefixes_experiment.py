@@ -155,7 +155,7 @@ def test_a_slow_model_reads_a_shorter_text(guide: EngineClient, monkeypatch: pyt
 
 
 def test_a_model_without_a_tokenizer_is_refused(guide: EngineClient) -> None:
-    bare = dataclasses.replace(guide.model, tokenizer=None)
+    bare = dataclasses.replace(guide.model, files=None)
     for name in ("prefixes", "batching"):
         refusal = BY_NAME[name].refuses(bare, guide.state())
         assert refusal is not None
@@ -192,7 +192,7 @@ def test_all_goes_on_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, str, str]] = []
 
     def run(lab: Lab, experiment: Experiment, show: object) -> LabResult:
-        ran.append((experiment.page.name, lab.model.card.name, lab.model.options.dtype))
+        ran.append((experiment.page.name, lab.model.card.name, lab.model.command.options.dtype))
         raise LabError("It cannot.")
 
     monkeypatch.setattr(laboratory, "run", run)

@@ -108,10 +108,10 @@ def test_drafts_share_the_state_of_their_answer() -> None:
         client.load(find_model("kvasir-hybrid").path, "", LoadOptions(device="cpu", dtype="float32", memory=400e6))
         settings, model = settings_of(client.model, client.state()), client.model
         one, drafts = settings.decode(CONTEXT), settings.decode(CONTEXT, drafts=7)
-        assert drafts.kept - one.kept == 7 * model.kv_bytes_per_token
+        assert drafts.kept - one.kept == 7 * model.reads.kv_per_token
         states = model.stores[0].states
         assert states is not None
-        assert one.kept == (CONTEXT + 1) * model.kv_bytes_per_token + states.page_bytes
+        assert one.kept == (CONTEXT + 1) * model.reads.kv_per_token + states.page_bytes
 
 
 def test_a_cache_of_fewer_bits_and_a_text_of_which_less_is_read(settings: Settings) -> None:

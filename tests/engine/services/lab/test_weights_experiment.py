@@ -44,7 +44,7 @@ def test_bytes_and_perplexity_are_those_counted_elsewhere(client: EngineClient) 
     loaded, lab = client.model, Lab(client, pairs=1)
     result = run(lab, weights.Weights(), lambda line: None)
     plain, eight, four = (1e6 * side[0] for side in result.figures[0].runs)
-    config = json.loads((Path(loaded.path) / "config.json").read_text())
+    config = json.loads((Path(loaded.command.path) / "config.json").read_text())
     hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
     head, keys = config["head_dim"], config["num_key_value_heads"]
     shapes = [(hidden + 2 * keys * head, hidden), (hidden, hidden), (2 * inner, hidden), (hidden, inner)]
@@ -54,8 +54,8 @@ def test_bytes_and_perplexity_are_those_counted_elsewhere(client: EngineClient) 
     assert plain == pytest.approx(2 * loaded.card.parameters, rel=0.05)  # and a table of rotations
     draw = lab.random
     texts = [conversation(loaded, 256, draw) for _ in range(TEXTS)]
-    assert loaded.checkpoint is not None
-    reference = dequantised(loaded.checkpoint)
+    assert loaded.files is not None
+    reference = dequantised(loaded.files.checkpoint)
     with torch.no_grad():
         losses = [float(reference(torch.tensor([ids]), labels=torch.tensor([ids])).loss) for ids in texts]
     assert result.figures[2].runs[0][0] == pytest.approx(math.exp(sum(losses) / TEXTS), rel=1e-3)
@@ -64,9 +64,9 @@ def test_bytes_and_perplexity_are_those_counted_elsewhere(client: EngineClient) 
         torch.tensor([asked(loaded, 1, draw)]), do_sample=False, max_new_tokens=weights.ANSWER, eos_token_id=[0, 2]
     )
     assert result.text is not None
-    assert loaded.tokenizer is not None
+    assert loaded.files is not None
     written = [id for id in answer[0, -result.text.tokens - 1 :].tolist() if id not in (0, 2)]
-    assert loaded.tokenizer.decode(written).endswith(result.text.texts[0])
+    assert loaded.files.tokenizer.decode(written).endswith(result.text.texts[0])
     picture = result.pictures[0]
     assert isinstance(picture, Amounts)
     assert picture.amounts == [plain, eight, four]

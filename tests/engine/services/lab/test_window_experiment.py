@@ -71,9 +71,9 @@ def test_perplexity_of_the_full_cache_is_that_of_transformers(
     lab = Lab(client, pairs=1)
     result = run(lab, window.Window(), lambda line: None)
     ids = conversation(client.model, LENGTH, lab.random)
-    assert client.model.checkpoint is not None
+    assert client.model.files is not None
     with torch.no_grad():
-        logits = dequantised(client.model.checkpoint)(torch.tensor([ids])).logits[0]
+        logits = dequantised(client.model.files.checkpoint)(torch.tensor([ids])).logits[0]
     nll = torch.nn.functional.cross_entropy(logits[WINDOW:-1], torch.tensor(ids[WINDOW + 1 :]))
     assert result.figures[1].runs[2] == pytest.approx([math.exp(float(nll))], rel=1e-3)
 

@@ -31,7 +31,7 @@ from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
 from engine.library import paths, store
 from engine.library.local import report_of
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 from engine.protocol.making import LayerError, MakeProgress, MakeReport, ModelQuality
 from engine.services.quantise import calibrated, rotation
 from engine.services.quantise import make as make_module

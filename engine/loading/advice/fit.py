@@ -15,11 +15,12 @@ from engine.cache.pool import PAGE_SIZE
 from engine.compute.layers.numerics import Numerics
 from engine.decoding.options import EngineOptions
 from engine.formats.gguf.checkpoint import GGUFCheckpoint
-from engine.loading import speed
-from engine.loading.loader import CheckpointLoader, OpenedCheckpoint
+from engine.loading.advice import speed
+from engine.loading.loader import CheckpointLoader
 from engine.loading.memory import estimate, nvml
 from engine.loading.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.loading.model import LoadModel
+from engine.loading.plan import LoadPlan
 from engine.protocol import LoadOptions, keys
 from engine.protocol.library import FitReport, HubVariant, KindFit, Suggestion, Verdict
 
@@ -78,9 +79,9 @@ def fits_of(path: Path, header: HubVariant, variants: Sequence[HubVariant], aske
     ]
 
 
-def _open(path: Path, asked: Asked) -> OpenedCheckpoint:
+def _open(path: Path, asked: Asked) -> LoadPlan:
     command = LoadModel(str(path), asked.draft, asked.options)
-    opened = CheckpointLoader(asked.options.device).unplanned(command, _options(KINDS[-1]), None)
+    opened = CheckpointLoader(asked.options.device).find(command, _options(KINDS[-1]), None)
     opened.credit = asked.credit
     return opened
 
@@ -91,18 +92,19 @@ def _options(kind: str) -> EngineOptions:
     return options
 
 
-def _like(opened: OpenedCheckpoint, header: HubVariant, other: HubVariant) -> OpenedCheckpoint:
+def _like(opened: LoadPlan, header: HubVariant, other: HubVariant) -> LoadPlan:
     """``opened`` as another variant of it would be."""
-    checkpoint = opened.target.checkpoint
+    checkpoint = opened.target.files.checkpoint
     assert isinstance(checkpoint, GGUFCheckpoint), "safetensors have one variant"
     retyped = checkpoint.retyped(other.quantisation)
     more = other.bytes - header.bytes - (retyped.weight_bytes - checkpoint.weight_bytes)
-    return replace(opened, target=opened.target._replace(checkpoint=retyped), more_weights=more)
+    files = opened.target.files._replace(checkpoint=retyped)
+    return replace(opened, target=replace(opened.target, files=files, more_weights=more))
 
 
-def _report(opened: OpenedCheckpoint, asked: Asked) -> FitReport:
-    plans = _plans(opened)
-    checkpoint, name = opened.target.checkpoint, asked.name or opened.target.checkpoint.path.name
+def _report(opened: LoadPlan, asked: Asked) -> FitReport:
+    plans, place = _plans(opened), opened.place
+    checkpoint, name = opened.target.files.checkpoint, asked.name or opened.target.files.name
     if isinstance(plans, estimate.OutOfMemory):
         large = FitReport(
             name=name,
@@ -115,16 +117,18 @@ def _report(opened: OpenedCheckpoint, asked: Asked) -> FitReport:
             fit=plans.fit,
         )
         return structs.replace(large, suggestions=_suggestions(large, opened, asked))
-    kinds = [KindFit(kind=each.kind.name, bytes_per_token=each.kv_growth, tokens=each.fit.kv_tokens) for each in plans]
+    kinds = [
+        KindFit(kind=each.place.kind.name, bytes_per_token=each.kv_growth, tokens=each.fit.kv_tokens) for each in plans
+    ]
     fit, longest, first = plans[0].fit, opened.limit, kinds[0]
     usual = min(longest, USUAL_CONTEXT)
-    model = checkpoint.planned(opened.dtype, opened.packing, opened.device)
-    kept = speed.served(checkpoint, model, opened.device, str(checkpoint.path))
-    kept = kept._replace(read=kept.read + opened.more_weights)
-    ceiling = measure_bandwidth(opened.device)
+    model = checkpoint.planned(place.dtype, place.packing, place.device)
+    kept = speed.served(checkpoint, model, place.device, str(checkpoint.path))
+    kept = kept._replace(read=kept.read + opened.target.more_weights)
+    ceiling = measure_bandwidth(place.device)
     numerics = Numerics(quantises=asked.options.dtype != "float32")
     EngineOptions().apply_to(numerics)
-    computing = opened.device, ceiling, opened.dtype, opened.packing, numerics
+    computing = place.device, ceiling, place.dtype, place.packing, numerics
     expected = speed.expect(checkpoint, kept, *computing, may_try=asked.trial)
     report = FitReport(
         name=name,
@@ -149,12 +153,12 @@ def _report(opened: OpenedCheckpoint, asked: Asked) -> FitReport:
     return structs.replace(report, suggestions=_suggestions(report, opened, asked))
 
 
-def _plans(opened: OpenedCheckpoint) -> list[OpenedCheckpoint] | estimate.OutOfMemory:
+def _plans(opened: LoadPlan) -> list[LoadPlan] | estimate.OutOfMemory:
     """One for each kind of cache with which the model fits; 16 bits alone where its cache can have no other."""
-    found: list[OpenedCheckpoint] = []
+    found: list[LoadPlan] = []
     failed: estimate.OutOfMemory | None = None
     for kind in KINDS[:1] if opened.kind_refused else KINDS:
-        planned = replace(opened, kind=_options(kind).kv_kind)
+        planned = replace(opened, place=opened.place._replace(kind=_options(kind).kv_kind))
         try:
             planned.size_up()
         except estimate.OutOfMemory as error:
@@ -183,7 +187,7 @@ def _sentence(kinds: list[KindFit], longest: int, usual: int) -> str:
     return f"There is room for {max(min(each.tokens, longest) for each in kinds):,} tokens at most."
 
 
-def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> list[Suggestion]:
+def _suggestions(report: FitReport, opened: LoadPlan, asked: Asked) -> list[Suggestion]:
     """Suggestions that would make the model fit, or fit better, the simplest first."""
     found: list[Suggestion] = []
     usual = min(report.longest, USUAL_CONTEXT)
@@ -205,7 +209,7 @@ def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> l
         sentence = f"This counts the {estimate.size(asked.credit)} of the model that is loaded: it is unloaded first."
         found.append(Suggestion(kind="unload", sentence=sentence, value=str(asked.credit)))
     if report.verdict != "fits":
-        for name, held in nvml.programs(opened.device, os.getpid()):
+        for name, held in nvml.programs(opened.place.device, os.getpid()):
             if held >= _PROGRAM:
                 sentence = f"Close {name}, which holds {estimate.size(held)} of the GPU's memory."
                 found.append(Suggestion(kind="programs", sentence=sentence, value=str(held)))
@@ -214,12 +218,12 @@ def _suggestions(report: FitReport, opened: OpenedCheckpoint, asked: Asked) -> l
     return found
 
 
-def _better(report: FitReport, opened: OpenedCheckpoint) -> bool:
+def _better(report: FitReport, opened: LoadPlan) -> bool:
     """Return True if the model fits less well without the credit."""
     plans = _plans(replace(opened, credit=0))
     if isinstance(plans, estimate.OutOfMemory):
         return report.verdict != "too large"
-    kinds = [KindFit(kind=each.kind.name, bytes_per_token=0, tokens=each.fit.kv_tokens) for each in plans]
+    kinds = [KindFit(kind=each.place.kind.name, bytes_per_token=0, tokens=each.fit.kv_tokens) for each in plans]
     without = _verdict(kinds, min(report.longest, USUAL_CONTEXT))
     return _ORDER.index(without) > _ORDER.index(report.verdict)
 

@@ -25,10 +25,9 @@ from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
 from engine.library import paths
 from engine.library.local import size_of
-from engine.loading.drafters import feature_head, find_companions
-from engine.loading.model import LoadModel
-from engine.loading.parts import ModelFiles
-from engine.loading.recommend import is_here
+from engine.loading.advice.recommend import is_here
+from engine.loading.files import ModelFiles
+from engine.loading.parts.heads import Heads, feature_head
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, DraftOffer
 
@@ -64,7 +63,8 @@ def _heads(
             cost = layers.bytes_read_per_step() / read
             yield DraftOffer(name="the model's own layers", kind="mtp", bytes=layers.storage_size(), cost=cost)
     copies = paths.copies_folder()
-    heads = list(find_companions(LoadModel(str(path)), target).heads.values())
+    _, trained = target.heads_folders
+    heads = list(Heads.find(target, None, trained).files.values())
     for each in stored:
         place = Path(each.path)
         if each.format == "safetensors" and place != path and kind_of(place, copies) is not None:

@@ -15,8 +15,9 @@ from engine.decoding.telemetry import runs
 from engine.decoding.telemetry.runs import Expected, Run, Served
 from engine.formats.load import Checkpoint
 from engine.formats.source import Packing
+from engine.loading.advice.trial import trial
 from engine.loading.memory.probe import probe
-from engine.loading.trial import trial
+from engine.loading.runners import flops_per_row
 from engine.protocol.library import DraftSpeed
 
 _log = logging.getLogger(__name__)
@@ -39,18 +40,6 @@ def served(checkpoint: Checkpoint, model: CausalLM, device: torch.device, name: 
     kinds += ["experts"] * (config.moe is not None) + ["states"] * (config.recurrent is not None)
     read = model.bytes_read_per_step()
     return Served(probe(device).name, ", ".join(kinds), name, read, flops_per_row(model))
-
-
-def flops_per_row(model: CausalLM, packed: bool | None = None) -> float:
-    """Floating-point operations of the linear layers for one row of a prompt: without the head, which reads the last
-    row alone, and the experts that the row does not ask. ``packed``: of layers with packed weights alone, or of the
-    others; None: of all."""
-    moe, found = model.config.moe, 0.0
-    for name, linear in model.linears():
-        share = moe.experts_per_token / moe.num_experts if moe is not None and ".experts." in name else 1.0
-        counts = name != "head" and packed in (None, linear.kind != "dense")
-        found += share * 2 * linear.in_features * linear.out_features * counts
-    return found
 
 
 def expect(

@@ -1,4 +1,4 @@
-"""Recommendation of models that run well here: judged from their sizes alone, by the rule of `engine.loading.fit`.
+"""Recommendation of models that run well here: judged from their sizes alone, by the rule of `fit.py` beside it.
 
 A fit report plans from a model's headers; here nothing is known but what assets/models.json says. So what a model takes
 to work with is taken as a share of its size, and where its keys and values are not stated, so are they.
@@ -13,7 +13,7 @@ import msgspec
 
 from engine.base.sizes import human
 from engine.library.variants import QUANTISATION
-from engine.loading.fit import USUAL_CONTEXT
+from engine.loading.advice.fit import USUAL_CONTEXT
 from engine.loading.memory import estimate
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, Recommendation, SizeFit

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
 from engine.base.devices import traits
 from engine.base.errors import CheckpointError, LoadCancelled
-from engine.compute.vision.embeddings import KEPT_BYTES
+from engine.compute.models.base import CausalLM
+from engine.compute.vision.embeddings import KEPT_BYTES, PictureEmbeddings
 from engine.compute.vision.interface import Tower
-from engine.formats.source import Packing
+from engine.compute.vision.processor import ImageProcessor
 from engine.formats.vision import VisionPart, load_tower
-from engine.loading.parts import ModelFiles
+from engine.loading.files import ModelFiles
+from engine.loading.model import Pictures
+from engine.loading.parts.part import Assembly, Need
+from engine.loading.placement import Placement
+from engine.loading.reading import Reading
 
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."
@@ -34,73 +39,78 @@ class VisionTower:
     reason: str = ""
 
     @classmethod
-    def of(cls, files: ModelFiles) -> VisionTower:
+    def find(cls, target: ModelFiles) -> Self:
         """The tower of a checkpoint, if it has one."""
-        return cls(files.checkpoint.vision)
+        return cls(target.checkpoint.vision)
 
-    def read(
-        self,
-        files: ModelFiles,
-        device: torch.device,
-        dtype: torch.dtype,
-        packing: Packing,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> VisionTower:
-        """Read the tower's weights into memory; where it cannot serve, the result has no tower, and the reason. Raises
-        :class:`LoadCancelled`."""
+    def size(self, target: ModelFiles, place: Placement, limit: int) -> Need:
+        if self.part is None:
+            return Need()
+        weights = self.part.resident_bytes(place.dtype, place.packing, place.device)
+        tokens = most_tokens(place.device, limit)
+        working = most_patches(self.part, tokens) * self._widest(self.part) * place.dtype.itemsize + KEPT_BYTES
+        return Need(weights=weights, working=working, at_once=self._at_once(self.part, tokens))
+
+    def read(self, target: ModelFiles, model: CausalLM, reading: Reading) -> Self:
+        """Where it cannot serve, the result has no tower, and the reason."""
 
         def tick(size: int) -> None:
-            if cancelled():
+            if reading.cancelled():
                 raise LoadCancelled("The load was cancelled.")
 
         if self.part is None:
             return self
-        name = files.checkpoint.path.name
+        place, token_id = reading.place, target.tokenizer.token_id
         try:
-            tower = load_tower(self.part, files.tokenizer.token_id, device, dtype, packing, tick)
+            tower = load_tower(self.part, token_id, place.device, place.dtype, place.packing, tick)
         except CheckpointError as error:
-            return VisionTower(None, reason=CANNOT.format(name=name, reason=str(error).rstrip(".")))
-        config = files.checkpoint.config
+            return self.without(CANNOT.format(name=target.name, reason=str(error).rstrip(".")))
+        config = target.checkpoint.config
         pairs = config.rope.width(config.head_dim) // 2
         if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
             reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
-            return VisionTower(None, reason=CANNOT.format(name=name, reason=reason))
-        marker = files.tokenizer.token_id(tower.marker)
+            return self.without(CANNOT.format(name=target.name, reason=reason))
+        marker = token_id(tower.marker)
         if marker is None:
             reason = f"its tokenizer has no {tower.marker}, which stands for a picture"
-            return VisionTower(None, reason=CANNOT.format(name=name, reason=reason))
+            return self.without(CANNOT.format(name=target.name, reason=reason))
         return replace(self, tower=tower, marker=marker)
 
-    def resident_bytes(self, dtype: torch.dtype, packing: Packing, device: torch.device) -> int:
-        """Bytes of the tower's weights."""
-        return 0 if self.part is None else self.part.resident_bytes(dtype, packing, device)
+    def without(self, reason: str) -> Self:
+        """No tower, for this reason."""
+        return replace(self, part=None, reason=reason)
 
     def storage_size(self) -> int:
-        """Bytes that are held by now."""
         return 0 if self.tower is None else self.tower.storage_size()
 
-    def working_bytes(self, dtype: torch.dtype, device: torch.device, context: int) -> int:
-        """Bytes that a forward of the largest picture holds at its widest, and of the embeddings that are kept."""
-        if self.part is None:
-            return 0
-        vision = self.part.config.raw.values.get("vision_config") or {}
+    def attach(self, made: Assembly) -> None:
+        refused = made.files.checkpoint.text_only or self.reason
+        if self.tower is None:
+            made.pictures = Pictures(refused=refused)
+            return
+        tokens = most_tokens(made.place.device, made.memory.context)
+        processor = ImageProcessor(self.tower, self.marker, tokens)
+        made.pictures = Pictures(processor, PictureEmbeddings(self.tower), refused)
+
+    @staticmethod
+    def _widest(part: VisionPart) -> int:
+        """Elements of a patch that a forward of the tower holds at its widest."""
+        vision = part.config.raw.values.get("vision_config") or {}
         width, inner = (vision.get(key) or usual for key, usual in (("hidden_size", 1152), ("intermediate_size", 4304)))
-        # The stream, its norm, queries, keys and values and their float32 rotation; or what is between two products.
-        widest = 2 * width + max(9 * width, 2 * inner)
         if "mm_embed_dim" in vision:  # pixels are projected at once: those of a token, normalised, and what comes of it
             side = vision.get("patch_size", 16) * vision.get("pooling_kernel_size", 3)
-            widest = 3 * 3 * side**2 + 3 * vision["mm_embed_dim"]
-        return most_patches(self.part, most_tokens(device, context)) * widest * dtype.itemsize + KEPT_BYTES
+            return 3 * 3 * side**2 + 3 * vision["mm_embed_dim"]
+        # The stream, its norm, queries, keys and values and their float32 rotation; or what is between two products.
+        return 2 * width + max(9 * width, 2 * inner)
 
-    def most_whole(self, device: torch.device, context: int) -> int:
+    @staticmethod
+    def _at_once(part: VisionPart, tokens: int) -> int:
         """The most tokens of a picture that are read in one step, as they see each other; 0 where they need not be."""
-        if self.part is None:
-            return 0
-        values, tokens = self.part.config.raw.values, most_tokens(device, context)
+        values = part.config.raw.values
         if "mm_tokens_per_image" in values:  # Gemma 3
             return min(tokens, int(values["mm_tokens_per_image"]))
         vision = values.get("vision_config") or {}
-        seen = self.part.config.processor.integer("max_soft_tokens", 280)
+        seen = part.config.processor.integer("max_soft_tokens", 280)
         return min(tokens, seen) if {"mm_embed_dim", "pooling_kernel_size"} & set(vision) else 0  # Gemma 4
 
 

@@ -1,11 +1,11 @@
-"""The two models of a load, target and draft: opening, comparing, and a test pass once they are read."""
+"""Runners over arenas of their own: a test pass once a model is read, readers of texts, and what its layers do."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -25,78 +25,7 @@ from engine.compute.models.base import CausalLM
 from engine.compute.runner.graphs import CudaRecorder
 from engine.compute.runner.perplexity import Reader, Readers, ReadersFactory, reader
 from engine.compute.runner.runner import RunnableModel, Runner
-from engine.formats.fingerprint import fingerprint
 from engine.formats.load import Checkpoint
-from engine.formats.open import open_checkpoint
-from engine.loading.memory import estimate
-from engine.loading.model import load_name
-from engine.protocol import Quantise
-from engine.text.channels import ChannelStyle, channel_style
-from engine.text.doubts import chat_doubts
-from engine.text.template import ChatTemplate
-from engine.text.tokenizer import Tokenizer
-
-
-class ModelFiles(NamedTuple):
-    """The opened checkpoint of the target or of the draft."""
-
-    checkpoint: Checkpoint
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    channels: ChannelStyle | None
-
-    @classmethod
-    def open(cls, path: str, context: int | None) -> ModelFiles:
-        checkpoint = open_checkpoint(path).for_context(context)
-        tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
-        return cls(checkpoint, tokenizer, template, channel_style(tokenizer, template.source))
-
-    @property
-    def eos_ids(self) -> list[int]:
-        """The tokens that end an answer."""
-        named = self.checkpoint.end_ids(self.tokenizer)
-        return self.channels.eos(named) if self.channels is not None else named
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Notices about the files, sentences for a person."""
-        doubts = chat_doubts(self.tokenizer, self.template, self.checkpoint.path.name)
-        return (*self.checkpoint.notices, *self.tokenizer.notices, *doubts)
-
-    def quantised(self, method: Quantise) -> tuple[ModelFiles, str]:
-        """The part, set to be quantised while it is loaded; or unchanged with a sentence if it is packed already."""
-        checkpoint = self.checkpoint
-        if method == "none":
-            return self, ""
-        if checkpoint.packed:
-            text = (
-                f"{checkpoint.path.name} is packed in its file ({checkpoint.quantisation_title}) and stays so: "
-                "only models of 16 or 32 bits are quantised while they are loaded."
-            )
-            return self, text
-        return self._replace(checkpoint=checkpoint.quantised(method)), ""
-
-    def kv_bytes(self, dtype: torch.dtype, kind: KVKind | None = None, in_window: bool | None = None) -> float:
-        return estimate.kv_bytes_per_token(self.checkpoint.config, dtype, kind, in_window)
-
-
-def open_draft(path: str, tokenizer: Tokenizer, context: int | None) -> tuple[ModelFiles | None, str]:
-    """The draft model, or why it is not used: both models must mean the same text by each token id."""
-    if not path:
-        return None, ""
-    try:
-        draft = ModelFiles.open(path, context)
-    except CheckpointError as error:
-        return None, f"The draft model cannot be used. {error}"
-    if draft.checkpoint.config.recurrent is not None:
-        return None, (
-            f"{load_name(path)} cannot draft: its recurrent layers carry states, which would have to be taken back "
-            "when a draft is rejected. Choose a draft without such layers, or the model's own multi-token layer."
-        )
-    difference = tokenizer.difference(draft.tokenizer)
-    if difference:
-        return None, f"{load_name(path)} cannot draft for this model: {difference}. Choose a draft of the same family."
-    return draft, ""
 
 
 def prove(runner: Runner, checkpoint: Checkpoint) -> None:
@@ -142,6 +71,18 @@ def one_row_seconds(linears: Sequence[Linear], dtype: torch.dtype) -> float:
 def quantises_activations(model: CausalLM) -> bool:
     """Return True if any product of the model quantises its activations."""
     return model.numerics.quantises and any(linear.path == native.PATH for _, linear in model.linears())
+
+
+def flops_per_row(model: CausalLM, packed: bool | None = None) -> float:
+    """Floating-point operations of the linear layers for one row of a prompt: without the head, which reads the last
+    row alone, and the experts that the row does not ask. ``packed``: of layers with packed weights alone, or of the
+    others; None: of all."""
+    moe, found = model.config.moe, 0.0
+    for name, linear in model.linears():
+        share = moe.experts_per_token / moe.num_experts if moe is not None and ".experts." in name else 1.0
+        counts = name != "head" and packed in (None, linear.kind != "dense")
+        found += share * 2 * linear.in_features * linear.out_features * counts
+    return found
 
 
 def new_runner(
@@ -192,11 +133,3 @@ def readers_of(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFa
         return Readers(exact, present, f"{kind.title}, {policy.title}{bits}")
 
     return readers
-
-
-def fingerprint_of(checkpoint: Checkpoint, *what: str) -> str:
-    """The fingerprint of a model and ``what`` it runs on; "", which saves no pages, if its files cannot be read."""
-    try:
-        return fingerprint(checkpoint, *what)
-    except CheckpointError:
-        return ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from engine.base.devices import release_cached
 from engine.base.errors import CheckpointError, is_out_of_memory
@@ -52,17 +54,62 @@ def find_adapter(model: LoadedModel, name: str) -> Adapter | None:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class AdapterPart:
+    """An adapter that was opened and fits the loaded model. Unlike the other parts it comes when that serves already,
+    and what cannot serve is refused."""
+
+    name: str
+    files: AdapterFiles
+    sites: Sites
+
+    @classmethod
+    def find(cls, loaded: LoadedModel, name: str, path: str) -> Self:
+        """Raises :class:`LoadFailed`, or :class:`CheckpointError` for invalid files."""
+        _check_name(loaded, name)
+        model, files = loaded.model, loaded.files
+        if model is None or files is None:
+            raise LoadFailed("bad_adapter", f"{loaded.card.name} takes no adapters. Load another model.")
+        sites = sites_of(files.checkpoint, model)
+        folder = Path(os.path.expanduser(path))
+        return cls(name, open_adapter(folder, sites, files.checkpoint.config.architecture), sites)
+
+    def size(self, model: CausalLM) -> int:
+        """Bytes of its factors."""
+        return self.files.size(model.dtype)
+
+    def check_room(self, model: CausalLM) -> None:
+        """Raises :class:`LoadFailed` where too little memory is free."""
+        size, free = self.size(model), free_bytes(model.device)
+        if size > SHARE * free:
+            text = f"The adapter {self.name} takes {human(size)}, and {human(free)} are free."
+            raise LoadFailed("out_of_memory", f"{text} Close other programs, or load the model with a smaller budget.")
+
+    def attach(self, model: CausalLM) -> Adapter:
+        """Read its factors and attach them to the model's layers. Raises :class:`CheckpointError`."""
+        factors = self.files.read(model.dtype, model.device)
+        adapter = Adapter(
+            number=model.adapters.new_number(),
+            name=self.name,
+            path=str(self.files.folder),
+            fingerprint=self.files.fingerprint(),
+            rank=max(pair.rank for pair in self.files.pairs.values()),
+            modules=len(self.files.pairs),
+            bytes=self.size(model),
+            base=self.files.config.base,
+        )
+        model.adapters.attach(adapter, parts_of(self.sites.found, factors))
+        _log.info("The adapter %s is loaded: rank %d, %s.", self.name, adapter.rank, human(adapter.bytes))
+        return adapter
+
+
 def load_adapter(loaded: LoadedModel, name: str, path: str) -> Adapter:
     """Bring an adapter into memory under a new name. Raises :class:`LoadFailed` with a sentence."""
-    folder = Path(os.path.expanduser(path))
-    _check_name(loaded, name)
-    model, checkpoint = loaded.model, loaded.checkpoint
-    if model is None or checkpoint is None:
-        raise LoadFailed("bad_adapter", f"{loaded.card.name} takes no adapters. Load another model.")
     try:
-        sites = sites_of(checkpoint, model)
-        files = open_adapter(folder, sites, checkpoint.config.architecture)
-        return _attached(loaded, model, name, files, sites)
+        part = AdapterPart.find(loaded, name, path)
+        assert loaded.model is not None
+        part.check_room(loaded.model)
+        return part.attach(loaded.model)
     except CheckpointError as error:
         raise LoadFailed("bad_adapter", str(error)) from error
     except Exception as error:
@@ -71,27 +118,6 @@ def load_adapter(loaded: LoadedModel, name: str, path: str) -> Adapter:
         release_cached()
         text = f"Memory ran out while the adapter {name} was being loaded. Close other programs, or unload adapters."
         raise LoadFailed("out_of_memory", text) from error
-
-
-def _attached(loaded: LoadedModel, model: CausalLM, name: str, files: AdapterFiles, sites: Sites) -> Adapter:
-    size, free = files.size(model.dtype), free_bytes(loaded.device)
-    if size > SHARE * free:
-        text = f"The adapter {name} takes {human(size)}, and {human(free)} are free."
-        raise LoadFailed("out_of_memory", f"{text} Close other programs, or load the model with a smaller budget.")
-    factors = files.read(model.dtype, model.device)
-    adapter = Adapter(
-        number=model.adapters.new_number(),
-        name=name,
-        path=str(files.folder),
-        fingerprint=files.fingerprint(),
-        rank=max(pair.rank for pair in files.pairs.values()),
-        modules=len(files.pairs),
-        bytes=size,
-        base=files.config.base,
-    )
-    model.adapters.attach(adapter, parts_of(sites.found, factors))
-    _log.info("The adapter %s is loaded: rank %d, %s.", name, adapter.rank, human(size))
-    return adapter
 
 
 def unload_adapter(loaded: LoadedModel, name: str) -> Adapter:

@@ -34,7 +34,7 @@ from engine.formats.safetensors import TensorFiles, TensorInfo
 from engine.formats.source import Packing
 from engine.loading.memory.bandwidth import last_level_bytes
 from engine.loading.memory.probe import free_bytes
-from engine.loading.parts import new_runner
+from engine.loading.runners import new_runner
 
 PROMPT = 128
 """Tokens of the prompt whose reading is timed."""
