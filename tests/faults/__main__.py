@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from tests.faults.tree import Tree
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "faults.md"
 LIMIT = 300
+PATIENCE = 60
 
 
 def stale(faults: Sequence[Fault], root: Path) -> list[str]:
@@ -48,9 +50,9 @@ def find(
     faults: Sequence[Fault], tree: Tree, suite: Suite, near: int, out: Path, known: dict[str, Row]
 ) -> dict[str, Row]:
     """Inject each fault and write the table ``out`` after each, in which the ``known`` rows of others stay. The rows
-    of these faults. First come the file whose test found a fault before (``known``) and those that its origin names."""
+    of these faults. First come the test that found a fault before (``known``) and those that its origin names."""
     imports, mine = Imports(tree.folder), dict[str, Row]()
-    before = {name: row.found.partition("::")[0] for name, row in known.items()}
+    before = {name: row.found for name, row in known.items()}
     asked = list(faults)
     while asked:
         for fault in asked:
@@ -68,16 +70,19 @@ def find(
 
 
 def _tried(fault: Fault, imports: Imports, tree: Tree, suite: Suite, near: int, before: str) -> Verdict:
-    """``before``: the test file that comes first; then those of the fault's origin, of which a commit has several, and
-    the ``near`` nearest."""
-    there = {file: None for file in imports.tests_of(fault.module or fault.file) if file not in suite.untrusted}
-    named = _named_by(fault.origin, tree.folder)
+    """``before``: the test that comes first, if it is still there; then its file, those of the fault's origin, of which
+    a commit has several, and the ``near`` nearest. A test that the origin names comes before its file, too."""
+    there = [file for file in imports.tests_of(fault.module or fault.file) if file not in suite.untrusted]
+    file_before, origins = before.partition("::")[0], _named_by(fault.origin, tree.folder)
     first = sorted(
-        (file for file in there if file == before or Path(file).name in named), key=lambda file: file != before
+        (file for file in there if file == file_before or Path(file).name in origins),
+        key=lambda file: file != file_before,
     )
+    origin = [f"{file}::{fault.origin}" for file in first] if fault.origin.startswith("test_") else [fault.origin]
+    named = [test.partition("[")[0] for test in (before, *origin) if "::" in test and test.partition("::")[0] in there]
     nearest = [file for file in there if file not in first]
     with tree.injected(fault):
-        return suite.first_failure([*first, *nearest[: near or None]])
+        return suite.first_failure([*first, *nearest[: near or None]], named)
 
 
 def _named_by(origin: str, root: Path) -> set[str]:
@@ -119,7 +124,7 @@ def main(arguments: Sequence[str] | None = None, faults: Sequence[Fault] = FAULT
     parser.add_argument("--limit", type=float, default=LIMIT, help=f"CPU seconds for each fault ({LIMIT})")
     parser.add_argument("--marks", default="not long", help='which tests, as pytest\'s -m has it ("not long")')
     parser.add_argument(
-        "--patience", type=int, metavar="S", help="seconds that a test may take (the suite's own limit)"
+        "--patience", type=float, default=PATIENCE, metavar="S", help=f"seconds that a test may take ({PATIENCE})"
     )
     parser.add_argument("--out", type=Path, default=OUT, metavar="TABLE.md", help="where the table is (docs/faults.md)")
     where = parser.add_mutually_exclusive_group()
@@ -146,10 +151,11 @@ def main(arguments: Sequence[str] | None = None, faults: Sequence[Fault] = FAULT
             tree.use_suite_of(told.tests)
         elif told.suite:
             tree.use_suite_at(root, told.suite)
-        options = ["-m", told.marks, *([f"--timeout={told.patience}"] if told.patience else [])]
-        found = find(chosen, tree, Suite(tree.folder, told.limit, options), told.near, told.out, known)
+        suite = Suite(tree.folder, told.limit, told.patience, ["-m", told.marks])
+        found = find(chosen, tree, suite, told.near, told.out, known)
     return 0 if all(row.found for row in found.values()) else 1
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the tests that run are ended, too
     sys.exit(main())

@@ -6,10 +6,12 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -45,10 +47,11 @@ class _Run(NamedTuple):
 class Suite:
     """The tests of the tree in ``folder``, whose code they import and no other checkout's."""
 
-    def __init__(self, folder: Path, limit: float, options: Sequence[str] = ()) -> None:
-        """``limit``: CPU seconds for a fault; ``options`` of pytest. Raises RuntimeError where another checkout's code
-        would be imported."""
-        self.folder, self.limit, self.options = folder, limit, options
+    def __init__(self, folder: Path, limit: float, patience: float, options: Sequence[str] = ()) -> None:
+        """``limit``: CPU seconds for a fault; ``patience``: seconds after which a test that has not ended has failed,
+        since many faults leave a window waiting; ``options`` of pytest. Raises RuntimeError where another checkout's
+        code would be imported."""
+        self.folder, self.limit, self.patience, self.options = folder, limit, patience, options
         self.untrusted: set[str] = set()
         """Tests that fail without a fault, too."""
         code = "import engine, os; print(os.path.dirname(os.path.dirname(engine.__file__)))"
@@ -63,13 +66,14 @@ class Suite:
         if Path(found.stdout.strip()).resolve() != folder.resolve():
             raise RuntimeError(f"tests in {folder} would import {found.stdout.strip()}")
 
-    def first_failure(self, files: Sequence[str]) -> Verdict:
-        """The first test of these files that fails, file by file."""
+    def first_failure(self, files: Sequence[str], named: Sequence[str] = ()) -> Verdict:
+        """The first test of these files that fails, file by file. Before them come the ``named`` tests of some, as
+        pytest names them without their cases."""
         began, done = _cpu_seconds(), 0
-        for batch in _batches(files):
-            done += len(batch)
+        for batch, of_them in ((_files_of(named), _names_of(named)), *((batch, []) for batch in _batches(files))):
+            done += 0 if of_them else len(batch)
             left = self.limit - (_cpu_seconds() - began)
-            run = self._pytest([*batch, "-x"], left)
+            run = self._pytest([*batch, *of_them, "-x"], left) if batch else _Run([], True)
             seconds = _cpu_seconds() - began
             if run.failed or not run.whole:
                 return Verdict(next(iter(run.failed), ""), seconds, done, run.whole or bool(run.failed))
@@ -101,15 +105,15 @@ class Suite:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-                status = _wait(process, limit)
+                status = _wait(process, limit, lambda: _seconds_since(report) > self.patience)
             shutil.rmtree(self.folder / ".hypothesis", ignore_errors=True)
             lines = [json.loads(line) for line in report.read_text("utf-8").splitlines()]
             failed = [line["failed"] for line in lines if "failed" in line]
             if status is None:
                 return _Run(failed, False)
             died = status < 0 or status > pytest.ExitCode.NO_TESTS_COLLECTED
-            if died and not failed and lines and "began" in lines[-1]:
-                failed = [lines[-1]["began"]]  # the whole process went down with it
+            if died and not failed and lines:  # the whole process went down with the test that ran, if one did
+                failed = [test for test in [lines[-1].get("began")] if test]
             elif not failed and status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 raise RuntimeError(f"pytest ended with {status}:\n{output.read_text('utf-8', 'replace')[-2000:]}")
             return _Run(failed, True)
@@ -123,6 +127,16 @@ class Suite:
             "OMP_NUM_THREADS": "1",
             "OMP_WAIT_POLICY": "PASSIVE",
         }
+
+
+def _files_of(tests: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(test.partition("::")[0] for test in tests))
+
+
+def _names_of(tests: Iterable[str]) -> list[str]:
+    """Options that choose the tests in their files; one that is there no more is no error."""
+    names = " or ".join(test.rpartition("::")[2] for test in tests)
+    return ["-k", names] if names else []
 
 
 def _batches(files: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -139,10 +153,19 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _wait(process: subprocess.Popen[bytes], limit: float | None) -> int | None:
-    """The exit status; None where the process, which is ended with all that it started, reached the limit."""
+def _seconds_since(report: Path) -> float:
+    """Seconds since a test began or failed or ended; 0 while none has begun."""
+    written = report.stat()
+    return time.time() - written.st_mtime if written.st_size else 0.0
+
+
+def _wait(process: subprocess.Popen[bytes], limit: float | None, stuck: Callable[[], bool]) -> int | None:
+    """The exit status, that of a kill where it is ``stuck``; None where the process reached the limit. It is ended with
+    all that it started."""
     try:
         while limit is None or _used(process.pid) < limit:
+            if stuck():
+                return -signal.SIGKILL
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(1)
         return None

@@ -9,7 +9,8 @@ from typing import NamedTuple
 HEAD = """# Faults that the tests find
 
 `python -m tests.faults` wrote this: it injects each fault of `tests/faults/list.py` into a copy of the tree and runs
-the test files that its origin names, then those nearest to it, until one fails. Seconds are those of the processor.
+the test or the test files that its origin names, then those nearest to it, until one fails or does not end. Seconds are
+those of the processor.
 
 | fault | kind | what breaks | found by | seconds |
 | --- | --- | --- | --- | --- |

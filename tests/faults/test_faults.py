@@ -154,6 +154,8 @@ def test_a_test_that_takes_the_process_with_it_or_never_ends(checkout: Path, tmp
     rows = table.read(out)
     assert rows["unfound"].found == "tests/engine/test_pages.py::test_dies"
     assert (rows["endless"].found, rows["endless"].note) == ("", "2 files, cut off by the limit")
+    assert main(["--out", str(out), "--patience", "1"], (endless,), checkout) == 0
+    assert table.read(out)["endless"].found == "tests/engine/test_pages.py::test_dies"
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
