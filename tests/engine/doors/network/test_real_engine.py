@@ -79,8 +79,9 @@ def settled(client: Client, serving: Serving) -> None:
 def test_what_an_answer_took_is_kept_for_later_fits(client: Client, serving: Serving, folder: Path) -> None:
     sampling = p.Sampling(max_tokens=40, ignore_eos=True)
     plain: dict[str, p.Value] = {p.keys.SPECULATION: "off"}
-    for _ in range(150):  # until the machine's bandwidth is known, nothing is kept
-        client.send(p.Generate(id="g", prompt=PROMPT, sampling=sampling, optimisations=plain))
+    for tries in range(150):  # until the machine's bandwidth is known, nothing is kept
+        unread = f"w{tries} {PROMPT}"  # else only the first prompt is read and not found in the cache
+        client.send(p.Generate(id="g", prompt=unread, sampling=sampling, optimisations=plain))
         client.until(p.Finished)
         if {"decode", "prefill"} <= {run.what for run in runs.read()}:
             break
