@@ -107,6 +107,13 @@ def test_search_finds_every_script_and_sign_in_texts_and_titles(
         assert history.search(nothing) == [], nothing
 
 
+def test_a_quotation_mark_within_a_word_is_a_sign_like_others(history: HistoryStore) -> None:
+    one = chat()
+    history.save_chat(one)
+    history.save_message(message(one.id, 'a print, 6"x4"'))
+    assert [len(history.search(words)) for words in ('6"x4', '"6"x4"', '6"x5')] == [1, 1, 0]
+
+
 def test_edited_and_removed_messages_leave_the_index(history: HistoryStore) -> None:
     one = chat()
     history.save_chat(one)

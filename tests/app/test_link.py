@@ -42,6 +42,17 @@ def test_stream_arrives_in_order_and_in_this_thread(qtbot, make_link) -> None:
     assert threads == {threading.get_ident()}
 
 
+def test_what_comes_faster_than_the_window_paints_arrives_whole(qapp, make_link, monkeypatch) -> None:
+    link, texts = make_link(), list[str]()
+    link.delta.connect(lambda delta: texts.append(delta.text))
+    monkeypatch.setattr("app.link.link.DRAIN_S", -1.0)  # each drain comes to its end after one of them
+    for text in "abc":
+        link._post(p.Delta(id="a", text=text))
+    for _ in "abc":
+        qapp.processEvents()
+    assert texts == ["a", "b", "c"]
+
+
 def test_cancel_stops_the_answer(qtbot, make_link) -> None:
     link = make_link("--rate", "50")
     with qtbot.waitSignal(link.delta, timeout=10_000):
@@ -75,8 +86,10 @@ def test_values_come_back_after_an_engine_that_died_while_it_compared(qtbot, mak
     with qtbot.waitSignal(link.options, timeout=5_000):
         link.send(p.Set(key="speculation", value="draft"))
     link.send(p.Compare(id="a", key="kv_kind", prompt="slow", values=["16-bit", "int4"]))
-    with qtbot.waitSignal(link.loaded, timeout=20_000):
+    with qtbot.waitSignal(link.state_changed):  # the comparison itself loads the model again before that
         kill(link.engine_pid)
+    with qtbot.waitSignal(link.loaded, timeout=20_000):
+        pass
     qtbot.waitUntil(lambda: next(s for s in link.catalogue if s.key == "speculation").value == "draft", timeout=5_000)
 
 

@@ -952,7 +952,7 @@ _WINDOW = (
         "[], False\n            self._comparing.clear()",
         "[], False",
         "After a crash during a comparison no switch is set again.",
-        "app/link/link.py",
+        "test_values_come_back_after_an_engine_that_died_while_it_compared",
     ),
     Fault(
         "answer-runs-after-a-crash",
@@ -1015,7 +1015,7 @@ _WINDOW = (
         "context=own.context or self.context,",
         "context=self.context or own.context,",
         "A model's own context gives way to that of all models.",
-        "ec0d9683",
+        "test_what_is_not_set_is_as_for_all_models",
     ),
 )
 
@@ -1063,7 +1063,7 @@ _HISTORY = (
         "return '\"' + text.replace('\"', '\"\"') + '\"'",
         "return '\"' + text + '\"'",
         "A search with a quotation mark in a word fails.",
-        "ef97166a",
+        "test_a_quotation_mark_within_a_word_is_a_sign_like_others",
     ),
     Fault(
         "deleted-chat-in-copies",
@@ -1111,7 +1111,7 @@ _DOWNLOADS = (
         'restarts = start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-")',
         "restarts = start and response.status_code == 200",
         "Bytes of another place than was asked for are appended to a download.",
-        "b6dda61f",
+        "test_another_part_than_was_asked_for_is_not_appended",
     ),
     Fault(
         "hash-goes-on-after-a-restart",
@@ -1156,7 +1156,7 @@ _DOWNLOADS = (
         "if _is_copy(source / name, target / name):",
         "if (source / name).exists():",
         "A move of the store deletes a file that it did not copy.",
-        "556eee8b",
+        "test_a_file_that_came_to_a_store_after_it_was_copied_stays_there",
     ),
     Fault(
         "name-leads-out",

@@ -22,6 +22,7 @@ from engine.base.fetching.errors import FetchFailed
 from engine.library import downloads, keys, paths, store
 from engine.library import hub as library
 from engine.protocol.library import Download, HubRepository, HubVariant
+from tests import hub_server
 from tests.hub_server import Hub
 
 PROCESS = Path(__file__).with_name("fetching_process.py")
@@ -90,6 +91,14 @@ def test_a_line_that_is_cut_goes_on_where_it_was(hub: Hub) -> None:
     *_, last = run(("some/model-GGUF", "Q4_K_M"))
     assert last.state == "done"
     assert sum(hub.sent.values()) == last.total
+    content(hub, "some/model-GGUF", store.store_folder() / "some" / "model-GGUF")
+
+
+def test_another_part_than_was_asked_for_is_not_appended(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_server, "asked_span", lambda to, length: (0, length))
+    hub.cuts = [1 << 30, 100_000]
+    *_, last = run(("some/model-GGUF", "Q4_K_M"))
+    assert last.state == "done", last.sentence
     content(hub, "some/model-GGUF", store.store_folder() / "some" / "model-GGUF")
 
 

@@ -223,6 +223,18 @@ def test_a_store_that_was_left_and_is_chosen_again_keeps_its_models(tmp_path: Pa
     assert names() == {"mine.gguf", *(["me/tiny/mine.gguf"] if away else [])}
 
 
+def test_a_file_that_came_to_a_store_after_it_was_copied_stays_there(tmp_path: Path) -> None:
+    imported(tmp_path)
+    first = store.store_folder()
+    assert kvasir("folders", "--move-to", tmp_path / "second").exit_code == 0
+    later = first / "me" / "tiny" / "later.txt"
+    later.parent.mkdir(parents=True)
+    later.write_text("later")
+    roots.change(lambda now: msgspec.structs.replace(now, leaving=str(first)))  # as if it was not yet deleted
+    assert kvasir("folders", "--move-to", tmp_path / "third").exit_code == 0
+    assert files_of(first) == {"me/tiny/later.txt": b"later"}
+
+
 @pytest.mark.parametrize("link", [False, True])
 def test_nothing_is_deleted_where_the_left_store_is_the_new_one(tmp_path: Path, link: bool) -> None:
     """What a version before this one may have written down."""
