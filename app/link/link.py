@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 
+from app.link.calls import Calls
 from app.link.child import default_command
 from app.link.switches import Switches, Withheld
 from app.link.worker import RESTARTS, STARTS, Event, LinkState, StateChange, Worker
@@ -52,7 +53,6 @@ class EngineLink(QObject):
     cost = Signal(object)
     adapters_changed = Signal(object)
     reasons = Signal(object)
-    recommended = Signal(object)
     failed = Signal(object)
     load_asked = Signal(object)
     """A Load that is on its way, or waits for the engine."""
@@ -72,6 +72,8 @@ class EngineLink(QObject):
         self._wake_pending = False
         self._wake.connect(self._drain, Qt.ConnectionType.QueuedConnection)
         self._state = LinkState.STARTING
+        self._calls = Calls(lambda message: self._put(protocol.encode(message)), self)
+        self.call = self._calls.call
         self._welcome: protocol.Welcome | None = None
         self._catalogue: list[protocol.OptionSpec] = []
         self._card: protocol.ModelCard | None = None
@@ -110,7 +112,6 @@ class EngineLink(QObject):
             protocol.Cost: self.cost,
             protocol.Adapters: self.adapters_changed,
             protocol.Reasons: self.reasons,
-            protocol.Recommended: self.recommended,
             protocol.Error: self.failed,
         }
 
@@ -196,6 +197,7 @@ class EngineLink(QObject):
             worker.stop()
             worker.join(timeout=10.0)
         self._inbox.clear()
+        self._calls.close()
 
     def send(self, message: protocol.Message) -> None:
         """Without a connection a Load or Set is kept for the next one; anything else comes back through ``failed``."""
@@ -211,14 +213,17 @@ class EngineLink(QObject):
             self._comparing.add(message.id)
         self._transmit(message)
 
+    def _put(self, frame: str) -> bool:
+        """False where there is no connection."""
+        return self._worker is not None and self._state is LinkState.CONNECTED and self._worker.send(frame)
+
     def _transmit(self, message: protocol.Message) -> None:
-        connected = self._worker is not None and self._state is LinkState.CONNECTED
-        if connected and self._worker is not None:
+        if self._state is LinkState.CONNECTED:
             frame = protocol.encode(message)
             if len(frame) > protocol.MAX_FRAME // 4 and len(frame.encode()) > protocol.MAX_FRAME:
                 self._refuse("too_large", TOO_LARGE, message)
                 return
-            if self._worker.send(frame):
+            if self._put(frame):
                 return
         if not isinstance(message, protocol.Load | protocol.Set | protocol.Unload):
             text = "The engine is not running yet. Wait until it has started, then try again."
@@ -250,6 +255,8 @@ class EngineLink(QObject):
     def _dispatch(self, event: Event) -> None:
         if isinstance(event, StateChange):
             self._change_state(event)
+            return
+        if self._calls.take(event):
             return
         self._note(event)
         signal = self._signals.get(type(event))
@@ -283,8 +290,10 @@ class EngineLink(QObject):
                 self._failures = 0
                 self._asked = self._last_load = None
                 self._switches.hold_back("the engine stopped while it was being set up with this")
+            self._calls.lost(change.state is LinkState.DEAD)
         self.state_changed.emit(change.state, change.sentence)
         if change.state is LinkState.CONNECTED:
+            self._calls.connected()
             self._switches.try_again()
             self._restore()
 

@@ -112,7 +112,9 @@ class Library(QObject):
         self.credit = 0
         """Bytes that become free when the model that is loaded is dropped."""
         self.recommended: list[Recommendation] = _unjudged()
-        """The recommended models; best first once :attr:`judge` was answered."""
+        """The recommended models; best first once they are judged."""
+        self.judged = False
+        """True if the engine has judged them for this machine."""
         self.judge: Callable[[], object] = lambda: None
         """Asks the engine which models suit this machine, which :meth:`show_judged` is told."""
         self.drafts: dict[str, list[DraftOffer] | str] = {}
@@ -186,7 +188,7 @@ class Library(QObject):
 
     def show_judged(self, judged: Recommended) -> None:
         """Take in the engine's verdicts on the recommended models and on those here."""
-        self.recommended, self.stored_fits = judged.models, judged.stored
+        self.recommended, self.stored_fits, self.judged = judged.models, judged.stored, True
         self.recommended_changed.emit()
 
     @property

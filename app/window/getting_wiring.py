@@ -21,6 +21,7 @@ from app.notice import NoticeBar
 from app.settings.store import SettingsStore
 from app.words import size
 from engine import protocol
+from engine.protocol.operations import RECOMMEND, Recommend
 
 ARRIVED = "arrived"
 FAILED = "getting"
@@ -47,7 +48,6 @@ class GettingWiring(QObject):
         """The path of the model of which it is said that it is here."""
         self._asked = False
         """True if the first screen was asked for a model that is not loaded yet."""
-        self._judged = False
         header, welcome = chat.header, chat.welcome
         header.stored = lambda: library.stored
         header.about = words.in_menu
@@ -57,19 +57,19 @@ class GettingWiring(QObject):
         library.judge = self._judge
         library.arrived.connect(self._on_arrived)
         library.failed.connect(self._on_failed)
-        link.recommended.connect(self._on_recommended)
         link.welcomed.connect(self._on_welcome)
         link.loaded.connect(self._on_loaded)
         link.failed.connect(self._on_load_failed)
         link.unloaded.connect(lambda _: self._show())
-        for changed in (library.stored_changed, library.downloads_changed, library.recommended_changed):
+        library.recommended_changed.connect(self._on_judged)
+        for changed in (library.stored_changed, library.downloads_changed):
             changed.connect(self._show)
         self._show()
 
     def _judge(self) -> None:
         """Ask which models suit this machine."""
         if self._link.state is LinkState.CONNECTED:
-            self._link.send(protocol.Recommend())
+            self._link.call(RECOMMEND, Recommend(), self._library.show_judged)
 
     def _on_welcome(self, message: protocol.Welcome) -> None:
         device = message.device
@@ -88,16 +88,16 @@ class GettingWiring(QObject):
         self._show()
 
     def _on_load_failed(self, error: protocol.Error) -> None:
-        if not (error.id or self._judged):  # no model comes after which it would be asked
+        if not (error.id or self._library.judged):  # no model comes after which it would be asked
             self._judge()
 
     def _is_bundled(self, path: str) -> bool:
         return any(model.bundled and model.path == path for model in self._library.stored)
 
-    def _on_recommended(self, message: protocol.Recommended) -> None:
-        self._judged = True
-        self._chat.welcome.show_suiting(sum(each.verdict == "fits" for each in message.models))
-        self._library.show_judged(message)
+    def _on_judged(self) -> None:
+        if self._library.judged:
+            self._chat.welcome.show_suiting(sum(each.verdict == "fits" for each in self._library.recommended))
+        self._show()
 
     def _on_arrived(self, name: str, path: str) -> None:
         self._arrived = path
@@ -119,7 +119,7 @@ class GettingWiring(QObject):
         welcome.show_first(alone or self._asked)
         chosen = [each for each in library.recommended if each.reason]
         chosen.sort(key=lambda each: each.model.bytes)
-        welcome.show_models([self._line(each) for each in chosen], self._judged)
+        welcome.show_models([self._line(each) for each in chosen], self._library.judged)
 
     def _line(self, each: protocol.Recommendation) -> Line:
         model, library = each.model, self._library

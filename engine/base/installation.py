@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
 _pack: Path | None = None
+_program: Sequence[str] = ()
+"""Command of the packaged program that started this pack's process."""
 
 
 def version() -> str:
@@ -57,6 +59,13 @@ def engine_command() -> list[str]:
     return [str(program("kvasir-engine"))] if packaged() else own_module("engine.doors.cli.main")
 
 
+def program_command() -> list[str]:
+    """Command that starts the program's own command line, from a GPU pack's process too; arguments follow."""
+    if _pack is None:
+        return engine_command()
+    return list(_program) or own_module("engine.doors.cli.main")
+
+
 def module_command(module: str) -> list[str]:
     """Command that runs a module of Kvasir's in a process of its own, like ``python -m``; arguments follow."""
     if packaged() or _pack is not None:
@@ -79,10 +88,11 @@ def pack() -> Path | None:
     return _pack
 
 
-def enter_pack(folder: Path) -> None:
-    """Note that this process is one of the GPU pack's in ``folder``; engine/services/packs/launch.py calls it."""
-    global _pack
-    _pack = folder
+def enter_pack(folder: Path, program: Sequence[str] = ()) -> None:
+    """Note that this process is one of the GPU pack's in ``folder``, started by the packaged ``program`` if by one;
+    engine/services/packs/launch.py calls it."""
+    global _pack, _program
+    _pack, _program = folder, program
 
 
 def pack_command(folder: Path) -> list[str]:

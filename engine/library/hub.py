@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import msgspec
 
+from engine.base import stopping
 from engine.base.errors import plain
 from engine.base.fetching import trust
 from engine.base.fetching.client import certificate_error, opened, origin, way_to
@@ -286,7 +287,7 @@ def _answer(url: str, token: str) -> httpx2.Response:
 
 def _within(seconds: float, work: Callable[[], T]) -> T:
     """Result or error of ``work``, run in a thread. Raises httpx2.ReadTimeout after ``seconds``, as a server may send a
-    byte now and then for ever."""
+    byte now and then for ever, and :class:`stopping.Stopped`."""
     done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -296,10 +297,13 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
             done.put((None, error))
 
     threading.Thread(target=run, name="hub", daemon=True).start()
+    stop = stopping.current()
     try:
-        value, error = done.get(timeout=seconds)
+        with stop.waking(lambda: done.put((None, None))):
+            value, error = done.get(timeout=seconds)
     except queue.Empty:
         raise httpx2.ReadTimeout("it goes on for too long") from None
+    stop.check()
     if error is not None:
         raise error
     return value  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Every message on the wire between the window and the engine, version 1.
+"""Every message on the wire between the window and the engine, version 2.
 
 Text frames over a websocket; each frame is one JSON object with a ``type`` tag. Unknown fields are
 ignored; an unknown type gets an :class:`Error` with code ``unknown_message`` and the connection stays.
@@ -16,6 +16,7 @@ from engine.protocol.adapters import *  # noqa: F403
 from engine.protocol.base import *  # noqa: F403
 from engine.protocol.base import Message
 from engine.protocol.cache import *  # noqa: F403
+from engine.protocol.calls import *  # noqa: F403
 from engine.protocol.from_engine import *  # noqa: F403
 from engine.protocol.from_engine import FromEngine, Ready
 from engine.protocol.gpu import *  # noqa: F403

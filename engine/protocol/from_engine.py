@@ -10,7 +10,7 @@ from msgspec import structs
 from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
-from engine.protocol.recommended import Recommended
+from engine.protocol.calls import CallAnswer, CallEvent
 from engine.protocol.records import Device, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
 from engine.protocol.why import Reasons
 
@@ -318,8 +318,9 @@ FromEngine = (
     | ContextCut
     | Cost
     | Adapters
-    | Recommended
     | Reasons
+    | CallEvent
+    | CallAnswer
     | Error
 )
 

@@ -104,11 +104,7 @@ class Recommendation(Message, frozen=True):
     """Reason that it is one of the few to begin with here; "" for the others."""
 
 
-class Recommend(Message, tag="recommend", frozen=True):
-    """Ask which models suit this machine -> :class:`Recommended`."""
-
-
-class Recommended(Message, tag="recommended", frozen=True):
+class Recommended(Message, frozen=True):
     """Recommendations for the memory that is free once the loaded model is dropped."""
 
     models: list[Recommendation]

@@ -9,7 +9,7 @@ import msgspec
 from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
-from engine.protocol.recommended import Recommend
+from engine.protocol.calls import Call
 from engine.protocol.records import ChatMessage, LoadOptions, Sampling, Thinking
 from engine.protocol.why import Why
 
@@ -131,6 +131,6 @@ ToEngine = (
     | LoadAdapter
     | UnloadAdapter
     | ListAdapters
-    | Recommend
     | Why
+    | Call
 )

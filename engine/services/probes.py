@@ -140,15 +140,17 @@ class MachineProbes:
             0 if (pictures := loaded.pictures.processor) is None else pictures.kept_bytes(),
         )
 
-    def recommended(self, loaded: LoadedModel | None) -> Recommended:
-        """The models of the list and those of this machine, judged for the memory that there is without ``loaded``."""
+    def recommended(self, loaded: LoadedModel | None, purpose: str = "") -> Recommended:
+        """The models of the list for a purpose ("" for all) and those of this machine, judged for the memory that is there
+        without ``loaded``."""
+        listed = [each for each in curated.models(paths.models_file()) if purpose in ("", *each.purposes)]
         memory, bandwidth = probe(self._device), self.bandwidth(None) or 0.0
         fit = loaded.fit if loaded is not None else None
         held = fit.weights + fit.draft_weights + fit.kv + fit.states if fit is not None else 0
         free, total = min(memory.total_bytes, memory.free_bytes + held), memory.total_bytes
         stored = stored_models(paths.known_models(), paths.bundled_folder())
         return Recommended(
-            models=recommend.recommended(curated.models(paths.models_file()), free, total, bandwidth, stored),
+            models=recommend.recommended(listed, free, total, bandwidth, stored),
             stored={each.path: recommend.judge_stored(each, free, total, bandwidth) for each in stored},
         )
 

@@ -94,7 +94,7 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: Program, tmp_path: Pa
     library, welcome = program.library, program.chat.welcome
     listed(program, GUIDE)
     assert welcome.get.isVisible()
-    program.link.recommended.emit(judged("the best answers", "a small download", ""))
+    program.library.show_judged(judged("the best answers", "a small download", ""))
     assert [(line.name.text(), line.about.text()) for line in welcome.get.lines] == [
         ("second", "A small download. A test."),
         ("first", "The best answers. A test."),

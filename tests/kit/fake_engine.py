@@ -5,11 +5,11 @@ The last user message picks the script: it looks for the words "code", "long", "
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python -m tests.kit.fake_engine [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
-        [--gpu-pack STATE.json] [--named NAME]
+        [--gpu-pack STATE.json] [--named NAME] [--answers ANSWERS.json]
 
 The same runs as a thread of the tests (engine_thread.py), so nothing here may be shared by two engines.
 
-NAME is that of another model and of the device.
+NAME is that of another model and of the device. ANSWERS has what operations answer, by their names.
 With the state of a GPU pack (fake_gpu.py) it computes on "a GPU" where that is active, dies there if "dies", and says
 its "notice" otherwise.
 """
@@ -399,6 +399,17 @@ class Session:
     def on_estimate(self, message: p.Estimate) -> None:
         self.send(p.Estimated(id=message.id, fits=True, sentence="It fits: 15 MB of 6 GB."))
 
+    def on_call(self, message: p.Call) -> None:
+        """What ANSWERS has for the operation: its events, and an answer or an error's sentence; nothing has no end."""
+        said = json.loads(Path(self.engine.arguments.answers).read_bytes()) if self.engine.arguments.answers else {}
+        script = said.get(message.operation, {})
+        for event in script.get("events", ()):
+            self.send(p.CallEvent(id=message.id, event=raw(event)))
+        if "error" in script:
+            self.send(p.Error(code="failed", message=script["error"], id=message.id))
+        elif "answer" in script:
+            self.send(p.CallAnswer(id=message.id, answer=raw(script["answer"])))
+
     def on_cancel(self, message: p.Cancel) -> None:
         self.engine.cancelled.setdefault(message.id, threading.Event()).set()
 
@@ -594,6 +605,10 @@ class Session:
             self.engine.over.wait(1 / rate)
 
 
+def raw(record: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(record))
+
+
 def joined(prompt: list[p.ChatMessage] | str) -> str:
     return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
 
@@ -629,6 +644,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pages", type=int, default=4096)
     parser.add_argument("--gpu-pack", default="")
     parser.add_argument("--named", default="")
+    parser.add_argument("--answers", default="")
     return parser.parse_args(arguments)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from engine.base import stopping
 from engine.base.fetching import trust
 from engine.base.fetching.client import certificate_error, opened, way_to
 from engine.base.fetching.errors import FetchFailed, Refused, cause, unreachable
@@ -215,12 +216,14 @@ def beginning(remote: RemoteFile, count: int) -> bytes:
                     held.clear()
                     continue
                 held += block
+                stopping.current().check()
                 if len(held) >= count:
                     return bytes(held[:count])
         except _Cut as cut:
             if pause is None:
                 raise FetchFailed(unreachable(way_to(remote.url), cut, "Check the network and try again.")) from None
-            time.sleep(PAUSES[attempt])
+            stopping.current().wait(PAUSES[attempt])
+            stopping.current().check()
         except _Wrong as wrong:
             raise FetchFailed(f"{remote.filename} of {remote.host} is not what its list says: {wrong}.") from None
         else:

@@ -14,7 +14,8 @@ import typer
 
 from engine.base.sizes import human
 from engine.base.terminal import console, say, send, text_column
-from engine.doors.cli.errors import handled, report_errors, sentence_of
+from engine.doors.cli.errors import handled, report_errors
+from engine.services.failures import sentence_of
 
 if TYPE_CHECKING:
     from engine.protocol.gpu import PackProgress, PackReport, PackStatus

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from engine.base.stopping import Stop
 from engine.decoding.telemetry.why.facts import LastPrompt
 from engine.doors.websocket.cache_messages import CacheMessages
+from engine.doors.websocket.calls import answered
 from engine.doors.websocket.frames import decoded, refused_greeting
 from engine.doors.websocket.subscriptions import Subscriptions
 from engine.library import paths as config
@@ -25,6 +27,7 @@ from engine.loop.events import Event, RequestEvent
 from engine.protocol import (
     PROTOCOL,
     Adapters,
+    Call,
     Cancel,
     CancelLoad,
     Compare,
@@ -44,7 +47,6 @@ from engine.protocol import (
     MeasureCost,
     Message,
     Prefill,
-    Recommend,
     Set,
     Subscribe,
     Unload,
@@ -181,6 +183,8 @@ class Session:
                 self._begin(message.id, self._generate(message, self._enter(message.id)))
             case Compare():
                 self._begin(message.id, self._compare(message, self._enter(message.id)))
+            case Call():
+                self._begin(message.id, self._call(message, self._enter(message.id)), counts=False)
             case Cancel(id=id):
                 if (active := self._active.get(id)) is not None:
                     active.cancel(hub)
@@ -198,8 +202,6 @@ class Session:
                 self._begin(message.id, self._count(message))
             case Estimate():
                 self._begin(message.id, self._estimate(message))
-            case Recommend():
-                self._begin("", self._recommend())
             case Subscribe():
                 self._subscriptions.change(message)
             case DescribePage():
@@ -214,12 +216,13 @@ class Session:
             case Hello():
                 raise Refused("already_greeted", "The greeting came twice. Send it once, as the first message.")
 
-    def _begin(self, id: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run one message's work; its failure is the client's answer and ends nothing else."""
+    def _begin(self, id: str, work: Coroutine[Any, Any, None], counts: bool = True) -> None:
+        """Run one message's work; its failure is the client's answer and ends nothing else. ``counts``: meanwhile no
+        model is idle."""
 
         async def guarded() -> None:
             try:
-                with self._residency.use():
+                with self._residency.use() if counts else contextlib.nullcontext():
                     await work
             except (Refused, PromptError, ModelNotFound) as error:
                 code = {PromptError: "bad_prompt", ModelNotFound: "model_not_found"}.get(type(error), "")
@@ -339,6 +342,14 @@ class Session:
             use.leave()
             self._leave(message.id, active)
 
+    async def _call(self, message: Call, active: _Active) -> None:
+        stop = Stop()
+        active.stop = stop.set
+        try:
+            await answered(message, self._hub, self._outbox, stop)
+        finally:
+            self._leave(message.id, active)
+
     async def _load(self, message: Load) -> None:
         path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)
         self._hub.submit(LoadModel(path, draft, message.options))
@@ -355,16 +366,13 @@ class Session:
         )
         self._outbox.put(msgspec.structs.replace(estimated, id=message.id))
 
-    async def _recommend(self) -> None:
-        self._outbox.put(await asyncio.to_thread(self._hub.probes.recommended, self._hub.loaded))
-
     def _on_broadcast(self, event: Event) -> None:
         if isinstance(event, Message):
             self._outbox.put(event)
 
 
 class _Active:
-    """A request or a comparison in progress."""
+    """A request, a comparison or an operation in progress."""
 
     def __init__(self) -> None:
         self.name = ""

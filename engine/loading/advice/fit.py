@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from engine.base import stopping
 from engine.cache.pool import PAGE_SIZE
 from engine.compute.layers.numerics import Numerics
 from engine.decoding.options import EngineOptions
@@ -62,6 +63,7 @@ def fits_of(path: Path, header: HubVariant, variants: Sequence[HubVariant], aske
     found: dict[str, FitReport] = {}
     began = time.monotonic()
     for each in sorted(variants, key=lambda each: each != header):
+        stopping.current().check()
         mine = asked._replace(
             name=f"{asked.name} {each.quantisation}".strip(), trial=asked.trial and time.monotonic() - began < _TRIALS
         )

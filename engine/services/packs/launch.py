@@ -51,7 +51,7 @@ def enter(pack: Path, sources: Path) -> None:
     sys.meta_path.insert(0, OnlyEngine(sources))
     from engine.base import installation
 
-    installation.enter_pack(pack)
+    installation.enter_pack(pack, json.loads(os.environ.get(BACK, "[]")))
 
 
 def go_back_without_torch(args: list[str]) -> None:

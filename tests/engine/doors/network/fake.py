@@ -359,7 +359,7 @@ class FakeProbes:
             total=9,
         )
 
-    def recommended(self, loaded: Any) -> Recommended:
+    def recommended(self, loaded: Any, purpose: str = "") -> Recommended:
         return Recommended(models=[], stored={"/models/tiny": SizeFit("fits")})
 
     def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> Estimated:

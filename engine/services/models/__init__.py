@@ -1,0 +1,1 @@
+"""Operations on models: plain functions of a context, a request and what is called with events."""
