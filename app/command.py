@@ -31,8 +31,8 @@ class End(NamedTuple):
 class LineCommand(QObject):
     """Starts at once and waits for nothing. ``ended`` comes once, after the last line, also when it never ran.
 
-    ``decode`` reads a line (it may raise ``msgspec.MsgspecError``); ``name`` is how people call the command. One that
-    is ``talking`` is told lines by :meth:`say`; the others read nothing.
+    ``decode`` reads a line (it may raise ``msgspec.MsgspecError``); ``name`` is how people call the command, which
+    reads nothing.
     """
 
     reported = Signal(object)
@@ -47,7 +47,6 @@ class LineCommand(QObject):
         decode: Callable[[str], object],
         name: str,
         parent: QObject,
-        talking: bool = False,
     ) -> None:
         super().__init__(parent)
         self._decode, self._name = decode, name
@@ -62,8 +61,7 @@ class LineCommand(QObject):
         self._process.readyReadStandardError.connect(self._listen)
         self._process.finished.connect(self._on_finished)
         self._process.errorOccurred.connect(self._on_error)
-        if not talking:
-            self._process.setStandardInputFile(QProcess.nullDevice())
+        self._process.setStandardInputFile(QProcess.nullDevice())
         program, *first = command
         self._process.start(program, [*first, *arguments])
 
@@ -72,10 +70,6 @@ class LineCommand(QObject):
         """Warning in its last words about something it could not do, though it may have ended well; "" for none."""
         words = self._last_words[-1] if self._last_words else ""
         return words.removeprefix(_OWN_SENTENCE) if words.startswith(_OWN_SENTENCE) else ""
-
-    def say(self, line: bytes) -> None:
-        """Give it a line to read, also before it has started."""
-        self._process.write(line + b"\n")
 
     def heard(self, take: Callable[..., object], done: Callable[[End], object]) -> LineCommand:
         """``take`` gets what each line says, ``done`` the end, after which this is deleted."""

@@ -101,6 +101,7 @@ class Program:
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
         self.library = Library(
+            self.link,
             models if models is not None else [*own, "models"] if own else [],
             quantise if quantise is not None else [*own, "quantise"] if own else [],
         )

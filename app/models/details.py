@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
+from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.command import End, LineCommand
+from app.link.calls import PendingCall
 from app.models import words
 from app.models.library import Library
 from app.models.rows import back_button
@@ -27,7 +27,7 @@ from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import ElidedLabel, caption, tip
-from engine.protocol import ModelDetails, StoredModel, TextTokens
+from engine.protocol import Error, ModelDetails, StoredModel, TextTokens
 
 _TYPED_MS = 150
 """Without a key, after which the text is sent to the tokenizer."""
@@ -35,7 +35,7 @@ _EXAMPLE = "Kvasir was made of the wisdom of gods, and knew an answer to every q
 
 
 class DetailsView(QWidget):
-    """Details of one model at a time; its tokenizer runs as long as it is shown."""
+    """Details of one model at a time, whose tokenizer reads what is typed."""
 
     closed = Signal()
 
@@ -43,7 +43,8 @@ class DetailsView(QWidget):
         super().__init__(parent)
         self._library, self._theme = library, theme
         self._path = ""
-        self._tokenizer: LineCommand | None = None
+        self._shown = False
+        self._reading: PendingCall[Any, Any] | None = None
         self._tokens: TextTokens | None = None
         self.back = back_button("models.details.back")
         self.back.clicked.connect(self.closed)
@@ -135,23 +136,21 @@ class DetailsView(QWidget):
         self._library.describe(model.path)
 
     def close_model(self) -> None:
-        """Let its tokenizer go."""
+        """Ask nothing more about it."""
         self._typed.stop()
-        self._path, self._tokens = "", None
-        if self._tokenizer is not None:
-            self._tokenizer.abandon()
-            self._tokenizer = None
+        self._path, self._tokens, self._shown = "", None, False
+        self._give_up()
 
     def _on_described(self, path: str) -> None:
         found = self._library.details.get(path)
-        if path != self._path or found is None or self._tokenizer is not None:  # it was asked for twice
+        if path != self._path or found is None or self._shown:  # it was asked for twice
             return
         if isinstance(found, str):
             self._say(found, "bad")
             return
         self._say("")
         self._show(found)
-        self._tokenizer = self._library.tokenizer(path, self._on_tokens, self._on_end)
+        self._shown = True
         self.text.setPlainText(_EXAMPLE)
         self._inside.show()
 
@@ -180,8 +179,16 @@ class DetailsView(QWidget):
             self._typed.start()
 
     def _ask(self) -> None:
-        if self._tokenizer is not None:
-            self._tokenizer.say(json.dumps(self.text.toPlainText()).encode())
+        self._give_up()
+        if self._shown:
+            text = self.text.toPlainText()
+            self._reading = self._library.tokens(self._path, text, self._on_tokens, self._on_unread)
+
+    def _give_up(self) -> None:
+        """Nobody wants to know how the last text is read."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     def _on_tokens(self, found: TextTokens) -> None:
         self._tokens = found
@@ -197,12 +204,10 @@ class DetailsView(QWidget):
         self.pieces.setHtml(f'<div style="line-height:150%">{body}</div>')
         self.pieces.setFixedHeight(min(round(self.pieces.document().size().height()) + 8, self._theme.px(200)))
 
-    def _on_end(self, end: End) -> None:
-        self._tokenizer = None
-        if not end.ok:
-            self._tokens = None
-            self.pieces.clear()
-            self.count.setText(end.sentence)
+    def _on_unread(self, error: Error) -> None:
+        self._tokens = None
+        self.pieces.clear()
+        self.count.setText(error.message)
 
     def _say(self, sentence: str, role: str = "caption") -> None:
         self.said.setText(sentence)

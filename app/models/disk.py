@@ -144,7 +144,7 @@ class DiskView(QWidget):
         return lambda _: self._library.fetching.cancel(id)
 
     def _deleter(self, path: str) -> Callable[[str], object]:
-        return lambda _: self._library.delete_leftover(path)
+        return lambda _: self._library.look_at_disk(delete=path)
 
     def _for_folder(self, folder: ModelFolder) -> Callable[[str], object]:
         def act(key: str) -> None:
@@ -173,7 +173,7 @@ class DiskView(QWidget):
         )
         box.setObjectName("models.disk.move")
         box.addButton("Move", QMessageBox.ButtonRole.AcceptRole).clicked.connect(
-            lambda: self._library.change_folders("move-to", chosen)
+            lambda: self._library.change_folders("move_to", chosen)
         )
         box.finished.connect(box.deleteLater)
         box.open()

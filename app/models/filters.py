@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QActionGroup
@@ -10,6 +11,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton
 
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle, menu_text, tip
+from engine.protocol import ModelFormat
+from engine.protocol.operations import SearchModels
 
 SIZES = (
     ("any size", ""),
@@ -93,12 +96,13 @@ class Filters(QWidget):
         self.author.returnPressed.connect(self.changed)
         self.fits.toggled.connect(lambda _: self.changed.emit())
 
-    def words(self) -> list[str]:
-        """Options of `kvasir models search`; [] if nothing is chosen."""
-        chosen = (
-            ("--size", self.sizes.value),
-            ("--licence", self.licence.value),
-            ("--author", self.author.text().strip()),
+    def narrowed(self, text: str, format: str) -> SearchModels:
+        """The search for ``text`` in a ``format``, "" for any, with what is chosen."""
+        return SearchModels(
+            text=text,
+            format=cast("ModelFormat", format),
+            author=self.author.text().strip(),
+            licence=self.licence.value,
+            size=self.sizes.value,
+            fits=self.fits.isChecked(),
         )
-        words = [f"{option}={value}" for option, value in chosen if value]
-        return [*words, "--fits"] if self.fits.isChecked() else words

@@ -36,7 +36,9 @@ from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, Segments, caption
 from engine.protocol import MakeReport, StoredModel
+from engine.protocol.operations import SearchModels
 
+LOOKING = "Looking for models on this computer…"
 _WIDTH = 820
 _HERE, _HUB, _DISK = "here", "hub", "disk"
 _VIEWS = (_HERE, _HUB, _DISK)
@@ -163,13 +165,16 @@ class ModelsPage(FocusFirst):
         self._open = ""
         self._say("")
         if self._asks():
-            self._library.search(self.field.text().strip(), self._format, filters=self.filters.words())
+            self._library.search(self._asked())
         else:
             self._library.end_search()
 
     def _asks(self) -> bool:
         """True if something is searched for."""
-        return bool(self.field.text().strip() or self.filters.words() or self._format)
+        return self._asked() != SearchModels()
+
+    def _asked(self) -> SearchModels:
+        return self.filters.narrowed(self.field.text().strip(), self._format)
 
     def _on_typed(self, _: str) -> None:
         """Show the recommended models at once if everything is emptied; else Enter searches."""
@@ -215,7 +220,7 @@ class ModelsPage(FocusFirst):
         column.addWidget(self.note)
         self._views = QStackedWidget()
         self._here, here = _list()
-        self._looking = caption("Looking for models on this computer…", "models.looking")
+        self._looking = caption(LOOKING, "models.looking")
         self._here.insertWidget(0, self._looking)
         self._views.addWidget(here)
         finding = QWidget()
@@ -254,6 +259,7 @@ class ModelsPage(FocusFirst):
 
     def _show_stored(self) -> None:
         """A row stays as long as its model, so that none is lost under the mouse, the keyboard or an open form."""
+        self._looking.setText(self._library.unlisted or LOOKING)
         self._looking.setVisible(not self._library.listed)
         old = {(row.model.path, row.model.name): row for row in self.stored_rows}
         self.stored_rows = []

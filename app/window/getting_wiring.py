@@ -14,14 +14,13 @@ from app import paths
 from app.chat.get_card import Line
 from app.chat.page import ChatPage
 from app.gpu.words import Button
-from app.link.link import EngineLink, LinkState
+from app.link.link import EngineLink
 from app.models import advice, getting, words
 from app.models.library import Library
 from app.notice import NoticeBar
 from app.settings.store import SettingsStore
 from app.words import size
 from engine import protocol
-from engine.protocol.operations import RECOMMEND, Recommend
 
 ARRIVED = "arrived"
 FAILED = "getting"
@@ -54,7 +53,6 @@ class GettingWiring(QObject):
         header.menu_shown.connect(library.refresh)  # of what came by itself the next opening knows
         chat.models_asked.connect(find)
         welcome.get.acted.connect(self._act)
-        library.judge = self._judge
         library.arrived.connect(self._on_arrived)
         library.failed.connect(self._on_failed)
         link.welcomed.connect(self._on_welcome)
@@ -66,30 +64,25 @@ class GettingWiring(QObject):
             changed.connect(self._show)
         self._show()
 
-    def _judge(self) -> None:
-        """Ask which models suit this machine."""
-        if self._link.state is LinkState.CONNECTED:
-            self._link.call(RECOMMEND, Recommend(), self._library.show_judged)
-
     def _on_welcome(self, message: protocol.Welcome) -> None:
         device = message.device
         memory = "RAM" if device.kind == "cpu" else "memory"
         self._chat.welcome.get.show_machine(f"{device.name} · {size(device.total_bytes)} {memory}")
         self._library.refresh()
         if message.loaded is not None or not message.models:  # else once the first model is loaded, which takes a while
-            self._judge()
+            self._library.judge()
 
     def _on_loaded(self, message: protocol.Loaded) -> None:
         if message.card.path == self._arrived:
             self._notice.clear(ARRIVED)
         if not self._is_bundled(message.card.path):
             self._asked = False
-        self._judge()
+        self._library.judge()
         self._show()
 
     def _on_load_failed(self, error: protocol.Error) -> None:
         if not (error.id or self._library.judged):  # no model comes after which it would be asked
-            self._judge()
+            self._library.judge()
 
     def _is_bundled(self, path: str) -> bool:
         return any(model.bundled and model.path == path for model in self._library.stored)

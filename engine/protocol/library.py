@@ -1,7 +1,5 @@
-"""Models on the disk, on the hub and on their way: what `kvasir models … --json` prints, one object a line.
-
-The window runs that command to find and fetch models, as it runs `kvasir gpu` for GPU packs.
-"""
+"""Models on the disk, on the hub and on their way: records of the operations on them, which `kvasir models … --json`
+prints too, one object a line."""
 
 from __future__ import annotations
 
@@ -78,12 +76,6 @@ class ModelFolder(Message, frozen=True):
     free: int = 0
     """Bytes on its disk; ``total``: of that disk."""
     total: int = 0
-
-
-class Watched(Message, frozen=True):
-    """Folders and files in which models come and go, of other programs too, for who wants to notice that."""
-
-    paths: list[str] = []
 
 
 class Leftover(Message, frozen=True):
@@ -282,7 +274,6 @@ LibraryRecord = (
     | Recommendation
     | DraftOffer
     | ModelFolder
-    | Watched
     | Leftover
     | StoreMove
     | ModelDetails

@@ -108,11 +108,8 @@ class FitModel(Part, frozen=True):
         Meta(description="Of a repository with several: a name or a kind, as Q4_K_M; all if left out."),
     ] = ""
     context: Annotated[
-        int | None,
-        Meta(
-            ge=1,
-            description="Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit.",
-        ),
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."),
     ] = None
     device: Device = "auto"
     quantise: Annotated[
@@ -190,10 +187,12 @@ class ChangeFolders(Part, frozen=True):
 
 
 class Folders(Part, frozen=True):
-    """``store``: folder that models are downloaded to. ``freed``: bytes that a move left free where they were."""
+    """``store``: folder that models are downloaded to. ``moved``: they were moved there, which left ``freed`` bytes
+    free where they were."""
 
     folders: list[ModelFolder]
     store: Path
+    moved: bool = False
     freed: int = 0
 
 

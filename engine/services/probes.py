@@ -141,8 +141,8 @@ class MachineProbes:
         )
 
     def recommended(self, loaded: LoadedModel | None, purpose: str = "") -> Recommended:
-        """The models of the list for a purpose ("" for all) and those of this machine, judged for the memory that is there
-        without ``loaded``."""
+        """The models of the list for a purpose ("" for all) and those of this machine, judged for the memory that is
+        there without ``loaded``."""
         listed = [each for each in curated.models(paths.models_file()) if purpose in ("", *each.purposes)]
         memory, bandwidth = probe(self._device), self.bandwidth(None) or 0.0
         fit = loaded.fit if loaded is not None else None

@@ -1,4 +1,4 @@
-"""`kvasir models` and `kvasir quantise` without models: python fake_quantise.py STATE.json COMMAND…
+"""`kvasir quantise` without models: python fake_quantise.py STATE.json quantise…
 
 STATE.json: ``stored`` (models, as StoredModel's fields), ``makes`` (by ID: MakeProgress's fields), ``reports`` (by
 path), ``steps`` (seconds of a layer; a negative number: none is ever done) and ``fails`` (a sentence; "" for none).
@@ -20,13 +20,8 @@ SOURCE_BYTES = 1_500_000_000
 
 
 def main() -> int:
-    path, command, *arguments = Path(sys.argv[1]), *sys.argv[2:]
+    path, arguments = Path(sys.argv[1]), sys.argv[3:]
     state = json.loads(path.read_text())
-    if command == "models":
-        if arguments[0] == "list":
-            for model in state["stored"]:
-                tell("StoredModel", model)
-        return 0
     if "--unfinished" in arguments:
         for unfinished in state["makes"].values():
             tell("MakeProgress", unfinished)

@@ -12,7 +12,10 @@ from app import paths
 from app.program import Program
 from app.window.window import MainWindow
 from engine.protocol import CuratedModel, Download, Recommendation, Recommended, StoredModel
+from engine.protocol.operations import ADD_DOWNLOAD, AddDownload
+from engine.services.operations import OperationFailed
 from tests.app.pressing import press
+from tests.kit.operations import ScriptedOperations
 
 KEY = "a/first-GGUF Q4_K_M"
 GUIDE = StoredModel(
@@ -99,15 +102,12 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: Program, tmp_path: Pa
         ("second", "A small download. A test."),
         ("first", "The best answers. A test."),
     ]
-    asked: list[tuple[str, str]] = []
-    library._run = lambda arguments, take, done, talking=False: asked.append(tuple(arguments[-2:]))  # type: ignore[assignment]
-    library._command = ["kvasir"]
+    library._engine = engine = ScriptedOperations()
     first = welcome.get.lines[1]
     press(first, f"get.{KEY}.get")
-    assert asked == [("a/first-GGUF", "Q4_K_M")]
+    assert engine.requests(ADD_DOWNLOAD) == [AddDownload(repository="a/first-GGUF", variant="Q4_K_M")]
     assert first.about.text() == "Asking Hugging Face…"
-    library._adding.clear()
-    library.failed.emit("You are offline: huggingface.co cannot be reached.")
+    engine.answer(ADD_DOWNLOAD, OperationFailed("You are offline: huggingface.co cannot be reached."))
     assert program.window.notice.text.startswith("You are offline")
     coming = Download(id="1", repository="a/first-GGUF", variant="first-Q4_K_M.gguf", state="running", done=1, total=4)
     library.fetching.merge({"1": coming})

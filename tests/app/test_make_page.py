@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox, QPushButton
@@ -19,10 +20,12 @@ from app.models.rows import JobRow
 from app.theme.theme import Theme
 from app.theme.widgets import FillBar
 from engine.protocol import LayerError, MakeProgress, MakeReport, ModelQuality, StoredModel
+from engine.protocol.operations import ModelList
 from tests.app.fake_quantise import LAYERS, editing
 from tests.app.naming import nameless
 from tests.app.pressing import button_of, press
 from tests.app.tabbing import tab_reaches_all
+from tests.kit.operations import ScriptedOperations
 
 FAKE = Path(__file__).with_name("fake_quantise.py")
 BIG = {
@@ -47,7 +50,14 @@ def change(path: Path, **facts: Any) -> None:
 
 def library_of(state: Path) -> Library:
     fake = [sys.executable, "-S", str(FAKE), str(state)]
-    return Library([*fake, "models"], [*fake, "quantise"])
+    return Library(ScriptedOperations({"models.list": lambda _: listed(state)}), quantise=[*fake, "quantise"])
+
+
+def listed(state: Path) -> ModelList:
+    with editing(state) as now:
+        return ModelList(
+            models=msgspec.convert([{"type": "StoredModel", **each} for each in now["stored"]], list[StoredModel])
+        )
 
 
 @pytest.fixture

@@ -14,8 +14,10 @@ from app.models.library import Library
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
 from engine.protocol import (
+    Call,
     Download,
     DraftOffer,
+    Error,
     FitReport,
     HubModel,
     HubRepository,
@@ -28,8 +30,11 @@ from engine.protocol import (
     Recommended,
     SizeFit,
     StoredModel,
+    operations,
 )
+from engine.services.operations import OperationFailed
 from tests.app.pressing import press
+from tests.kit.operations import ScriptedOperations
 
 BIG = StoredModel(
     name="big", path="/m/big", format="safetensors", bytes=1_500_000_000, quantisation="bfloat16",
@@ -40,51 +45,48 @@ FAR = DraftOffer(name="far", kind="model", repository="a/far", variant="Q8_0", b
 
 
 class Run:
-    """A command that runs until the test ends it."""
+    """A download that runs until the test ends it."""
 
-    def __init__(self, arguments: list[str], take: Callable[..., object], done: Callable[[End], object]) -> None:
-        self.arguments, self.take, self.done = arguments, take, done
-        self.abandoned, self.warning = False, ""
-
-    def abandon(self) -> None:
-        self.abandoned = True
+    def __init__(self, take: Callable[..., object], done: Callable[[End], object]) -> None:
+        self.take, self.done = take, done
 
 
-class Commands(Library):
-    """The library, whose commands are answered by the test."""
+class Answered(Library):
+    """The library, whose questions are answered and whose downloads are run by the test."""
 
     def __init__(self) -> None:
-        super().__init__(["kvasir"])
+        self.engine = ScriptedOperations()
+        super().__init__(self.engine)
         self.runs: list[Run] = []
 
-    def _run(self, arguments: Any, take: Any, done: Any, talking: bool = False) -> Any:
-        self.runs.append(Run(list(arguments), take, done))
+    def _start(self, job: Download, take: Any, done: Any) -> Any:
+        self.runs.append(Run(take, done))
         return self.runs[-1]
 
-    def asked(self, *begin: str) -> list[Run]:
-        """Those that began so."""
-        return [run for run in self.runs if tuple(run.arguments[: len(begin)]) == begin]
+    def asked(self, name: str) -> list[Call]:
+        return self.engine.of(operations.OPERATIONS[f"models.{name}"])
 
-    def answer(self, begin: str, *records: object, end: End = End(True)) -> None:
-        """End the last command that began so."""
-        run = self.asked(begin)[-1]
-        for record in records:
-            run.take(record)
-        run.done(end)
+    def answer(self, name: str, answer: object, call: Call | None = None) -> None:
+        """End the last question of that name, or this one."""
+        self.engine.answer(operations.OPERATIONS[f"models.{name}"], answer, call)
 
-
-@pytest.fixture
-def library(qapp) -> Commands:
-    return Commands()
+    def list(self, *models: StoredModel) -> None:
+        """Answer what models are here."""
+        self.answer("list", operations.ModelList(models=[*models]))
 
 
 @pytest.fixture
-def page(qtbot, library: Commands) -> ModelsPage:
+def library(qapp) -> Answered:
+    return Answered()
+
+
+@pytest.fixture
+def page(qtbot, library: Answered) -> ModelsPage:
     page = ModelsPage(library, Theme("dark", 1.0, True))
     qtbot.addWidget(page)
     page.resize(900, 700)
     page.show()
-    library.answer("list", BIG, OTHER)
+    library.list(BIG, OTHER)
     return page
 
 
@@ -103,12 +105,12 @@ def test_a_form_stays_open_whatever_comes(qtbot, page, library):
     press(page, "models.stored.big.make")
     form = page.form
     form.text.setText("words")
-    library.answer("drafts", FAR)
+    library.answer("drafts", [FAR])
     page.set_loaded(BIG.path)
     assert page.stored_rows[0].badge.text() == "loaded"
     page.set_loaded("")
     library.refresh()
-    library.answer("list", OTHER, BIG)
+    library.list(OTHER, BIG)
     assert page.form is form
     assert page.stored_rows[1].isAncestorOf(form)
     qtbot.waitUntil(form.isVisible)
@@ -121,13 +123,13 @@ def test_the_keyboard_stays_where_drafts_are_asked_for(page, library):
     more = page.findChild(QPushButton, "models.stored.big.more")
     more.setFocus()
     press(page, "models.stored.big.drafts")
-    library.answer("drafts", FAR)
+    library.answer("drafts", [FAR])
     assert QApplication.focusWidget() is more
 
 
 def test_a_draft_on_its_way_is_not_fetched_again(page, library):
     press(page, "models.stored.big.drafts")
-    library.answer("drafts", FAR)
+    library.answer("drafts", [FAR])
     shown = page.stored_rows[0].drafts
     assert get(page).isEnabled()
     library.fetching.merge({"1": download()})
@@ -135,24 +137,23 @@ def test_a_draft_on_its_way_is_not_fetched_again(page, library):
     library.fetching.merge({})
     assert get(page).isEnabled()
     library.refresh()
-    library.answer("list", BIG, OTHER)
+    library.list(BIG, OTHER)
     assert page.stored_rows[0].drafts is shown
 
 
 def test_drafts_are_asked_for_again_after_a_failure_and_for_other_models(page, library):
     press(page, "models.stored.big.drafts")
-    library.answer("drafts", end=End(False, "No."))
+    library.answer("drafts", OperationFailed("No."))
     press(page, "models.stored.big.drafts")
     press(page, "models.stored.big.drafts")
     assert len(library.asked("drafts")) == 2
     library.refresh()
-    library.answer("list", BIG)  # while that runs: what it answers is of models that were there
+    library.list(BIG)  # while that runs: what it answers is of models that were there
     first, second = library.asked("drafts")[-2:]
-    assert first.abandoned
-    second.take(FAR)
-    second.done(End(True))
+    assert first.id in library.engine.cancelled
+    library.answer("drafts", [FAR], second)
     library.refresh()
-    library.answer("list", StoredModel(**{**_fields(BIG), "bytes": 2 * BIG.bytes}))  # it grows
+    library.list(StoredModel(**{**_fields(BIG), "bytes": 2 * BIG.bytes}))  # it grows
     assert len(library.asked("drafts")) == 3
 
 
@@ -169,7 +170,7 @@ def test_the_disk_view_keeps_its_rows_while_a_download_goes_on(page, library):
     assert page.disk.rows is not rows
 
 
-def test_one_tokenizer_for_a_model_asked_for_twice(page, library):
+def test_one_text_is_read_for_a_model_asked_for_twice(qtbot, page, library):
     details = ModelDetails(
         name="big", path=BIG.path, format="safetensors", architecture="x", parameters=1, quantisation="", layers=1,
         heads=1, kv_heads=1, head_dim=1, width=1, context=1, vocabulary=1, repository="", revision="",
@@ -178,14 +179,12 @@ def test_one_tokenizer_for_a_model_asked_for_twice(page, library):
         press(page, "models.stored.big.details")
         page.show_view("here")
     press(page, "models.stored.big.details")
-    library.tokenizer = lambda *_: library._run(["tokens"], None, None)  # it is told nothing
-    for run in library.asked("details"):
-        run.take(details)
-        run.done(End(True))
-    assert len(library.asked("tokens")) == 1
+    for call in library.asked("details"):
+        library.answer("details", details, call)
+    qtbot.waitUntil(lambda: len(library.asked("tokens")) == 1)
     page.details._typed.stop()
     page.details.pieces.setPlainText("of another model")
-    page.details._on_end(End(False, "It has no tokenizer."))
+    library.answer("tokens", OperationFailed("It has no tokenizer."))
     assert page.details.pieces.toPlainText() == ""
     assert not page.details.metadata.tabKeyNavigation()
 
@@ -197,19 +196,19 @@ def test_a_report_is_there_at_once(page, library):
     )  # fmt: skip
     assert page.findChild(QPushButton, "models.stored.big.report") is None
     library.refresh()
-    library.answer("list", msgspec.structs.replace(BIG, report=report), OTHER)
-    before = len(library.runs)
+    library.list(msgspec.structs.replace(BIG, report=report), OTHER)
+    before = len(library.engine.asked)
     press(page, "models.stored.big.details")
     press(page, "models.stored.big.report")
     assert page.report.isVisible()
-    assert [run.arguments for run in library.runs[before:]] == [["details", "--json", "--", BIG.path]]
+    assert [call.operation for call in library.engine.asked[before:]] == ["models.details"]
     assert page.add.isHidden()
 
 
 def test_a_fit_is_planned_anew_for_what_is_loaded(page, library):
     page.show_view("hub")
-    library.search("a")
-    library.answer("search", HubModel(repository="a/b"))
+    library.search(operations.SearchModels(text="a"))
+    library.answer("search", [HubModel(repository="a/b")])
     press(page, "models.hub.a/b.open")
     variant = HubVariant(name="v", format="gguf", quantisation="Q8_0", bytes=1, files=[])
     library.answer("show", HubRepository(model=HubModel(repository="a/b"), revision="", variants=[variant]))
@@ -217,11 +216,11 @@ def test_a_fit_is_planned_anew_for_what_is_loaded(page, library):
     library.stored_changed.emit()
     assert page.findChild(QPushButton, "models.variant.v.get") is line  # nothing to be shown anew
     page.set_loaded(BIG.path, 1000)
-    first, second = library.asked("fit")
-    assert first.abandoned
-    assert "--credit" in second.arguments
-    second.take(FitReport(name="v", variant="v", verdict="fits", sentence="", parameters=1, context=1, longest=1))
-    second.done(End(True))
+    first, _ = library.asked("fit")
+    assert first.id in library.engine.cancelled
+    assert library.engine.requests(operations.FIT_MODEL)[-1].credit == 1000
+    fit = FitReport(name="v", variant="v", verdict="fits", sentence="", parameters=1, context=1, longest=1)
+    library.answer("fit", [fit])
     assert page.findChild(QWidget, "models.fit.v") is not None
 
 
@@ -230,7 +229,7 @@ def test_a_search_is_given_up_when_nothing_is_asked(page, library):
     page.field.setText("a")
     page.search()
     page.field.clear()
-    assert library.asked("search")[-1].abandoned
+    assert library.asked("search")[-1].id in library.engine.cancelled
     assert page.said.isHidden()
     assert page.go.isEnabled()
 
@@ -244,28 +243,27 @@ def test_what_came_is_told_once_it_can_be_loaded(qtbot, page, library):
     for each in come:
         library.fetching.done.emit(each)
     library.bring("/mine")
-    library.asked("import")[-1].take(StoredModel(name="mine", path="/mine", format="gguf", bytes=1))
-    library.asked("import")[-1].done(End(True))
+    library.answer("import", operations.Imported(name="mine", path="/mine"))
     library.maker.making.done.emit(MakeProgress(id="3", model="/m/big", to="nf4", state="done", path="/m/made"))
     assert told == [], "not before they are listed"
     new = [StoredModel(name=f"the {name}", path=f"/m/{name}", format="gguf", bytes=1) for name in ("far", "new")]
-    library.answer("list", BIG, *new)
+    library.list(BIG, *new)
     assert told == [("the new", "/m/new")], "what is to draft for another is no news"
     more = [
         StoredModel(name=name, path=path, format="gguf", bytes=1)
         for name, path in (("mine", "/mine"), ("made", "/m/made"))
     ]
-    library.answer("list", BIG, *new, *more)
+    library.list(BIG, *new, *more)
     assert sorted(told[1:]) == [("made", "/m/made"), ("mine", "/mine")]
     library.refresh()
-    library.answer("list", BIG, *new, *more)
+    library.list(BIG, *new, *more)
     assert len(told) == 3
 
 
 def test_a_finished_download_can_be_loaded_where_it_was_asked_for(qtbot, page, library):
     page.show_view("hub")
-    library.search("a")
-    library.answer("search", HubModel(repository="a/b"))
+    library.search(operations.SearchModels(text="a"))
+    library.answer("search", [HubModel(repository="a/b")])
     press(page, "models.hub.a/b.open")
     names = ("b-Q4_K_M.gguf", "b-Q4_K.gguf", "sub/b-Q8_0.gguf")
     variants = [HubVariant(name=name, format="gguf", quantisation=name[-10:-5], bytes=1) for name in names]
@@ -278,14 +276,12 @@ def test_a_finished_download_can_be_loaded_where_it_was_asked_for(qtbot, page, l
 
     assert button("sub/b-Q8_0.gguf") == ("Queued", False), "at once"
     library.answer("get", download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf", state="waiting"))
-    library.asked("resume")[-1].take(download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf"))
+    library.runs[-1].take(download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf"))
     assert button("sub/b-Q8_0.gguf") == ("Downloading…", False)
     path = "/m/a/b/sub/b-Q8_0-00001-of-00002.gguf"
-    library.asked("resume")[-1].take(
-        download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf", state="done", path=path)
-    )
-    library.asked("resume")[-1].done(End(True))
-    library.answer("list", StoredModel(name="b", path=path, format="gguf", bytes=1, repository="a/b"))
+    library.runs[-1].take(download(id="7", repository="a/b", variant="sub/b-Q8_0.gguf", state="done", path=path))
+    library.runs[-1].done(End(True))
+    library.list(StoredModel(name="b", path=path, format="gguf", bytes=1, repository="a/b"))
     assert [button(name) for name in names[:2]] == [("Download", True)] * 2
     with qtbot.waitSignal(page.load_asked) as asked:
         press(page, "models.variant.sub/b-Q8_0.gguf.load")
@@ -300,7 +296,7 @@ def test_where_only_the_bundled_models_are_others_are_recommended_below(qtbot, l
     page.show()
     assert page.findChild(QLabel, "models.looking").isVisible()
     guide = msgspec.structs.replace(OTHER, bundled=True)
-    library.answer("list", guide)
+    library.list(guide)
     assert not page.findChild(QLabel, "models.looking").isVisible()
     assert page.recommended.isVisible()
     page.show_view("hub")
@@ -308,7 +304,7 @@ def test_where_only_the_bundled_models_are_others_are_recommended_below(qtbot, l
     page.show_view("here")
     assert page.recommended.isVisible()
     library.refresh()
-    library.answer("list", guide, BIG)
+    library.list(guide, BIG)
     assert not page.recommended.isVisible()
     library.show_judged(
         Recommended(models=[], stored={BIG.path: SizeFit("tight", "Slow."), OTHER.path: SizeFit("fits")})
@@ -320,21 +316,21 @@ def test_the_end_of_one_import_leaves_the_refusal_of_another(page, library):
     library.bring("/a")
     library.bring("/b")
     first, second = library.asked("import")
-    first.done(End(False, "It is no model."))
-    second.done(End(True))
+    library.answer("import", OperationFailed("It is no model."), first)
+    library.answer("import", operations.Imported(name="b", path="/b"), second)
     assert page.note.text() == "It is no model."
     library.bring("/c")
-    library.asked("import")[-1].done(End(True))
+    library.answer("import", operations.Imported(name="c", path="/c"))
     assert page.note.isHidden()
 
 
 def test_a_move_says_from_where(qtbot, page, library):
     library.folders = [ModelFolder(path="/m", store=True)]
-    library.change_folders("move-to", "/new")
-    library.asked("folders")[-1].done(End(False, "There is no room."))
-    library.change_folders("move-to", "/new")
+    library.change_folders("move_to", "/new")
+    library.answer("folders", OperationFailed("There is no room."))
+    library.change_folders("move_to", "/new")
     with qtbot.waitSignal(library.store_moved) as moved:
-        library.asked("folders")[-1].done(End(True))
+        library.answer("folders", operations.Folders(folders=[], store="/new"))
     assert moved.args == ["/m", "/new"]
 
 
@@ -347,3 +343,18 @@ def test_many_downloads_leave_room_for_the_page(qtbot, page, library):
 
 def _fields(model: StoredModel) -> dict[str, Any]:
     return {name: getattr(model, name) for name in model.__struct_fields__}
+
+
+def test_what_could_not_be_asked_is_asked_again_when_the_engine_is_there(page, library):
+    gone = Error(code="not_connected", message="The engine is not running.", id="")
+    press(page, "models.stored.big.drafts")
+    library.engine.fail(operations.OFFER_DRAFTS, gone)
+    assert library.drafts[BIG.path] == gone.message
+    library.refresh()
+    library.engine.fail(operations.LIST_MODELS, gone)
+    assert page.note.isHidden()
+    assert library.unlisted == gone.message
+    library.refresh()
+    library.list(BIG, OTHER)
+    assert len(library.asked("drafts")) == 2
+    assert library.unlisted == ""

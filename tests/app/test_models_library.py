@@ -21,6 +21,7 @@ from engine.library import roots
 from engine.library.paths import bundled_folder
 from engine.protocol import ModelFolder, StoredModel
 from tests.app.pressing import press
+from tests.kit.operations import RealOperations
 
 COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 60_000
@@ -28,7 +29,7 @@ PATIENCE_MS = 60_000
 
 @pytest.fixture
 def page(qtbot, qapp) -> Iterator[ModelsPage]:
-    library = Library(COMMAND)
+    library = Library(RealOperations(), COMMAND)
     page = ModelsPage(library, Theme("dark", 1.0, True))
     qtbot.addWidget(page)
     page.resize(900, 700)
@@ -173,7 +174,7 @@ def test_the_details_of_a_model_and_its_tokenizer(qtbot, page):
     details.text.setPlainText("")
     qtbot.waitUntil(lambda: details.count.text() == "0 tokens of 0 characters", timeout=PATIENCE_MS)
     press(page, "models.details.back")
-    assert details._tokenizer is None
+    assert details._reading is None
     assert page.add.isVisible()
 
 

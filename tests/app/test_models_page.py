@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QSpinBox, QWidget
 
 from app.models import words
@@ -20,6 +19,7 @@ from engine.protocol import Download, Fit, FitReport, HubModel, KindFit
 from engine.protocol.library import DraftSpeed, Suggestion
 from tests.app.pressing import button_of, press
 from tests.hub_server import Hub, Repository, stock
+from tests.kit.operations import RealOperations
 
 COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 60_000
@@ -37,7 +37,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def page(qtbot, qapp, hub: Hub) -> Iterator[ModelsPage]:
-    library = Library(COMMAND)
+    library = Library(RealOperations(), COMMAND)
     page = ModelsPage(library, Theme("dark", 100, True))
     qtbot.addWidget(page)
     page.resize(900, 700)
@@ -122,7 +122,7 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     qtbot.waitUntil(lambda: state() == ["paused"] and not library.fetching.running, timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     assert "paused" in shown.about.text()
-    again = Library(COMMAND)  # as the next start of the program finds it
+    again = Library(RealOperations(), COMMAND)  # as the next start of the program finds it
     again.refresh()
     qtbot.waitUntil(lambda: [each.state for each in again.downloads.values()] == ["paused"], timeout=PATIENCE_MS)
     again.close_down()
@@ -155,15 +155,6 @@ def test_what_goes_wrong_is_said_where_it_was_asked(qtbot, page, hub):
     hub.page = b"<html>Please log in.</html>"
     look(qtbot, page)
     assert "is not the hub" in page.said.text()
-
-
-def test_a_window_without_the_command_asks_nothing(qtbot):
-    library = Library([])
-    library.refresh()
-    library.search("x")
-    library.ask("a/b")
-    assert not library.searching
-    assert library.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly) == []
 
 
 @pytest.mark.slow

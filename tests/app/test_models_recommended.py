@@ -25,8 +25,10 @@ from engine.protocol import (
     Recommended,
     StoredModel,
 )
+from engine.protocol.operations import SearchModels
 from tests.app.pressing import press
 from tests.hub_server import Hub, stock
+from tests.kit.operations import RealOperations
 
 COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 120_000
@@ -59,7 +61,7 @@ def entry(name: str, verdict: str = "fits", draft: str = "", purpose: str = "cha
 
 @pytest.mark.slow
 def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub):
-    library = Library(COMMAND)
+    library = Library(RealOperations(), COMMAND)
     page = ModelsPage(library, theme)
     qtbot.addWidget(page)
     page.show()
@@ -90,7 +92,7 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
 @pytest.mark.slow
 def test_without_a_network_what_is_recommended_stays(qtbot, theme, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
-    library = Library(COMMAND)
+    library = Library(RealOperations(), COMMAND)
     page = ModelsPage(library, theme)
     qtbot.addWidget(page)
     page.show()
@@ -161,19 +163,21 @@ def test_few_at_first_and_by_purpose(qtbot, theme):
 def test_filters_are_options_of_the_command(qtbot, theme):
     filters = Filters(theme)
     qtbot.addWidget(filters)
-    assert filters.words() == []
+    assert filters.narrowed("", "") == SearchModels()
     with qtbot.waitSignals([filters.changed] * 3):
         filters.sizes.menu().actions()[1].trigger()
         filters.licence.menu().actions()[2].trigger()
         filters.fits.setChecked(True)
     filters.author.setText(" Qwen ")
-    assert filters.words() == ["--size=-2B", "--licence=mit", "--author=Qwen", "--fits"]
+    assert filters.narrowed("a", "gguf") == SearchModels(
+        text="a", format="gguf", size="-2B", licence="mit", author="Qwen", fits=True
+    )
     assert filters.sizes.text() == "up to 2B ▾"
 
 
 @pytest.mark.slow
 def test_drafts_below_a_model(qtbot, theme, hub):
-    library = Library(COMMAND)
+    library = Library(RealOperations(), COMMAND)
     page = ModelsPage(library, theme)
     qtbot.addWidget(page)
     page.show()

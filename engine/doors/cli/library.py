@@ -1,6 +1,7 @@
 """`kvasir models …`: the models of this machine, those of the hub, and what brings one here.
 
-With ``--json`` each prints objects of engine/protocol/library.py, one a line, for the window.
+All but downloads, tokens of hubs and what develops Kvasir are rows of the table of operations; here is how their
+answers are shown. With ``--json`` each prints records of engine/protocol, one a line.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from engine.base.errors import plain
-from engine.base.sizes import billions, human
-from engine.base.terminal import say, send, table, transfer_bar
+from engine.base.sizes import billions, figure, human
+from engine.base.terminal import say, table, transfer_bar
 from engine.doors.cli.arguments import (
     ContextOption,
     DeviceOption,
@@ -27,185 +28,59 @@ from engine.doors.cli.arguments import (
     path_or_name_of,
 )
 from engine.doors.cli.errors import CommandFailed, handled, importing, report_errors
+from engine.doors.cli.operations import Json, command, lines, showing
+from engine.protocol import operations
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from engine.library.downloads import Job
-    from engine.protocol.base import Message
-    from engine.protocol.library import Download, HubRepository, HubVariant, ModelFormat
+    from engine.protocol import (
+        Download,
+        DraftOffer,
+        FitReport,
+        HubModel,
+        HubRepository,
+        ModelDetails,
+        Recommendation,
+        Recommended,
+        StoredModel,
+        TextTokens,
+    )
 
 models = typer.Typer(help="Models: those here, and how others come here.", rich_markup_mode=None)
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")]
-Repository = Annotated[str, typer.Argument(help="ORGANISATION/NAME, as the hub's page of it shows.")]
 LIMIT_HELP = "At most this number of MB a second; 0: no limit."
-Revision = Annotated[str | None, typer.Option(help="A commit or a tag; the newest if left out.", show_default=False)]
-
-
-@models.command("list")
-def list_models(watched: Annotated[bool, typer.Option("--watched", hidden=True)] = False, json: Json = False) -> None:
-    """The models on this machine: Kvasir's own, and those that other programs have."""
-    with report_errors():
-        from engine.library import curated, local, paths, store
-        from engine.protocol.library import Watched
-
-        found = local.stored_models(paths.known_models(), paths.bundled_folder())
-        found = local.with_purposes(found, curated.models(paths.models_file()))
-        rows = [
-            (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
-            for each in found
-        ]
-        unnamed = [
-            f"{plain(str(path))} is left out, because its name is not UTF-8. Rename it."
-            for path in paths.unnamed_models()
-        ]
-        for sentence in (*unnamed, *store.unreadable()):
-            say(f"kvasir: {sentence}", error=True)
-        if watched:  # the window: where to look for changes
-            lines([*found, *local.model_folders(found), Watched(paths=local.watched(found))])
-            return
-        told(json, found, ("model", "size", "format", "of", "path"), rows)
-        away = [] if json else [folder.path for folder in local.model_folders(found) if not folder.there]
-        if away:
-            say(f"Not there now, so not looked into: {', '.join(away)}.")
-
-
-@models.command()
-def search(
-    text: Annotated[str, typer.Argument(help="Words of its name.")] = "",
-    format: Annotated[str, typer.Option(help="gguf or safetensors.", show_default=False)] = "",
-    author: Annotated[str, typer.Option(help="Of this organisation.", show_default=False)] = "",
-    licence: Annotated[str, typer.Option(help="As apache-2.0.", show_default=False)] = "",
-    size: Annotated[str, typer.Option(help="Parameters, as 3B-9B, -8B or 20B-.", show_default=False)] = "",
-    fits: Annotated[bool, typer.Option("--fits", help="Only what fits into what is free now, in 4 bits.")] = False,
-    sort: Annotated[str, typer.Option(help="downloads, likes, trending_score or last_modified.")] = "downloads",
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 30,
-    json: Json = False,
-) -> None:
-    """Look for models on the hub."""
-    if format not in ("", "gguf", "safetensors"):
-        raise typer.BadParameter(f"{format!r} is neither gguf nor safetensors.", param_hint="--format")
-    if sort not in ("downloads", "likes", "trending_score", "last_modified"):
-        raise typer.BadParameter(f"{sort!r} is not a sort order.", param_hint="--sort")
-    with report_errors():
-        from engine.library import hub
-
-        kind, parameters = cast("ModelFormat", format) if format else None, hub.parameters(size)
-        if fits:
-            with importing():
-                from engine.loading.advice.recommend import fitting
-                from engine.loading.memory import probe
-
-            within = fitting(size, probe.free_bytes(probe.choose_device()))
-            if within is None:
-                raise CommandFailed(
-                    f"No model of {size} parameters fits into what is free now, in 4 bits. Ask for smaller ones, or "
-                    "leave --fits out."
-                )
-            parameters = hub.parameters(within)
-        found = hub.search(hub.Search(text, author, kind, licence, parameters, sort, limit))
-        rows = [
-            (each.repository, billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
-             each.licence + (", gated" if each.gated else ""), each.modified)
-            for each in found
-        ]  # fmt: skip
-        told(json, found, ("model", "parameters", "downloads", "format", "licence", "changed"), rows)
-
-
-@models.command()
-def show(repository: Repository, revision: Revision = None, json: Json = False) -> None:
-    """Show which loadable variants a repository of the hub holds, and how large each is."""
-    with report_errors():
-        from engine.library import hub
-
-        found = hub.repository(repository, revision)
-        if json:
-            lines([found])
-            return
-        about = found.model
-        terms = "gated: its owner wants to be asked first" if about.gated else ""
-        facts = (billions(about.parameters), about.architecture, about.licence, terms)
-        say(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
-        if found.refused:
-            raise CommandFailed(found.refused)
-        table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
+WORDS = {"fits": "runs well here", "tight": "runs", "too large": "too large", "": "size not known"}
+KINDS = {"model": "draft model", "medusa": "Medusa", "eagle": "EAGLE", "assistant": "assistant", "mtp": "built in"}
 
 
 @models.command()
 def get(
-    repository: Repository,
+    repository: Annotated[str, typer.Argument(help="ORGANISATION/NAME, as the hub's page of it shows.")],
     variant: Annotated[
         str, typer.Argument(help="Which of its models: a name, or its kind as Q4_K_M; needed where it has several.")
     ] = "",
-    revision: Revision = None,
+    revision: Annotated[
+        str | None, typer.Option(help="A commit or a tag; the newest if left out.", show_default=False)
+    ] = None,
     limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
     later: Annotated[bool, typer.Option("--later", help="Only put it into the list of downloads.")] = False,
     json: Json = False,
 ) -> None:
     """Fetch a model. Ctrl-C stops; the same command goes on where it ended."""
     with report_errors():
-        from engine.library import downloads, hub
+        from engine.services.models.stored import job_of
+        from engine.services.operations import perform
 
-        found = hub.repository(repository, revision)
-        job = downloads.add(found, chosen(found, variant))
+        wanted = operations.AddDownload(repository=repository, variant=variant, revision=revision)
+        added = perform(operations.ADD_DOWNLOAD, wanted)
         if not later:
-            _fetch(job, limit, json)
+            _fetch(job_of(added.id), limit, json)
         elif json:
-            lines([downloads.standing(job)])
+            lines([added])
         else:
-            say(f"Go on with it: kvasir models resume {job.id}")
-
-
-@models.command()
-def resume(
-    id: Annotated[str, typer.Argument(help="The download's ID, as `kvasir models downloads` shows it.")],
-    limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
-    json: Json = False,
-) -> None:
-    """Go on with a download that was stopped or failed."""
-    with report_errors():
-        from engine.library import downloads
-
-        _fetch(downloads.again(_job(id)), limit, json)
-
-
-@models.command()
-def downloads(
-    cancel: Annotated[str, typer.Option(help="Delete the download with this ID, and what it brought.")] = "",
-    json: Json = False,
-) -> None:
-    """Models that are on their way: those that wait, and those that were stopped or failed."""
-    with report_errors():
-        from engine.library import downloads
-
-        if cancel:
-            downloads.cancel(_job(cancel))
-        found = [downloads.standing(job) for job in downloads.queue()]
-        rows = [
-            (each.id, each.repository, each.variant, each.state, f"{human(each.done)} of {human(each.total)}")
-            for each in found
-        ]
-        told(json, found, ("id", "model", "variant", "state", "here"), rows)
-
-
-@models.command()
-def rm(model: Annotated[str, typer.Argument(help="A downloaded or imported model's name or path.")]) -> None:
-    """Delete a model that Kvasir downloaded or copied; forget one that was imported where it lies. What others keep is
-    theirs."""
-    with report_errors():
-        from engine.library import paths, roots, store
-
-        if roots.forget(path_or_name_of(model)):
-            say("It is forgotten. Nothing was deleted: its files are not Kvasir's.")
-            return
-        path = Path(paths.find_model(path_or_name_of(model)).path)
-        try:
-            with store.changing():
-                freed = store.remove(path)
-        except ValueError:
-            raise CommandFailed(f"{path} was not downloaded by Kvasir, so it is not Kvasir's to delete.") from None
-        say(f"{human(freed)} free again.")
+            say(f"Go on with it: kvasir models resume {added.id}")
 
 
 @models.command()
@@ -276,14 +151,6 @@ def cache(
         run_cache(clear)
 
 
-def _job(id: str) -> Job:
-    from engine.library import downloads
-
-    if (job := downloads.read(id)) is None:
-        raise CommandFailed(f"There is no download {id}.")
-    return job
-
-
 def _fetch(job: Job, limit: float, json: bool) -> None:
     """Work on one download to its end, and leave with what that means."""
     from engine.library import downloads
@@ -311,22 +178,6 @@ def _fetch(job: Job, limit: float, json: bool) -> None:
     raise typer.Exit(130 if stopped else 1)
 
 
-def chosen(found: HubRepository, wanted: str) -> HubVariant:
-    """The variant of that name or kind, the only one for "". Raises :class:`CommandFailed` with those there are."""
-    if found.refused:
-        raise CommandFailed(found.refused)
-    fit = [
-        each
-        for each in found.variants
-        if not wanted or wanted == each.name or wanted.lower() == each.quantisation.lower()
-    ]
-    if len(fit) == 1:
-        return fit[0]
-    names = ", ".join(f"{each.quantisation or each.name} ({human(each.bytes)})" for each in found.variants)
-    what = f"{wanted!r} is not one of them" if wanted and not fit else "say which"
-    raise CommandFailed(f"{found.model.repository} holds several models; {what}: {names}.")
-
-
 @contextlib.contextmanager
 def _stopping(stop: Callable[[], None]) -> Iterator[None]:
     """Have Ctrl-C and SIGTERM, which the window sends, stop what runs."""
@@ -351,23 +202,254 @@ def _progress(json: bool) -> Iterator[Callable[[Download], None]]:
         yield report
 
 
-def lines(told: Sequence[Message]) -> None:
-    """One object a line, for the window."""
+def _show_list(found: operations.ModelList) -> None:
+    rows = [
+        (each.name, "missing" if each.missing else human(each.bytes), each.format, each.origin, each.path)
+        for each in _listed(found)
+    ]
+    table(("model", "size", "format", "of", "path"), rows)
+    if away := [folder.path for folder in found.folders if not folder.there]:
+        say(f"Not there now, so not looked into: {', '.join(away)}.")
+
+
+def _listed(found: operations.ModelList) -> list[StoredModel]:
+    """The models; what is left out is told on standard error."""
+    for sentence in found.left_out:
+        say(f"kvasir: {sentence}", error=True)
+    return found.models
+
+
+def _show_search(found: list[HubModel]) -> None:
+    rows = [
+        (each.repository, billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
+         each.licence + (", gated" if each.gated else ""), each.modified)
+        for each in found
+    ]  # fmt: skip
+    table(("model", "parameters", "downloads", "format", "licence", "changed"), rows)
+
+
+def _show_repository(found: HubRepository) -> None:
+    about = found.model
+    terms = "gated: its owner wants to be asked first" if about.gated else ""
+    facts = (billions(about.parameters), about.architecture, about.licence, terms)
+    say(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
+    if found.refused:
+        raise CommandFailed(found.refused)
+    table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
+
+
+def _show_downloads(found: list[Download]) -> None:
+    rows = [
+        (each.id, each.repository, each.variant, each.state, f"{human(each.done)} of {human(each.total)}")
+        for each in found
+    ]
+    table(("id", "model", "variant", "state", "here"), rows)
+
+
+def _show_removed(removed: operations.Removed) -> None:
+    forgotten = "It is forgotten. Nothing was deleted: its files are not Kvasir's."
+    say(forgotten if removed.forgotten else f"{human(removed.freed)} free again.")
+
+
+def _show_drafts(found: list[DraftOffer]) -> None:
+    if not found:
+        say("Nothing drafts for it but itself and n-grams.")
+        return
+    table(("draft", "what", "size", "reads", "where"), [_draft_row(each) for each in found])
+
+
+def _draft_row(offer: DraftOffer) -> tuple[str, ...]:
+    where = offer.path or (f"kvasir models get {offer.repository} {offer.variant}" if offer.repository else "")
+    reads = f"{100 * offer.cost:.0f} % of the model" if offer.cost else ""
+    return offer.name, KINDS[offer.kind], human(offer.bytes) if offer.bytes else "", reads, where
+
+
+def _show_recommended(found: Recommended) -> None:
+    table(("model", "kind", "size", "for", "here", "draft"), [_recommended_row(each) for each in found.models])
+
+
+def _recommended_row(each: Recommendation) -> tuple[str, ...]:
+    model, draft = each.model, each.model.draft
+    verdict = "on this machine" if each.here else WORDS[each.verdict]
+    drafts = "" if draft is None else "built-in" if draft.kind == "mtp" else draft.repository
+    size = human(model.bytes) if model.bytes else ""
+    return model.repository, model.variant, size, ", ".join(model.purposes), verdict, drafts
+
+
+def _show_imported(found: operations.Imported) -> None:
+    referred = found.model is not None and found.model.held == "referred"
+    where = "it stays where it is" if referred else f"it is in {found.path}"
+    say(f"{found.name} is among the models; {where}.\nUse it: kvasir chat {found.name}")
+
+
+def _show_folders(found: operations.Folders) -> None:
+    if found.moved:
+        say(f"The models are in {found.store} now; {human(found.freed)} are free where they were.")
+    rows = [
+        (each.path, "downloads" if each.store else "", str(each.models), human(each.bytes),
+         f"{human(each.free)} of {human(each.total)}" if each.there else "not there")
+        for each in found.folders
+    ]  # fmt: skip
+    table(("folder", "for", "models", "size", "free"), rows)
+
+
+def _show_disk(use: operations.DiskUse) -> None:
+    models, coming, left = sorted(use.models, key=lambda model: -model.bytes), use.downloads, use.leftovers
+    rows = [(each.name, human(each.bytes), _held(each), each.path) for each in models]
+    rows += [(f"{each.repository} {each.variant}", human(each.done), f"download {each.id}", "") for each in coming]
+    rows += [
+        (each.name, human(each.bytes), "kept for the next load" if each.cached else "broken off", each.path)
+        for each in left
+    ]
+    table(("what", "size", "is", "where"), rows)
+    sizes = [*(each.bytes for each in models), *(each.bytes for each in left), *(each.done for each in coming)]
+    say(f"\n{human(sum(sizes))} together.")
+    for folder in use.folders:
+        free = f"{human(folder.free)} of {human(folder.total)} free" if folder.there else "not there"
+        count = "1 model" if folder.models == 1 else f"{folder.models} models"
+        say(f"{folder.path}: {count}, {human(folder.bytes)}; {free}.")
+
+
+def _held(model: StoredModel) -> str:
+    if model.missing:
+        return "missing"
+    words = {
+        "fetched": "downloaded",
+        "copied": "copied",
+        "referred": "linked, stays in its folder",
+        "found": model.origin,
+    }
+    return "comes with Kvasir" if model.bundled else words[model.held]
+
+
+def _show_details(found: ModelDetails) -> None:
+    facts = [
+        ("architecture", found.architecture),
+        ("parameters", f"{found.parameters:,}"),
+        ("weights", found.quantisation),
+        ("layers", f"{found.layers}, {found.width} wide"),
+        ("heads", f"{found.heads}, {found.kv_heads} of keys and values, {found.head_dim} wide"),
+        ("context", f"{found.context:,} tokens"),
+        ("vocabulary", f"{found.vocabulary:,} tokens"),
+        ("licence", found.licence or "not stated in its files"),
+        ("from", f"{found.repository} at {found.revision[:12]}" if found.repository else found.path),
+        *(("note", notice) for notice in found.notices),
+    ]
+    table(("", found.name), facts)
+    say()
+    table(("file", "size"), [(file.name, human(file.bytes)) for file in found.files])
+    say(f"\nChat template:\n{found.template}\n" if found.template else "\nIt brings no chat template.\n")
+    table(("key", "value"), found.metadata)
+
+
+def _show_tokens(found: TextTokens) -> None:
+    table(("id", "token"), [(str(each.id), repr(each.text)) for each in found.tokens])
+    say(f"\n{len(found.tokens):,} tokens.")
+
+
+def _show_fits(reports: list[FitReport]) -> None:
+    if len(reports) == 1:
+        _show_fit(reports[0])
+        return
+    rows = [
+        (each.variant, each.verdict, human(each.fit.weights) if each.fit else "", f"{each.context:,}", _speed(each))
+        for each in reports
+    ]
+    table(("variant", "", "weights", "longest text", "tokens/s"), rows)
+    exact = next(each for each in reports if not each.assumed)
+    say(f"Planned from the header of {exact.variant} and the sizes of the others. One of them alone: name it too.")
+
+
+def _speed(report: FitReport) -> str:
+    if report.decode:
+        return figure(report.decode)
+    return f"{figure(report.fastest)} at most" if report.fastest else ""
+
+
+def _show_fit(report: FitReport) -> None:
+    say(f"{report.name}: {report.verdict}{'. ' + report.sentence if report.sentence else ''}")
+    for each in report.suggestions:
+        say(f"  {each.sentence}")
+    if report.fit is None or report.verdict == "too large":
+        return
+    fit = report.fit
+    parts = [
+        ("weights", fit.weights),
+        ("draft", fit.draft_weights),
+        ("states", fit.states),
+        ("to work with", fit.activations),
+    ]
+    rows = [(name, human(size)) for name, size in parts if size]
+    rows += [
+        (f"cache, {each.kind}", f"{each.bytes_per_token / 1e3:.1f} kB a token, room for {each.tokens:,} tokens")
+        for each in report.kinds
+    ]
+    rows.append(("longest text", f"{report.context:,} of {report.longest:,} tokens"))
+    rows.append(("may be used", f"{human(fit.budget)} of the {human(fit.free)} that are free"))
+    if report.decode:
+        reads = f", reading {figure(report.prefill)} tokens/s" if report.prefill else ""
+        rows.append(("speed", f"{figure(report.decode)} tokens/s{reads}, {report.source}"))
+    if report.draft is not None:
+        steps, rate = figure(report.draft.tokens_per_step), figure(report.draft.rate)
+        rows.append((report.draft.proposer, f"{steps} tokens a step, {rate} tokens/s, from your runs of it"))
+    if report.fastest:
+        reads = f"{human(report.read_bytes)} a token at {report.bandwidth / 1e9:.1f} GB/s measured"
+        rows.append(("at most", f"{figure(report.fastest)} tokens/s without speculation: {reads}"))
+    for row in rows:
+        say(f"  {row[0]:<14} {row[1]}")
+
+
+# --- the commands --------------------------------------------------------------------------------------------------
+
+
+def _resume(request: operations.ResumeDownload, json: bool) -> None:
+    from engine.library import downloads
+    from engine.services.models.stored import job_of
+
+    _fetch(downloads.again(job_of(request.id)), request.limit, json)
+
+
+def _import(request: operations.ImportModel, json: bool) -> None:
+    if request.copy and request.move:
+        raise typer.BadParameter("Choose one of --copy and --move.", param_hint="--move")
+    showing(operations.IMPORT_MODEL, _show_imported, lambda found: [each for each in (found.model,) if each])(
+        request, json
+    )
+
+
+def _read(request: operations.ReadTokens, json: bool) -> None:
     import msgspec
 
-    for each in told:
-        try:
-            line = msgspec.json.encode(each)
-        except UnicodeEncodeError:
-            raise CommandFailed(
-                "A name that is not UTF-8 cannot be written as JSON. Rename the file or folder."
-            ) from None
-        send(line)
+    text = sys.stdin.read() if request.text is None else request.text
+    showing(operations.READ_TOKENS, _show_tokens)(msgspec.structs.replace(request, text=text), json)
 
 
-def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """``found`` as lines, or ``rows`` of a table for people."""
-    if json:
-        lines(found)
-    else:
-        table(names, rows)
+def _on_disk(use: operations.DiskUse) -> list[object]:
+    return [*use.models, *use.folders, *use.downloads, *use.leftovers]
+
+
+def _commands() -> Iterator[tuple[str, Callable[..., None]]]:
+    """The commands of the table, by what they are called."""
+    ops = operations
+    yield "list", command(ops.LIST_MODELS, showing(ops.LIST_MODELS, _show_list, _listed))
+    yield "search", command(ops.SEARCH_MODELS, showing(ops.SEARCH_MODELS, _show_search), ["text"])
+    yield "show", command(ops.SHOW_REPOSITORY, showing(ops.SHOW_REPOSITORY, _show_repository))
+    yield "resume", command(ops.RESUME_DOWNLOAD, _resume)
+    yield "downloads", command(ops.LIST_DOWNLOADS, showing(ops.LIST_DOWNLOADS, _show_downloads))
+    yield "rm", command(ops.REMOVE_MODEL, showing(ops.REMOVE_MODEL, _show_removed), json=False)
+    yield "fit", command(ops.FIT_MODEL, showing(ops.FIT_MODEL, _show_fits), ["variant"])
+    yield "import", command(ops.IMPORT_MODEL, _import)
+    recommended = showing(ops.RECOMMEND, _show_recommended, lambda found: found.models)
+    yield "recommended", command(ops.RECOMMEND, recommended, names={"purpose": "--for"})
+    yield "drafts", command(ops.OFFER_DRAFTS, showing(ops.OFFER_DRAFTS, _show_drafts))
+    yield (
+        "folders",
+        command(ops.CHANGE_FOLDERS, showing(ops.CHANGE_FOLDERS, _show_folders, lambda found: found.folders)),
+    )
+    yield "disk", command(ops.LOOK_AT_DISK, showing(ops.LOOK_AT_DISK, _show_disk, _on_disk))
+    yield "details", command(ops.DESCRIBE_MODEL, showing(ops.DESCRIBE_MODEL, _show_details))
+    yield "tokens", command(ops.READ_TOKENS, _read)
+
+
+for _name, _run in _commands():
+    models.command(_name)(_run)

@@ -9,7 +9,6 @@ from typing import Annotated, cast
 import typer
 
 from engine.compute.native.instructions import wanted
-from engine.doors.cli import store
 from engine.doors.cli.arguments import (
     ADAPTER_HELP,
     HOST_HELP,
@@ -32,15 +31,13 @@ from engine.doors.cli.arguments import (
 )
 from engine.doors.cli.care import desktop, uninstall
 from engine.doors.cli.compare import compare
-from engine.doors.cli.drafts import drafts
 from engine.doors.cli.errors import importing, report_errors
-from engine.doors.cli.fit import fit
 from engine.doors.cli.gpu import gpu
 from engine.doors.cli.lab import lab
 from engine.doors.cli.library import models
 from engine.doors.cli.measure import bench
+from engine.doors.cli.operations import operation
 from engine.doors.cli.quantise import quantise as make_smaller
-from engine.doors.cli.recommended import recommended
 from engine.doors.cli.streams import leave_deleted_folder, prepare_streams
 from engine.loading.memory.environment import bound_spinning
 from engine.services.packs import start as packs
@@ -181,10 +178,6 @@ def doctor(
         run_doctor(path_or_name_of(model), device_of(device), options)
 
 
-models.command()(fit)
-models.command("import")(store.import_)
-for command in (recommended, drafts, store.folders, store.disk, store.details, store.tokens):
-    models.command()(command)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 
@@ -269,6 +262,7 @@ app.command()(compare)
 app.command("quantise")(make_smaller)
 app.add_typer(desktop, name="desktop")
 app.command()(uninstall)
+app.command(hidden=True)(operation)
 
 
 @app.command("run-module", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

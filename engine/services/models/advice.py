@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.library import curated, paths
-from engine.loading.draft_offers import offers
+from engine.loading.advice.draft_offers import offers
+from engine.loading.advice.recommend import fitting
 from engine.loading.memory.probe import choose_device, choose_dtype, free_bytes
-from engine.loading.recommend import fitting
 from engine.protocol.operations import OfferDrafts, Recommend
 from engine.protocol.recommended import DraftOffer, Recommended
 from engine.services.models.stored import stored_models

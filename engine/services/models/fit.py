@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.base.fetching.errors import FetchFailed
 from engine.library import paths, store
-from engine.loading.fit import Asked, fit_of, fits_of
+from engine.loading.advice.fit import Asked, fit_of, fits_of
 from engine.protocol import LoadOptions
 from engine.protocol.library import FitReport
 from engine.protocol.operations import OUTLINE_MODEL, FitModel, Outline, OutlineModel

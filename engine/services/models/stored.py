@@ -82,7 +82,8 @@ def change_folders(context: Context, request: ChangeFolders, emit: Emit) -> Fold
     if request.move_to is not None:
         freed = moving.move_store(Path(request.move_to), copying(emit, request.move_to))
     found: list[ModelFolder] = local.model_folders(stored_models())
-    return Folders(folders=found, store=str(roots.store_folder()), freed=freed)
+    moved = request.move_to is not None
+    return Folders(folders=found, store=str(roots.store_folder()), moved=moved, freed=freed)
 
 
 def copying(emit: Emit, target: str = "") -> Callable[[int, int], None]:

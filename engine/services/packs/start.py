@@ -84,8 +84,8 @@ def computes(arguments: list[str]) -> bool:
 
 
 def _computing(models: list[str]) -> bool:
-    """Return True if this of `kvasir models` computes; a fit does once it is known where the model's files are."""
-    return models[:1] == ["check"] or (models[:1] == ["fit"] and os.path.isabs(models[1] if models[1:] else ""))
+    """Return True if this of `kvasir models` computes."""
+    return models[:1] in (["check"], ["fit"], ["recommended"])
 
 
 def usable(packs: Path) -> Path | None:

@@ -26,8 +26,7 @@ OTHER_WORDS = {
     "engine/services/bench/run.py": {"speculation"},  # a part of the report
     "engine/formats/quantised/quantisation.py": {"weights"},  # a field of other programs' files
     "engine/doors/cli/doctor.py": {"weights"},  # an owner of memory
-    "engine/doors/cli/fit.py": {"weights"},  # an owner of memory
-    "engine/doors/cli/store.py": {"weights"},  # a line of a model's details
+    "engine/doors/cli/library.py": {"weights"},  # an owner of memory, and a line of a model's details
     "engine/services/lab/experiments/kv_cache.py": {"kv_cache"},  # an experiment's name
     "engine/services/lab/experiments/speculation.py": {"speculation"},  # an experiment's name
     "engine/services/lab/experiments/weights.py": {"weights"},  # an experiment's name

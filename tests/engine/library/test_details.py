@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from engine.formats.open import open_checkpoint
+from engine.protocol.operations import READ_TOKENS, ReadTokens
+from engine.services.models import details as reading
+from engine.services.operations import perform
 from tests.engine.library.library_support import folder_model, gguf_model, kvasir, refused, split_model, told
 from tests.hub_server import Hub, Repository
 
@@ -71,10 +73,14 @@ def test_tokens(tmp_path: Path) -> None:
     assert "2 tokens." in kvasir("tokens", folder, "--text", "Hello pages").stdout
 
 
-@pytest.mark.slow
-def test_tokens_of_one_text_after_the_other(tmp_path: Path) -> None:
-    texts = "".join(json.dumps(text) + "\n" for text in ("Hello pages", "", "two\nlines"))
-    command = [sys.executable, "-m", "engine.doors.cli.main", "models", "tokens", "kvasir-guide", "--follow", "--json"]
-    done = subprocess.run(command, input=texts, capture_output=True, text=True, check=True)
-    found = [json.loads(line).get("tokens", []) for line in done.stdout.splitlines()]
-    assert ["".join(each["text"] for each in tokens) for tokens in found] == ["Hello pages", "", "two\nlines"]
+def test_a_tokenizer_is_kept_for_the_next_text_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(reading, "open_checkpoint", lambda path: (opened.append(path), open_checkpoint(path))[1])
+    monkeypatch.setattr(reading, "_kept", reading._Kept())
+    for text in ("Hello pages", "", "two\nlines"):
+        found = perform(READ_TOKENS, ReadTokens(model="kvasir-guide", text=text))
+        assert "".join(each.text for each in found.tokens) == text
+    assert len(opened) == 1
+    reading._kept._forget()
+    perform(READ_TOKENS, ReadTokens(model="kvasir-guide", text="x"))
+    assert len(opened) == 2

@@ -126,9 +126,9 @@ def test_the_hub_is_not_asked_for_what_no_hub_has(hub: Hub, tmp_path: Path) -> N
     assert not hub.asked
 
 
-def test_a_pack_computes_what_has_a_path() -> None:
-    assert start.computes(["models", "fit", "/models/x"])
-    assert not start.computes(["models", "fit", "some/model"])
+def test_a_pack_plans_and_judges() -> None:
+    assert start.computes(["models", "fit", "some/model"])
+    assert start.computes(["models", "recommended"])
     assert not start.computes(["models", "list"])
     assert start.computes(["models", "check", "x"])
 

@@ -192,7 +192,7 @@ def test_names_that_are_no_utf8_cost_their_model(tmp_path: Path) -> None:
         said = plainly(kvasir(*words))
     assert "a[b] \ufffd[31m.gguf" in said
     assert f"{folder / 'kvasir.json'} is not text in UTF-8" in said
-    found = kvasir("list", "--watched", "--json")
+    found = kvasir("list", "--json")
     assert {"sound.gguf", "a[b] \x1b[31m.gguf"} <= {each.get("name") for each in told(found)}
     assert "\ufffd.gguf is left out, because its name is not UTF-8" in found.stderr
 

@@ -17,6 +17,8 @@ from engine.base.fetching import room
 from engine.base.fetching.lock import lock
 from engine.library import downloads, moving, paths, roots, store
 from engine.library import hub as library
+from engine.protocol.operations import LIST_MODELS, ListModels
+from engine.services.operations import perform
 from tests.engine.library.library_support import folder_model, gguf_model, kvasir, names, refused, sharded_model, told
 from tests.hub_server import Hub
 
@@ -363,9 +365,9 @@ def test_what_is_watched_is_where_models_come_and_go(tmp_path: Path) -> None:
     file = gguf_model(root / "a" / "tiny.gguf")
     kvasir("folders", "--add", root)
     kvasir("import", mine)
-    (watched,) = (each for each in told(kvasir("list", "--watched")) if each["type"] == "Watched")
-    assert {str(root), str(root / "a"), str(mine), str(mine.parent), str(file)} <= set(watched["paths"])
-    assert not any("kvasir-guide" in path for path in watched["paths"])
+    watched = perform(LIST_MODELS, ListModels()).watched
+    assert {str(root), str(root / "a"), str(mine), str(mine.parent), str(file)} <= set(watched)
+    assert not any("kvasir-guide" in path for path in watched)
 
 
 def test_the_figures_of_the_disk(hub: Hub, tmp_path: Path) -> None:
