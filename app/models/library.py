@@ -87,7 +87,7 @@ class Library(QObject):
     ) -> None:
         super().__init__(parent)
         self._engine, self._command = engine, list(command)
-        self.maker = Maker(quantise, self)
+        self.maker = Maker(engine, quantise, self)
         self.maker.making.done.connect(self._on_made)
         self.stored: list[StoredModel] = []
         self.listed = False

@@ -1,4 +1,6 @@
-"""State of models that are made smaller, and of those that were, as the window knows it: all of `kvasir quantise …`."""
+"""State of models that are made smaller, and of those that were, as the window knows it. No widgets.
+
+One is made by `kvasir quantise`, a process of its own, which takes all of the machine and may be killed."""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
+from app.link.calls import Caller
 from app.models.jobs import Jobs
 from engine.protocol import MakeProgress, MakeReport, decode_library_record
+from engine.protocol.operations import LIST_UNFINISHED, ListUnfinished
 
 
 class Maker(QObject):
-    """``command`` is how `kvasir quantise` is started; an empty one means that there is none, and nothing happens.
+    """``command`` is how `kvasir quantise` is started; an empty one means that there is none, and nothing is made.
 
     The key of a job is all that names it on the command line: the same command goes on where it ended.
     """
@@ -21,24 +25,21 @@ class Maker(QObject):
     failed = Signal(str)
     """Reason something that was asked for was not done, as a sentence."""
 
-    def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
+    def __init__(self, engine: Caller, command: Sequence[str], parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._command = list(command)
+        self._engine, self._command = engine, list(command)
         self.making: Jobs[MakeProgress] = Jobs(1, self._start, self._discard, self)  # one takes all of the machine
         self.making.discarded.connect(self._on_discarded)
 
     def refresh(self) -> None:
         """Look again at what was stopped."""
-        unfinished: list[MakeProgress] = []
 
-        def told(end: End) -> None:
-            if end.ok:
-                # A list knows of no failure, nor of what failed before its first note.
-                failed = {key: each for key, each in self.making.jobs.items() if each.state == "failed"}
-                self.making.merge({**{key_of(each): each for each in unfinished}, **failed})
+        def told(unfinished: list[MakeProgress]) -> None:
+            # A list knows of no failure, nor of what failed before its first note.
+            failed = {key: each for key, each in self.making.jobs.items() if each.state == "failed"}
+            self.making.merge({**{key_of(each): each for each in unfinished}, **failed})
 
-        if self._command:
-            self._run(["--unfinished", "--json"], unfinished.append, told)
+        self._engine.call(LIST_UNFINISHED, ListUnfinished(), told)
 
     def make(self, model: str, to: str, text: str = "") -> None:
         """Make one, when it is its turn. ``text``: a file to calibrate with; "" for the bundled text."""
@@ -63,11 +64,14 @@ class Maker(QObject):
             last[0] = msgspec.structs.replace(record, model=job.model, to=job.to, options=job.options)
             take(last[0])
 
-        return self._run([job.model, "--to", job.to, *job.options, "--json"], told, done)
+        arguments = [job.model, "--to", job.to, *job.options, "--json"]
+        run = LineCommand(self._command, arguments, decode_library_record, "kvasir quantise", self)
+        return run.heard(told, done)
 
     def _discard(self, job: MakeProgress, done: Callable[[End], object]) -> None:
         if job.id:
-            self._run(["--discard", job.id], lambda _: None, done)
+            asked = LIST_UNFINISHED, ListUnfinished(discard=job.id)
+            self._engine.call(*asked, lambda _: done(End(True)), lambda error: done(End(False, error.message)))
         else:  # it was not begun
             done(End(True))
 
@@ -75,10 +79,6 @@ class Maker(QObject):
         if not end.ok:
             self.failed.emit(end.sentence)
         self.refresh()
-
-    def _run(self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], object]) -> LineCommand:
-        run = LineCommand(self._command, arguments, decode_library_record, "kvasir quantise", self)
-        return run.heard(take, done)
 
 
 def key_of(job: MakeProgress) -> tuple[str, ...]:

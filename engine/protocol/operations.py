@@ -26,6 +26,7 @@ from engine.protocol.library import (
     StoreMove,
     TextTokens,
 )
+from engine.protocol.making import MakeProgress
 from engine.protocol.recommended import DraftOffer, Purpose, Recommended
 
 Model = Annotated[str, Meta(description="A model's name, or the path of its folder or GGUF file.")]
@@ -213,6 +214,12 @@ class Imported(Part, frozen=True):
     model: StoredModel | None = None
 
 
+class ListUnfinished(Part, frozen=True):
+    """Models that were begun to be made and are not done. ``discard``: the ID of one that is deleted first."""
+
+    discard: str = ""
+
+
 class RemoveModel(Part, frozen=True):
     """Delete a model that Kvasir downloaded or copied; forget one that was imported where it lies. What others keep is
     theirs."""
@@ -242,6 +249,7 @@ READ_TOKENS = Operation("models.tokens", ReadTokens, TextTokens, NoEvent)
 LOOK_AT_DISK = Operation("models.disk", LookAtDisk, DiskUse, NoEvent)
 CHANGE_FOLDERS = Operation("models.folders", ChangeFolders, Folders, StoreMove)
 IMPORT_MODEL = Operation("models.import", ImportModel, Imported, StoreMove)
+LIST_UNFINISHED = Operation("models.unfinished", ListUnfinished, list[MakeProgress], NoEvent)
 REMOVE_MODEL = Operation("models.rm", RemoveModel, Removed, NoEvent)
 
 OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
@@ -262,6 +270,7 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         LOOK_AT_DISK,
         CHANGE_FOLDERS,
         IMPORT_MODEL,
+        LIST_UNFINISHED,
         REMOVE_MODEL,
     )
 }

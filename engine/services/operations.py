@@ -47,6 +47,7 @@ FUNCTIONS = {
     "models.disk": "engine.services.models.disk:look",
     "models.folders": "engine.services.models.stored:change_folders",
     "models.import": "engine.services.models.importing:bring",
+    "models.unfinished": "engine.services.models.making:unfinished",
     "models.rm": "engine.services.models.stored:remove",
 }
 """Module and name of the function of each operation that runs in the engine."""

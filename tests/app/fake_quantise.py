@@ -22,14 +22,6 @@ SOURCE_BYTES = 1_500_000_000
 def main() -> int:
     path, arguments = Path(sys.argv[1]), sys.argv[3:]
     state = json.loads(path.read_text())
-    if "--unfinished" in arguments:
-        for unfinished in state["makes"].values():
-            tell("MakeProgress", unfinished)
-        return 0
-    if "--discard" in arguments:
-        with editing(path) as state:
-            del state["makes"][arguments[arguments.index("--discard") + 1]]
-        return 0
     return make(path, state, arguments[0], arguments[2], [each for each in arguments[3:] if each != "--json"])
 
 

@@ -50,7 +50,11 @@ def change(path: Path, **facts: Any) -> None:
 
 def library_of(state: Path) -> Library:
     fake = [sys.executable, "-S", str(FAKE), str(state)]
-    return Library(ScriptedOperations({"models.list": lambda _: listed(state)}), quantise=[*fake, "quantise"])
+    answers = {
+        "models.list": lambda _: listed(state),
+        "models.unfinished": lambda asked: unfinished(state, asked.discard),
+    }
+    return Library(ScriptedOperations(answers), quantise=[*fake, "quantise"])
 
 
 def listed(state: Path) -> ModelList:
@@ -58,6 +62,14 @@ def listed(state: Path) -> ModelList:
         return ModelList(
             models=msgspec.convert([{"type": "StoredModel", **each} for each in now["stored"]], list[StoredModel])
         )
+
+
+def unfinished(state: Path, discard: str) -> list[MakeProgress]:
+    with editing(state) as now:
+        if discard:
+            del now["makes"][discard]
+        makes = [{"type": "MakeProgress", **each} for each in now["makes"].values()]
+    return msgspec.convert(makes, list[MakeProgress])
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from engine.base.sizes import human
 from engine.base.terminal import console, say, text_column
 from engine.doors.cli.arguments import DeviceOption, absolute, device_of, path_or_name_of
 from engine.doors.cli.errors import CommandFailed, handled, importing, report_errors
-from engine.doors.cli.library import lines
+from engine.doors.cli.operations import lines
+from engine.protocol.operations import LIST_UNFINISHED, ListUnfinished
 
 if TYPE_CHECKING:
     from engine.protocol.making import MakeProgress, MakeReport
@@ -101,12 +102,11 @@ def quantise(
 
 
 def _look_after(discard: str, json: bool) -> None:
-    from engine.services.quantise import plan
+    from engine.services.operations import perform
 
+    found = perform(LIST_UNFINISHED, ListUnfinished(discard=discard))
     if discard:
-        plan.discard(discard)
         return
-    found = list(plan.unfinished())
     if json:
         lines(found)
     for each in () if json else found:
