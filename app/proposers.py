@@ -1,43 +1,37 @@
-"""Proposers, which draft tokens: what people call each proposer, and its colour wherever it shows."""
+"""Proposers, which draft tokens: what people call each, and its colour wherever it shows, as the engine says."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from app.theme.theme import Theme
+from engine.protocol import DrafterStyle
+
+_KNOWN: dict[str, DrafterStyle] = {}
 
 
-class ProposerStyle(NamedTuple):
-    """``name`` stands in legends, ``by`` after "Drafted"; ``token`` is the theme's, mixed with the panel by ``share``.
-
-    Kinds that work alike share a token: two that draft with parts of the model itself, two with heads on top of it.
-    """
-
-    name: str
-    by: str
-    token: str
-    share: float = 1.0
+def learn(styles: Iterable[DrafterStyle]) -> None:
+    """Take over the proposers of the engine that greets."""
+    _KNOWN.clear()
+    _KNOWN.update({each.key: each for each in styles})
 
 
-PROPOSERS = {
-    "ngram": ProposerStyle("n-gram", "from what the text repeats (n-gram)", "teal"),
-    "draft": ProposerStyle("draft model", "by the draft model", "good"),
-    "exit": ProposerStyle("early exit", "by the model's first layers (early exit)", "violet"),
-    "skip": ProposerStyle("layer skipping", "by the model with layers left out (layer skipping)", "violet", 0.5),
-    "medusa": ProposerStyle("Medusa", "by the Medusa heads", "accent"),
-    "eagle": ProposerStyle("EAGLE", "by the EAGLE head", "accent", 0.5),
-    "mtp": ProposerStyle("multi-token", "by the model's multi-token layers", "mute"),
-    "assistant": ProposerStyle("assistant", "by the Gemma 4 assistant", "good", 0.5),
-}
-"""Proposers by the engine's name, which is the source of their tokens too."""
+def proposer(key: str) -> DrafterStyle:
+    """The proposer of that name; one that the engine does not know, as in an old chat, keeps its name."""
+    return _KNOWN.get(key) or DrafterStyle(key=key, name=key, by=f"by {key}", color="mute", offer=key)
 
 
-def proposer(key: str) -> ProposerStyle:
-    """The proposer of that name; one of a later engine that this window does not know keeps the engine's name."""
-    return PROPOSERS.get(key) or ProposerStyle(key, f"by {key}", "mute")
+def trained() -> list[str]:
+    """Names of the kinds of heads that are trained for a model."""
+    return [each.name for each in _KNOWN.values() if each.heads == "trained"]
+
+
+def offered(kind: str) -> str:
+    """What an offered drafter is: a kind of :data:`engine.protocol.DraftKind` in words."""
+    return proposer("draft" if kind == "model" else kind).offer
 
 
 def color(theme: Theme, key: str) -> str:
     """The proposer's colour as ``#rrggbb``."""
     one = proposer(key)
-    return theme.tint(one.token, one.share, "panel")
+    return theme.tint(one.color, one.share, "panel")

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.catalogue import CATALOGUE, Choice, Option
+import engine.loading.techniques  # noqa: F401 - fills the catalogue
+from engine.catalogue import BY_KEY, Choice, Option
 from engine.catalogue.exclusions import EXCLUSIONS, MISSING
 
 TARGET = Path(__file__).parent / "optimisations.md"
@@ -42,11 +43,11 @@ _ADDRESS = re.compile(r"\((https://[^)]+)\)")
 
 def page() -> str:
     """The page's text."""
-    groups = dict.fromkeys(entry.group for entry in CATALOGUE)
+    groups = dict.fromkeys(entry.group for entry in BY_KEY.values())
     parts = [HEAD]
     for group in groups:
         parts.append(f"## {group}\n")
-        parts.extend(_entry(entry) for entry in CATALOGUE if entry.group == group)
+        parts.extend(_entry(entry) for entry in BY_KEY.values() if entry.group == group)
     return "\n".join(parts)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import NamedTuple
 
-from engine.catalogue import BY_KEY, CATALOGUE, Option, conflict, idle
+import engine.loading.techniques  # noqa: F401 - fills the catalogue
+from engine.catalogue import BY_KEY, Option, conflict, idle
 from engine.catalogue.exclusions import EXCLUSIONS, IDLE, MISSING, SHAPES, Setting
 from engine.protocol import Value
 
@@ -54,7 +55,7 @@ def page() -> str:
 
 def features() -> Iterator[Feature]:
     """Every switch that stands by itself, or that a rule names, at the values that are features."""
-    for entry in CATALOGUE:
+    for entry in BY_KEY.values():
         named = _named(entry.key)
         ruled = any(rule.key == entry.key for rule in IDLE)
         if entry.of[0] and not named and not ruled:

@@ -14,7 +14,7 @@ from app.chat import model_dialog
 from app.chat.context.bar import ContextBar
 from app.chat.notes import NotesButton
 from app.link.link import EngineLink, LinkState
-from app.proposers import proposer
+from app.proposers import proposer, trained
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from app.theme.widgets import as_written, button_text, menu_text, tip
@@ -24,7 +24,7 @@ GAP = 12
 MINIMUM = 240
 MARGINS = 40 + 48
 """Pixels of the row's own margins, and of the selector's padding and arrow."""
-HEADS_HELP = "Medusa or EAGLE heads, or an assistant of Gemma 4, made for the model serve as well as a draft model."
+HEADS_HELP = "{} heads, or an assistant of Gemma 4, made for the model serve as well as a draft model."
 TINT = "Speculation"
 ICON_PX = 16
 DRAFT_PX = 120
@@ -244,7 +244,9 @@ class Header(QFrame):
         for path, name in helpers.items():
             action = self._checkable(menu, name, card is not None and card.draft == name and not built_in)
             action.triggered.connect(lambda _=False, path=path: self._help_with(path))
-        menu.addAction("Choose a draft model or EAGLE/Medusa heads…", self._choose_helper).setToolTip(HEADS_HELP)
+        kinds = trained()
+        choose = f"Choose a draft model or {'/'.join(sorted(kinds))} heads…"
+        menu.addAction(choose, self._choose_helper).setToolTip(HEADS_HELP.format(" or ".join(kinds)))
 
     def load(self, model: str, draft: str | None, chosen: bool = False) -> None:
         """``draft`` None takes the model's own, "" none. Asks first where that ends an answer. ``chosen``: the draft
@@ -294,7 +296,7 @@ class Header(QFrame):
             self.load(path, self.default_draft(path))
 
     def _choose_helper(self) -> None:
-        title = "Choose a draft model, or EAGLE or Medusa heads"
+        title = f"Choose a draft model, or {' or '.join(sorted(trained()))} heads"
         if path := model_dialog.ask(self, title, self.folder(), model_dialog.HELPERS, model_dialog.is_helper):
             self.folder_used.emit(str(Path(path).parent))
             self._help_with(path)
@@ -347,15 +349,15 @@ class Header(QFrame):
 
 
 def _heads(card: protocol.ModelCard) -> str:
-    """Name the heads, such as "Medusa and EAGLE heads"; "" if there are none."""
-    names = [proposer(kind).name for kind in card.heads if kind != "assistant"]
-    assistant = [proposer("assistant").name] if "assistant" in card.heads else []
-    return ", ".join([*([f"{' and '.join(names)} heads"] if names else []), *assistant])
+    """Name the heads, such as "one and other heads, assistant"; "" if there are none."""
+    found = [proposer(kind) for kind in card.heads]
+    names = " and ".join(each.name for each in found if each.heads)
+    return ", ".join([*([f"{names} heads"] if names else []), *(each.name for each in found if not each.heads)])
 
 
 def _drafters(card: protocol.ModelCard) -> tuple[str, ...]:
-    """Describe the model's proposers, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
-    EAGLE", "+ 3 drafters". A folder that is called just draft is no name."""
+    """Describe the model's proposers, from long to short: "+ draft tiny, one and other heads", "+ draft, one, other",
+    "+ 3 drafters". A folder that is called just draft is no name."""
     named = card.draft.lower().strip("._- ") not in ("draft", "draft-model", "draft_model", "drafter", "assistant")
     draft = f"draft {card.draft}" if card.draft and named else "draft model" if card.draft else ""
     parts = [part for part in (draft, _heads(card)) if part]

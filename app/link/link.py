@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 
+from app import proposers
 from app.link.calls import Calls
 from app.link.child import default_command
 from app.link.switches import Switches, Withheld
@@ -301,6 +302,7 @@ class EngineLink(QObject):
         """Keep what the properties report."""
         if isinstance(message, protocol.Welcome):
             self._welcome, self._card, self._catalogue = message, message.loaded, message.catalogue
+            proposers.learn(message.drafters)
             self._adapters, self._idle = message.adapters, False
         elif isinstance(message, protocol.Adapters):
             self._adapters = self._last_adapters = message.adapters

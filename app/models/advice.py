@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from app.models.words import licence
+from app.proposers import offered
 from app.words import size
 from engine.base.sizes import billions
-from engine.protocol import CuratedModel, DraftKind, DraftOffer, Recommendation
+from engine.protocol import CuratedModel, DraftOffer, Recommendation
 
 VERDICTS = {
     "fits": ("runs well here", "good"),
@@ -14,13 +15,6 @@ VERDICTS = {
     "": ("", "mute"),
 }
 """The word for a verdict, and its tone."""
-KINDS: dict[DraftKind, str] = {
-    "model": "draft model",
-    "medusa": "Medusa heads",
-    "eagle": "EAGLE head",
-    "assistant": "assistant",
-    "mtp": "multi-token layers of the model's own file",
-}
 
 
 def short_name(model: CuratedModel) -> str:
@@ -56,12 +50,12 @@ def with_draft(each: Recommendation) -> str:
     if draft is None or not draft.repository:
         return ""
     held = f" ({size(draft.bytes)})" if draft.bytes else ""
-    return f"with its {KINDS[draft.kind]}, {draft.repository}{held}"
+    return f"with its {offered(draft.kind)}, {draft.repository}{held}"
 
 
 def offer(each: DraftOffer) -> str:
     """Kind and size of an offered draft, and the acceptance from which on it pays."""
-    facts = [KINDS[each.kind], size(each.bytes) if each.bytes else ""]
+    facts = [offered(each.kind), size(each.bytes) if each.bytes else ""]
     if each.cost >= 1:
         facts.append("reads more than the model itself")
     elif each.cost:

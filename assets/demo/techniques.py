@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.catalogue import BY_KEY, CATALOGUE, Choice, Option
+import engine.loading.techniques  # noqa: F401 - fills the catalogue
+from engine.catalogue import BY_KEY, Choice, Option
 
 WHAT = (
     "What is {0}?",
@@ -89,7 +90,7 @@ def value(entry: Option, choice: Choice) -> str:
 
 def pairs() -> Iterator[tuple[str, tuple[str, ...], str, tuple[tuple[tuple[str, ...], str], ...]]]:
     """Of each technique: topic, ways to ask, answer, and what may be asked after that answer, with its answer."""
-    for entry in CATALOGUE:
+    for entry in BY_KEY.values():
         called = names(entry)
         further = (
             (("When does that help?", "What does it cost?", "Is it worth it?", "Any drawback?"), when(entry)),

@@ -87,7 +87,7 @@ class StateRun(NamedTuple):
 
 class DraftKVLengths(NamedTuple):
     """The number of leading tokens of a text that the drafters' arenas hold: that of a draft ``model``, and that of a
-    ``head`` that reads the target's states (EAGLE, multi-token layers)."""
+    ``head`` that reads the target's states."""
 
     model: int = 0
     head: int = 0

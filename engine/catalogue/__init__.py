@@ -11,25 +11,56 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from engine.catalogue import exclusions
 from engine.catalogue.cache import CACHE
 from engine.catalogue.exclusions import conflict, idle, missing  # noqa: F401 - all of the catalogue is had here
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
-from engine.catalogue.option import Capability, Choice, Found, Option, OptionError
+from engine.catalogue.option import Capability, Choice, Found, Option, OptionError  # noqa: F401
 from engine.catalogue.page_policies import PAGE_POLICIES
 from engine.catalogue.scheduling import SCHEDULING
-from engine.catalogue.speculation import SPECULATION
+from engine.catalogue.speculation import speculation
+from engine.catalogue.technique import Technique
 from engine.catalogue.weights import WEIGHTS
-from engine.protocol import OptionSpec, Value
+from engine.protocol import OptionSpec, Value, keys
 
-CATALOGUE: tuple[Option, ...] = (*CACHE, *KV_KINDS, *PAGE_POLICIES, *SCHEDULING, *SPECULATION, *WEIGHTS, *NUMERICS)
+BY_KEY: dict[str, Option] = {}
+"""The entries, in the order of :mod:`engine.protocol.keys`."""
+TECHNIQUES: list[Technique] = []
+"""Those registered, in the order in which they are shown."""
+_OWN = (*CACHE, *KV_KINDS, *PAGE_POLICIES, *SCHEDULING, *WEIGHTS, *NUMERICS)
+_ORDER = [value for name, value in vars(keys).items() if name.isupper()]
 
-BY_KEY: dict[str, Option] = {option.key: option for option in CATALOGUE}
+
+def register(*techniques: Technique) -> None:
+    """Add techniques: panel, command line, wire and documentation show them with the others.
+
+    Raises ValueError for a second one of a name.
+    """
+    for each in techniques:
+        if any(each.name == other.name for other in TECHNIQUES):
+            raise ValueError(f"{each.name} is registered already")
+        TECHNIQUES.append(each)
+    rebuild()
 
 
-def offer(key: str, choice: Choice) -> None:
-    """Let the switch have another value from now on: panel, command line and wire show it with the others."""
-    BY_KEY[key] = replace(BY_KEY[key], choices=(*BY_KEY[key].choices, choice))
+def rebuild() -> None:
+    """Make the entries and the rules of what goes together anew from :data:`TECHNIQUES`."""
+    entries = [*_OWN, *speculation(TECHNIQUES), *(entry for each in TECHNIQUES for entry in each.options)]
+    BY_KEY.clear()
+    BY_KEY.update({entry.key: _with_techniques(entry) for entry in sorted(entries, key=_place)})
+    exclusions.fill(TECHNIQUES)
+
+
+def _place(entry: Option) -> int:
+    return _ORDER.index(entry.key) if entry.key in _ORDER else len(_ORDER)
+
+
+def _with_techniques(entry: Option) -> Option:
+    """The entry with those techniques that are values of it, and their papers."""
+    mine = [each for each in TECHNIQUES if each.switch == entry.key]
+    papers = filter(None, (entry.reference, *(each.paper for each in mine)))
+    return replace(entry, choices=(*entry.choices, *(each.choice for each in mine)), reference="; ".join(papers))
 
 
 def option(key: str) -> Option:
@@ -128,3 +159,6 @@ def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilit
 def _unavailable(entry: Option, value: Value, capabilities: Collection[Capability]) -> str:
     of_choice = next((choice.needs for choice in entry.choices if choice.key == value), ())
     return missing((*entry.needs, *of_choice), capabilities)
+
+
+rebuild()

@@ -2,19 +2,20 @@
 
 Two settings may be refused together (``EXCLUSIONS``), one may have no effect while another is set (``IDLE``), a model's
 shape may refuse one (``SHAPES``), and the model or the machine may lack what one needs (``MISSING``). Whoever decides
-any of this asks here; docs/together.md is made from it.
+any of this asks here; docs/together.md is made from it. Rules of one technique stand in its record
+(:mod:`engine.catalogue.technique`) and are added to these tables when it is registered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.catalogue.option import Capability
-from engine.catalogue.speculation import METHODS
 from engine.protocol import Value, keys
 
 if TYPE_CHECKING:
+    from engine.catalogue.technique import Technique
     from engine.config.model import ModelConfig
 
 
@@ -55,27 +56,13 @@ class ShapeExclusion(NamedTuple):
 
 _NO_CACHE = Setting(keys.KV_CACHE, (False,))
 _WINDOW = Setting(keys.PAGE_POLICY, ("window_sinks",))
-_QUEST = Setting(keys.PAGE_POLICY, ("quest",))
-_KIVI = Setting(keys.KV_KIND, ("kivi",))
-_PACKED = Setting(keys.KV_KIND, ("int8", "fp8", "int4", "kivi"))
+_PACKED = Setting(keys.KV_KIND, ("int8", "fp8", "int4"))
 
-EXCLUSIONS = (
-    Exclusion(
-        _NO_CACHE,
-        Setting(keys.SPECULATION, tuple(method for method in METHODS if method != "auto")),
-        "Speculation needs the KV cache: switch speculation off first.",
-    ),
-    Exclusion(_QUEST, _PACKED, "QUEST ranks pages by 16-bit keys: set the KV cache precision to 16-bit first."),
-    Exclusion(
-        _WINDOW,
-        _KIVI,
-        "A sliding window does not work with a KIVI cache: choose another KV cache precision first.",
-    ),
-)
-
+LATENTS = "This model caches latents, which its heads share: they are kept in 16 bits."
+_NO_DRAFTS = "Speculation needs the KV cache: switch speculation off first."
 _NOTHING_KEPT = "Without the KV cache nothing is kept from one step to the next."
 _NOT_IN_TREE = "Only what prefix caching keeps is saved."
-IDLE = (
+_IDLE = (
     Idle(keys.PAGE_RESERVATION, _NO_CACHE, _NOTHING_KEPT),
     Idle(keys.PREFIX_CACHE, _NO_CACHE, _NOTHING_KEPT),
     Idle(keys.PREEMPTION, _NO_CACHE, _NOTHING_KEPT),
@@ -87,36 +74,19 @@ IDLE = (
     Idle(keys.PREFIX_CACHE, _WINDOW, "The pages of a sliding window have gaps, so no other text can begin with them."),
     Idle(keys.DISK_CACHE, Setting(keys.PREFIX_CACHE, (False,)), _NOT_IN_TREE),
     Idle(keys.DISK_CACHE, _WINDOW, _NOT_IN_TREE),
-    Idle(
-        keys.DISK_CACHE,
-        _KIVI,
-        "Chats over a KIVI cache are not saved: packed pages are of no use without the recent tokens after them.",
-    ),
     Idle(keys.WINDOW_PAGES, _NO_CACHE, _NOTHING_KEPT),
-    Idle(
-        keys.WINDOW_PAGES,
-        _KIVI,
-        "A KIVI cache keeps recent tokens apart in all layers alike: layers with a window keep the whole text too.",
-    ),
-    Idle(keys.CASCADE, _KIVI, "Packed and recent tokens are read apart, and not once for several answers."),
     Idle(
         keys.CASCADE,
         Setting(keys.BATCH_INVARIANT, (True,)),
         "Batch-invariant arithmetic reads every answer's keys and values by themselves.",
     ),
     Idle(keys.ASYNC_SCHEDULING, _NO_CACHE, "Without the KV cache every step reads the whole text."),
-    Idle(keys.ASYNC_SCHEDULING, _KIVI, "What a KIVI cache packs is planned step by step."),
     Idle(
         keys.CUDA_GRAPHS,
         Setting(keys.BATCH_INVARIANT, (True,)),
         "Batch-invariant arithmetic plans every row on the host, which cannot be captured.",
     ),
-    Idle(
-        keys.CUDA_GRAPHS, _KIVI, "What a KIVI cache packs in a step is planned on the host, which cannot be captured."
-    ),
-    Idle(keys.CUDA_GRAPHS, _QUEST, "Pages are chosen by a plan of each step, which cannot be captured."),
     Idle(keys.CUDA_GRAPHS, _NO_CACHE, "Without the KV cache every step has another size."),
-    Idle(keys.TREE_NODES, _QUEST, "Rows that choose pages cannot share a tree: its first path alone is checked."),
     Idle(
         keys.PACKED_KERNEL,
         Setting(keys.WEIGHTS, ("16bit",)),
@@ -129,7 +99,7 @@ IDLE = (
     ),
 )
 
-SHAPES = (
+_SHAPES = (
     ShapeExclusion(
         # The absorbed form of latent attention attends with what it made of rotated queries, the expanded form to a
         # temporary copy of all keys: neither can rotate the query that sees sinks to another position.
@@ -143,14 +113,9 @@ SHAPES = (
         "This model adds learned positions to its tokens, so a query cannot be moved next to the first tokens.",
     ),
     ShapeExclusion(
-        _QUEST,
-        lambda shape: shape.latent is not None,
-        "QUEST ranks pages by keys, and this model caches latents, which its heads share.",
-    ),
-    ShapeExclusion(
         _PACKED,
         lambda shape: shape.latent is not None,
-        "This model caches latents, which its heads share: they are kept in 16 bits.",
+        LATENTS,
     ),
 )
 ODD_WIDTH = "{kind} packs {channels} channels into a byte, and this model's heads have {width}."
@@ -158,24 +123,14 @@ NO_WINDOW_OVER_KIND = "No window slides over a {kind} cache. Choose another kind
 NO_WINDOW = "{reason} Choose what else is to happen when the chat outgrows the context."
 """The last two refuse the window of a single chat, which is chosen in the chat's own settings."""
 
-MISSING: Mapping[Capability, str] = {
+_MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
-    "draft model": "Needs a draft model with the same tokenizer: choose one in the model menu.",
-    "several layers": "This model cannot draft with some of its layers: it has too few, or some carry states.",
-    "medusa heads": "This model has no Medusa heads: choose a file of them in the model menu, or make them with kvasir "
-    "train-heads.",
-    "eagle head": "This model has no EAGLE head: choose a file of one in the model menu, or make one with kvasir "
-    "train-heads.",
-    "mtp layers": "This checkpoint has no layers for multi-token prediction (MTP).",
-    "assistant": "No assistant of Gemma 4 was loaded with this model: choose its folder in the model menu.",
     "dense head": "This model's output head is quantised in its file already.",
     "packed weights": "This model's weights are not quantised: each has 16 or 32 bits.",
     "sliding window": "This model cannot use a sliding window: its kind of positions or of attention does not allow "
     "one.",
-    "page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked.",
     "layer windows": "No layer of this model has a sliding window shorter than its context.",
     "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
-    "KIVI cache": "KIVI packs heads of a width that 4 divides, and no latents that heads share (MLA).",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
     "quantised activations": "Only Kvasir's own kernel for processors quantises activations, and not where float32 was "
     "asked for.",
@@ -185,6 +140,24 @@ MISSING: Mapping[Capability, str] = {
     "graphs": "Only steps on a GPU, with Kvasir's own attention kernels, can be captured: kvasir doctor says what runs "
     "here.",
 }
+
+EXCLUSIONS: list[Exclusion] = []
+IDLE: list[Idle] = []
+SHAPES: list[ShapeExclusion] = []
+MISSING: dict[Capability, str] = {}
+
+
+def fill(techniques: Sequence[Technique]) -> None:
+    """Make the tables anew: the rules above, and those of the techniques."""
+    proposers = tuple(each.name for each in techniques if each.switch == keys.SPECULATION)
+    drafting = Exclusion(_NO_CACHE, Setting(keys.SPECULATION, proposers), _NO_DRAFTS)
+    EXCLUSIONS[:] = [drafting, *(rule for each in techniques for rule in each.exclusions)]
+    IDLE[:] = [*_IDLE, *(rule for each in techniques for rule in each.idle)]
+    SHAPES[:] = [*_SHAPES, *(rule for each in techniques for rule in each.shapes)]
+    MISSING.clear()
+    MISSING.update(_MISSING)
+    for each in techniques:
+        MISSING.update(each.missing)
 
 
 def conflict(values: Mapping[str, Value]) -> str:

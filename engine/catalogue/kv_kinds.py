@@ -6,32 +6,6 @@ from engine.catalogue.metrics import KV_BYTES
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
-
-def _kivi_bits(key: str, title: str, explains: str) -> Option:
-    return Option(
-        key=key,
-        title=title,
-        group=CACHE_GROUP,
-        default="2",
-        scope="engine",
-        metric=KV_BYTES,
-        applies="cache",
-        exactness="approximate",
-        explains=explains,
-        shows="bits per element, and perplexity against 16 bits",
-        helps="Choosing between room and quality once KIVI is on.",
-        costs="The text may change: fewer bits, more change.",
-        source=("engine/cache/stores/kinds.py",),
-        reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
-        choices=(
-            Choice("4", "4", explains="The smaller change of the two."),
-            Choice("2", "2", explains="The least memory."),
-        ),
-        needs=("KIVI cache",),
-        of=(keys.KV_KIND, ("kivi",)),
-    )
-
-
 KV_KINDS = (
     Option(
         key=keys.KV_KIND,
@@ -56,7 +30,6 @@ KV_KINDS = (
             "engine/cache/stores/packed_stores.py",
         ),
         also=("kind of KV cache", "KV cache quantisation", "quantised KV cache"),
-        reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
         choices=(
             Choice("16bit", "16-bit", explains="Keys and values as the model computed them."),
             Choice("int8", "8-bit", ("packed cache",), explains="About half the memory, and the least change."),
@@ -69,15 +42,6 @@ KV_KINDS = (
                 also=("float8 KV cache",),
             ),
             Choice("int4", "4-bit", ("packed cache",), explains="About a third of the memory, and more change."),
-            Choice(
-                "kivi",
-                "KIVI (2-bit)",
-                ("KIVI cache",),
-                explains="Quantises keys per channel and values per token to 2 or 4 bits, all but the "
-                "last 128 tokens: from a fifth of the memory. The change of the text grows with what lies before those "
-                "128.",
-                also=("KIVI", "2-bit KV cache"),
-            ),
         ),
         compare=("16bit", "int8"),
     ),
@@ -102,18 +66,5 @@ KV_KINDS = (
         reference="Ashkboos et al. 2024, QuaRot (arXiv 2404.00456)",
         needs=("packed cache",),
         of=(keys.KV_KIND, ("int8", "int4")),
-    ),
-    _kivi_bits(
-        keys.KV_KEY_BITS,
-        "KIVI: key bits",
-        "How many bits an element of a key takes, and one more for its share of scale and minimum. "
-        "Keys decide which tokens attention looks at and suffer first: models with few KV heads are better served by "
-        "4.",
-    ),
-    _kivi_bits(
-        keys.KV_VALUE_BITS,
-        "KIVI: value bits",
-        "How many bits an element of a value takes, and one more for its share of scale and minimum. "
-        "Errors of values are averaged over the tokens that attention looks at, so 2 bits do less harm here.",
     ),
 )

@@ -8,28 +8,9 @@ from typing import Literal, NamedTuple
 
 from engine.protocol import Exactness, Metric, Value
 
-Capability = Literal[
-    "model",
-    "draft model",
-    "packed weights",
-    "dense head",
-    "native kernel",
-    "quantised activations",
-    "sliding window",
-    "page bounds",
-    "layer windows",
-    "packed cache",
-    "KIVI cache",
-    "several layers",
-    "medusa heads",
-    "eagle head",
-    "mtp layers",
-    "assistant",
-    "shared reads",
-    "graphs",
-    "async steps",
-]
-"""Capabilities that a switch may need before it can apply."""
+Capability = str
+"""What a switch or a value of one may need of the model or the machine: a key of
+:data:`engine.catalogue.exclusions.MISSING`."""
 _SWITCH_WORDS = {
     "true": True,
     "on": True,

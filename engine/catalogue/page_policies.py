@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import BYTES_READ, CACHE_BYTES
+from engine.catalogue.metrics import CACHE_BYTES
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
@@ -27,7 +27,7 @@ PAGE_POLICIES = (
         "16-bit cache and sees only the pages it chooses.",
         source=("engine/cache/policies.py", "engine/cache/stores/quest.py", "engine/compute/attention/quest.py"),
         also=("page policy", "attention policy"),
-        reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453); Tang et al. 2024, QUEST (arXiv 2406.10774)",
+        reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
         choices=(
             Choice("keep_all", "full", explains="Every earlier token. This is lossless."),
             Choice(
@@ -37,15 +37,6 @@ PAGE_POLICIES = (
                 explains="Keeps the last tokens and the first four, the attention sinks, without which a window breaks "
                 "down. Memory stays constant, and what lies between is forgotten.",
                 also=("StreamingLLM", "attention sinks", "sinks", "sliding window with sinks"),
-            ),
-            Choice(
-                "quest",
-                "sparse (QUEST)",
-                needs=("page bounds",),
-                metric=BYTES_READ,
-                explains="Keeps every page, and each head of a new token reads only those whose keys may score "
-                "highest, up to a budget.",
-                also=("QUEST", "sparse attention"),
             ),
         ),
         compare=("keep_all", "window_sinks"),
@@ -66,23 +57,5 @@ PAGE_POLICIES = (
         costs="What lies before the window is forgotten.",
         source=("engine/cache/policies.py",),
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
-    ),
-    _attention(
-        key=keys.QUEST_TOKENS,
-        title="QUEST budget (tokens)",
-        default=1024,
-        minimum=16,
-        maximum=1_048_576,
-        metric=BYTES_READ,
-        applies="next request",
-        explains="How many tokens each head of a new token reads, in whole pages of sixteen, one of which is the page "
-        "that is being written. "
-        "The first two layers read everything, and so do the tokens of the prompt.",
-        of=(keys.PAGE_POLICY, ("quest",)),
-        shows="bytes read per token",
-        helps="A smaller budget reads fewer bytes per token; below the budget nothing is skipped.",
-        costs="What a head does not choose, it does not see.",
-        source=("engine/compute/attention/quest.py",),
-        reference="Tang et al. 2024, QUEST (arXiv 2406.10774)",
     ),
 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from engine.catalogue.metrics import PER_STEP
 from engine.catalogue.option import Choice, Option
+from engine.catalogue.technique import Technique
 from engine.protocol import SPECULATION_GROUP, keys
 
-_MODELS = ("draft", "exit", "skip", "medusa", "eagle", "mtp", "assistant")
-"""Kinds of speculation that run a model, or a part of one."""
-METHODS = ("auto", "ngram", *_MODELS)
-"""Every value but off."""
 MOST_NODES = 63
 """Draft tokens in one tree: with the token that they follow, as many rows as a batch has ancestor bits."""
 
@@ -19,8 +18,9 @@ _drafting = partial(
     Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request", exactness="lossless"
 )
 """Fields that the switches of speculation share."""
+_AUTO = (keys.SPECULATION, ("auto",))
 
-SPECULATION = (
+_ROWS = (
     _drafting(
         key=keys.SPECULATION,
         title="Speculation",
@@ -35,73 +35,11 @@ SPECULATION = (
         "the drafter is slow, and with many answers at once.",
         source=("engine/decoding/speculation/control/controller.py", "engine/decoding/speculation/verify/verifier.py"),
         also=("speculative decoding", "drafting"),
-        reference="Leviathan et al. 2023 (arXiv 2211.17192); Saxena 2023, prompt lookup decoding "
-        "(https://github.com/apoorvumang/prompt-lookup-decoding); "
-        "Elhoushi et al. 2024, LayerSkip (arXiv 2404.16710); Zhang et al. 2024, Draft & Verify (arXiv 2309.08168); "
-        "Cai et al. 2024, Medusa (arXiv 2401.10774); Li et al. 2024 and 2025, EAGLE 1 to 3 "
-        "(arXiv 2401.15077, arXiv 2406.16858, arXiv 2503.01840)",
+        reference="Leviathan et al. 2023 (arXiv 2211.17192)",
         choices=(
             Choice("off", "off", explains="One token per forward pass."),
             Choice(
                 "auto", "auto", explains="Whichever method pays best, by what was measured on this machine; or none."
-            ),
-            Choice(
-                "ngram",
-                "n-gram lookup",
-                explains="Finds the last few tokens earlier in the text and drafts what followed them there. It needs "
-                "no second model.",
-                also=("n-gram lookup", "prompt lookup decoding"),
-            ),
-            Choice(
-                "draft",
-                "draft model",
-                needs=("draft model",),
-                explains="A much smaller model with the same tokenizer drafts.",
-                also=("draft model",),
-            ),
-            Choice(
-                "exit",
-                "early exit",
-                needs=("several layers",),
-                explains="The model's own first layers draft (LayerSkip); the check goes on from where they stopped.",
-                also=("early exit", "LayerSkip"),
-            ),
-            Choice(
-                "skip",
-                "layer skipping",
-                needs=("several layers",),
-                explains="The model drafts with some of its layers left out (Draft & Verify).",
-                also=("layer skipping", "Draft & Verify"),
-            ),
-            Choice(
-                "medusa",
-                "Medusa heads",
-                needs=("medusa heads",),
-                explains="Small heads next to the output layer each predict one further token from the same hidden "
-                "state.",
-                also=("Medusa", "Medusa heads"),
-            ),
-            Choice(
-                "eagle",
-                "EAGLE head",
-                needs=("eagle head",),
-                explains="One extra layer goes on from the model's hidden states, token by token.",
-                also=("EAGLE", "EAGLE head"),
-            ),
-            Choice(
-                "mtp",
-                "MTP layers",
-                needs=("mtp layers",),
-                explains="Layers for multi-token prediction that the checkpoint itself brings, as MiMo's and "
-                "Qwen3.5's do.",
-                also=("MTP", "multi-token prediction"),
-            ),
-            Choice(
-                "assistant",
-                "Gemma 4 assistant",
-                needs=("assistant",),
-                explains="Gemma 4's small drafter, which reads the model's own keys and values and needs no cache.",
-                also=("Gemma 4 assistant", "Gemma 4 MTP"),
             ),
         ),
         compare=("off", "auto"),
@@ -115,10 +53,10 @@ SPECULATION = (
         shows="tokens per step on edits, quotations and code",
         helps="Answers that repeat parts of the chat.",
         costs="Nothing.",
-        source=("engine/decoding/speculation/proposers/ngram.py",),
+        source=("engine/decoding/speculation/ngram/proposer.py",),
         also=("repeats first", "prompt lookup"),
         reference="Saxena 2023, prompt lookup decoding (https://github.com/apoorvumang/prompt-lookup-decoding)",
-        of=(keys.SPECULATION, ("auto", *_MODELS)),
+        of=_AUTO,
         compare=(False, True),
     ),
     _drafting(
@@ -131,11 +69,10 @@ SPECULATION = (
         shows="tokens per step where chats are alike",
         helps="Chats that resemble each other.",
         costs="Nothing in the text. The texts stay in memory until the engine ends or a chat is deleted.",
-        source=("engine/decoding/speculation/proposers/chat_index.py",),
+        source=("engine/decoding/speculation/ngram/chat_index.py",),
         also=("repeats of other chats", "REST"),
         reference="He et al. 2024, REST (arXiv 2311.08252)",
-        of=(keys.SPECULATION, METHODS),
-        pointless_with=((keys.SPECULATION, _MODELS), (keys.NGRAM_FIRST, (False,))),
+        of=_AUTO,
         compare=(False, True),
     ),
     _drafting(
@@ -153,7 +90,7 @@ SPECULATION = (
         source=("engine/decoding/speculation/control/controller.py", "engine/decoding/speculation/control/cost.py"),
         also=("gamma",),
         reference="Leviathan et al. 2023 (arXiv 2211.17192)",
-        of=(keys.SPECULATION, METHODS),
+        of=_AUTO,
         compare=(4, 0),
     ),
     _drafting(
@@ -163,36 +100,16 @@ SPECULATION = (
         minimum=0,
         maximum=MOST_NODES,
         zero_means="auto",
-        explains="How many tokens Medusa heads, an EAGLE head and MTP layers draft in one step, many of them "
+        explains="How many tokens {nouns} draft in one step, many of them "
         "alternatives to each other. A size no larger than the draft length gives a single chain, as does QUEST.",
         shows="tokens per step against the rows checked",
-        helps="Medusa and EAGLE, where a second choice is often the right one.",
+        helps="{labels}, where a second choice is often the right one.",
         costs="Nothing in the text. Every node is one more row to check.",
         source=("engine/decoding/speculation/proposers/trees.py", "engine/decoding/speculation/proposers/growing.py"),
         also=("tree attention", "draft tree"),
         reference="Miao et al. 2024, SpecInfer (arXiv 2305.09781); Cai et al. 2024, Medusa (arXiv 2401.10774)",
-        of=(keys.SPECULATION, ("auto", "medusa", "eagle", "mtp")),
+        of=_AUTO,
         compare=(4, 0),
-    ),
-    _drafting(
-        key=keys.EXIT_LAYER,
-        title="Exit after layer",
-        default=0,
-        minimum=0,
-        maximum=200,
-        zero_means="auto",
-        explains="How many of the model's layers draft under early exit. "
-        "More layers draft better and cost more; auto takes what was found for this model, or a quarter of them.",
-        shows="acceptance rate by draft position",
-        helps="Models trained for early exit, such as LayerSkip's and the bundled guide.",
-        costs="Nothing in the text.",
-        source=(
-            "engine/decoding/speculation/proposers/self_drafting.py",
-            "engine/decoding/speculation/proposers/layer_choice.py",
-        ),
-        reference="Elhoushi et al. 2024, LayerSkip (arXiv 2404.16710)",
-        of=(keys.SPECULATION, ("exit",)),
-        compare=(1, 0),
     ),
     _drafting(
         key=keys.ACCEPTANCE,
@@ -212,7 +129,7 @@ SPECULATION = (
         also=("verification",),
         reference="Leviathan et al. 2023 (arXiv 2211.17192); Chen et al. 2023 (arXiv 2302.01318); Cai et al. 2024, "
         "Medusa (arXiv 2401.10774)",
-        of=(keys.SPECULATION, METHODS),
+        of=_AUTO,
         choices=(
             Choice("keyed", "lossless", explains="The same text as without speculation."),
             Choice(
@@ -233,3 +150,31 @@ SPECULATION = (
         compare=("keyed", "ratio"),
     ),
 )
+
+
+def speculation(techniques: Sequence[Technique]) -> tuple[Option, ...]:
+    """The switches of speculation, which mean something with "auto" and with the techniques that use them."""
+    users = {row.key: [each for each in techniques if row.key in each.uses] for row in _ROWS}
+    return tuple(_with_users(row, users) for row in _ROWS)
+
+
+def _with_users(row: Option, users: Mapping[str, Sequence[Technique]]) -> Option:
+    of = (row.of[0], (*row.of[1], *names(users[row.key]))) if row.of[0] else row.of
+    match row.key:
+        case keys.NGRAM_CHATS:
+            alone = ((keys.SPECULATION, names(users[keys.NGRAM_FIRST])), (keys.NGRAM_FIRST, (False,)))
+            return replace(row, of=of, pointless_with=alone)
+        case keys.TREE_NODES:
+            nouns = listed([each.noun for each in users[row.key]])
+            labels = listed([each.label for each in users[row.key] if row.key in each.shows])
+            return replace(row, of=of, explains=row.explains.format(nouns=nouns), helps=row.helps.format(labels=labels))
+    return replace(row, of=of)
+
+
+def names(techniques: Iterable[Technique]) -> tuple[str, ...]:
+    return tuple(each.name for each in techniques)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a sentence: "one, another and a third"."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, cast
 
 import torch
 
@@ -12,6 +12,7 @@ from engine.base.devices import traits
 from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
 from engine.cache.stores.kinds import MIXING, KVKind
 from engine.catalogue import Capability
+from engine.catalogue.exclusions import MISSING
 from engine.compute.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value, keys
 
@@ -20,7 +21,6 @@ Acceptance = Literal["keyed", "ratio", "typical"]
 acceptance."""
 READING_ROWS = 2048
 """Rows of a step on a GPU while nothing decodes: products of more are hardly faster. Memory is reserved for them."""
-_ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class RequestOptions(NamedTuple):
@@ -57,7 +57,7 @@ class EngineOptions:
 
         Before a model is loaded its capabilities are unknown, so every value may be set.
         """
-        self.values = catalogue.validated({key: value}, self.values, self.capabilities or _ALL)
+        self.values = catalogue.validated({key: value}, self.values, self.capabilities or MISSING)
 
     def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, catalogue.Found] = {}) -> None:
         """Take over the loaded model's capabilities (empty: no model is loaded, and values are kept for the next one).

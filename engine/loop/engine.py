@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import engine.loading.techniques  # noqa: F401 - fills the catalogue
 from engine.base.devices import make_current
 from engine.base.errors import LoadCancelled, is_out_of_memory, lost_device
 from engine.cache.offload.saved import SavedChats

@@ -11,11 +11,9 @@ MAX_FRAME = 32 * 1024 * 1024
 """Largest frame either side accepts, bytes (a long chat with its system prompt is far below)."""
 
 Value = bool | int | float | str
-Source = Literal[
-    "target", "draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp", "assistant", "corrected", "bonus"
-]
-"""Origin of a generated token: plain decoding, an accepted draft token of a proposer, or the verifier's own token after
-a rejected one (``corrected``) or after a fully accepted draft (``bonus``)."""
+Source = str
+"""Origin of a generated token: "target" (plain decoding), the name of the proposer whose draft token was accepted, or
+the verifier's own token after a rejected one ("corrected") or after a fully accepted draft ("bonus")."""
 FinishReason = Literal["stop", "length", "context", "cancelled", "memory", "error"]
 WHOLE: frozenset[FinishReason] = frozenset({"stop", "length", "context"})
 """Reasons of a whole answer: the model, a stop string or a limit on its length ended it."""

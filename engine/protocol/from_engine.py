@@ -11,7 +11,7 @@ from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
 from engine.protocol.calls import CallAnswer, CallEvent
-from engine.protocol.records import Device, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
+from engine.protocol.records import Device, DrafterStyle, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
 from engine.protocol.why import Reasons
 
 
@@ -34,6 +34,8 @@ class Welcome(Message, tag="welcome", frozen=True):
     """LoRA adapters in memory next to the loaded model."""
     notice: str = ""
     """Reason that an installed GPU pack is not used, as a sentence."""
+    drafters: list[DrafterStyle] = []
+    """What may draft, in the order in which they are shown."""
 
 
 class Loading(Message, tag="loading", frozen=True):

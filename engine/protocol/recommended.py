@@ -13,8 +13,9 @@ from engine.protocol.base import Message, Part
 
 Purpose = Literal["chat", "code", "reasoning", "vision", "small"]
 PURPOSES: tuple[Purpose, ...] = ("chat", "code", "reasoning", "vision", "small")
-DraftKind = Literal["model", "medusa", "eagle", "assistant", "mtp"]
-"""A smaller model of the same vocabulary, heads made for the model, or multi-token layers of its own file."""
+DraftKind = str
+"""A drafter for a model: "model" is a smaller one of the same vocabulary, and others have the names of their proposers:
+heads made for the model, or multi-token layers of its own file ("mtp")."""
 SizeVerdict = Literal["", "fits", "tight", "too large"]
 """Same as in :class:`FitReport`, estimated from bytes; ``tight``, too: only once other programs are closed, or too slow
 to read along. "": the size is not known."""

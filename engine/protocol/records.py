@@ -121,6 +121,23 @@ class OptionSpec(Part, frozen=True):
     """The same as a sentence."""
 
 
+class DrafterStyle(Part, frozen=True):
+    """How a proposer is shown. ``key``: its value of the switch "speculation", and the source of its tokens.
+
+    ``name`` stands in legends, ``by`` after "Drafted", ``offer`` where it is offered for a model. The colour is the
+    theme's ``color``, mixed with the panel by ``share``.
+    """
+
+    key: str
+    name: str
+    by: str
+    color: str
+    share: float = 1.0
+    offer: str = ""
+    heads: Literal["", "trained", "own"] = ""
+    """Heads that were trained for a model and are in a file of their own, or layers of the model's own file."""
+
+
 class Device(Part, frozen=True):
     kind: DeviceKind
     name: str
@@ -150,7 +167,7 @@ class ModelCard(Part, frozen=True):
     draft_refused: str = ""
     """Reason that the draft model or the heads asked for are not in use."""
     heads: list[str] = []
-    """Kinds of heads in use that draft for this model, as :data:`Source` names them: ["medusa", "eagle"]."""
+    """Kinds of heads in use that draft for this model, as :data:`Source` names them."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
     fallbacks: list[str] = []

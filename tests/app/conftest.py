@@ -22,14 +22,17 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt, QThread, QTimer
 from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 
+from app import proposers
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.program import Program
 from app.theme.sheet import apply
 from app.theme.theme import Theme
+from engine.decoding.speculation.technique import drafting
 from tests.kit import engine_thread
 
 PATIENCE_MS = 120_000
+proposers.learn(each.style for each in drafting())
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from app.plots import words
 from app.plots.acceptance import MOST_SERIES, AcceptanceChart, caption, reasoning, series
 from app.plots.plot import bar_edges
-from app.proposers import PROPOSERS, color
+from app.proposers import color, proposer
 from app.theme.theme import DARK, LIGHT
 from engine.protocol import Acceptance, QueueCounts
 from tests.app.specs import DRAFTERS, frame
@@ -42,7 +42,7 @@ def test_every_drafter_has_a_name_and_a_colour_of_its_own(chart, theme) -> None:
         assert color(theme, "ngram") == tokens.teal
     for key in DRAFTERS:
         show(chart, draft_tokens(key))
-        assert PROPOSERS[key].name in chart._legend.text().replace("\xa0", " ")
+        assert proposer(key).name in chart._legend.text().replace("\xa0", " ")
         assert color(theme, key) in chart._legend.text()
         assert chart._plot.bars[0].color == color(theme, key)
 

@@ -16,9 +16,9 @@ from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
 from app.history.records import AnswerStats, Message, Span
-from app.proposers import PROPOSERS
 from app.theme.widgets import Toggle
 from engine import protocol as p
+from engine.decoding.speculation.technique import drafting
 from engine.protocol import Timings, Usage
 from tests.app.specs import DRAFTERS
 
@@ -27,7 +27,7 @@ def test_every_source_has_its_span() -> None:
     assert [origin(source, 3) for source in DRAFTERS] == [Span("accepted", 3, source) for source in DRAFTERS]
     assert origin("corrected", 2) == Span("corrected", 2)
     assert origin("target", 1) == origin("bonus", 1) == Span("", 1)
-    assert set(DRAFTERS) == set(PROPOSERS) == set(p.Source.__args__) - {"target", "bonus", "corrected"}
+    assert set(DRAFTERS) == {each.name for each in drafting()}
 
 
 def test_tokens_of_one_source_are_one_span_and_of_two_proposers_two() -> None:

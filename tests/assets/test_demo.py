@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from app.chat.welcome import QUESTIONS
-from engine.catalogue import BY_KEY, CATALOGUE
+from engine.catalogue import BY_KEY
 from engine.formats.heads.files import open_heads
 from engine.formats.open import open_checkpoint
 
@@ -143,7 +143,7 @@ def test_what_may_be_asked_next_follows_its_answer(demo: SimpleNamespace) -> Non
 
 def test_every_technique_is_in_the_knowledge_as_the_catalogue_has_it(demo: SimpleNamespace) -> None:
     answers = {block.answer for block in demo.knowledge.load()}
-    for entry in CATALOGUE:
+    for entry in BY_KEY.values():
         assert entry.explains in answers
         assert any(entry.helps in answer and entry.costs in answer for answer in answers)
         for choice in entry.choices:

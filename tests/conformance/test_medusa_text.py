@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.compute.models.heads.medusa import MedusaHeads
-from engine.decoding.speculation.proposers.medusa import MedusaProposer
+from engine.decoding.speculation.medusa.proposer import MedusaProposer
 from engine.formats.heads.files import open_heads
 from engine.formats.heads.read import read_medusa_heads
 from engine.protocol import Sampling

@@ -15,7 +15,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.decoding.options import RequestOptions
 from engine.decoding.scheduling.scheduler import Slice
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree
-from engine.decoding.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
+from engine.decoding.speculation.self_drafting.proposers import EarlyExitProposer, LayerSkipProposer
 from engine.decoding.speculation.verify.early_exit import forward_step
 from engine.formats.open import open_checkpoint
 from engine.loop.step import rows_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.help.pages import Page, load
-from engine.catalogue import CATALOGUE, Option
+from engine.catalogue import BY_KEY, Option
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +35,7 @@ def pages() -> list[Page]:
     return load(ROOT / "docs")
 
 
-@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.key)
+@pytest.mark.parametrize("entry", BY_KEY.values(), ids=lambda entry: entry.key)
 def test_every_switch_and_every_value_has_its_help(entry: Option) -> None:
     page = next(page for page in pages() if page.key == entry.key)
     assert page.title == entry.title
@@ -72,8 +72,8 @@ DENIES = re.compile(
 
 def denied(text: str) -> list[str]:
     """The sentences of ``text`` that put off something which the catalogue has, or its subjects."""
-    names = {name.lower() for entry in CATALOGUE for name in (entry.title, *entry.also)}
-    names |= {name.lower() for entry in CATALOGUE for choice in entry.choices for name in choice.also}
+    names = {name.lower() for entry in BY_KEY.values() for name in (entry.title, *entry.also)}
+    names |= {name.lower() for entry in BY_KEY.values() for choice in entry.choices for name in choice.also}
     found = []
     for sentence in re.split(r"(?<=[.!?])\s", text):
         words = re.findall(r"[\w-]+", sentence.lower())

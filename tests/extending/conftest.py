@@ -14,22 +14,22 @@ from engine.compute.layers.linear import choose
 from engine.compute.models import arenas, registry
 from engine.decoding.scheduling import policy
 from engine.formats.quantised import quantise
-from engine.loading import drafters
 from tests.extending.busy_engine import write_model
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
     tables: list[dict[str, object]] = [
-        catalogue.BY_KEY, policies.POLICIES, kinds.BITS, quantise.PACKERS, choose._PATHS, arenas.STORES,
+        policies.POLICIES, kinds.BITS, quantise.PACKERS, choose._PATHS, arenas.STORES,
         registry.OTHERS, policy.POLICIES,
     ]  # type: ignore[list-item]  # fmt: skip
-    before, alone = [dict(table) for table in tables], list(drafters.ALONE)
+    before, techniques = [dict(table) for table in tables], list(catalogue.TECHNIQUES)
     yield
     for table, was in zip(tables, before, strict=True):
         table.clear()
         table.update(was)
-    drafters.ALONE[:] = alone
+    catalogue.TECHNIQUES[:] = techniques
+    catalogue.rebuild()
 
 
 @pytest.fixture(scope="session")

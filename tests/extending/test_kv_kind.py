@@ -11,7 +11,7 @@ from engine import catalogue
 from engine.cache.stores import kinds
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import DenseKVStore
-from engine.catalogue import Choice
+from engine.catalogue import Choice, Technique
 from engine.compute.models import arenas
 from tests.extending.busy_engine import check
 
@@ -28,7 +28,9 @@ class Rounded(DenseKVStore):
 def test_a_kv_kind(model: Path) -> None:
     kinds.BITS["rounded"] = 32
     arenas.STORES["rounded"] = lambda made: Rounded(*made.shape, made.dtype, made.device)
-    catalogue.offer("kv_kind", Choice("rounded", "Rounded to float16", exactness="approximate"))
+    catalogue.register(
+        Technique(switch="kv_kind", choice=Choice("rounded", "Rounded to float16", exactness="approximate"))
+    )
     served = check(model, {"kv_kind": "rounded"})
     assert "rounded" in served.shown("kv_kind")
     assert served.engine.cache_stats().kind == "rounded"

@@ -11,7 +11,7 @@ from engine import catalogue
 from engine.cache import policies
 from engine.cache.policies import PagePolicy, RowSights
 from engine.cache.pool import PAGE_SIZE
-from engine.catalogue import Choice
+from engine.catalogue import Choice, Technique
 from tests.extending.busy_engine import Served, check
 
 
@@ -34,7 +34,9 @@ class ThreePages(PagePolicy):
 @pytest.mark.slow
 def test_a_page_policy(model: Path) -> None:
     policies.POLICIES["three_pages"] = lambda settings: ThreePages()
-    catalogue.offer("page_policy", Choice("three_pages", "Three pages", exactness="approximate"))
+    catalogue.register(
+        Technique(switch="page_policy", choice=Choice("three_pages", "Three pages", exactness="approximate"))
+    )
     served = check(model, {"page_policy": "three_pages"}, shares=False)
     assert "three_pages" in served.shown("page_policy")
     plain = Served(model, {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import catalogue
-from engine.catalogue import Choice
+from engine.catalogue import Choice, Technique
 from engine.decoding.scheduling import policy
 from engine.decoding.scheduling.policy import S
 from tests.extending.busy_engine import check
@@ -30,7 +30,7 @@ class NewestFirst:
 @pytest.mark.slow
 def test_a_scheduling_policy(model: Path) -> None:
     newest = policy.POLICIES["newest"] = NewestFirst()
-    catalogue.offer("admission", Choice("newest", "Newest first"))
+    catalogue.register(Technique(switch="admission", choice=Choice("newest", "Newest first")))
     served = check(model, {"admission": "newest"})
     assert "newest" in served.shown("admission")
     assert newest.victims

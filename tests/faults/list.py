@@ -333,7 +333,7 @@ _VERIFIER = (
     Fault(
         "head-reads-its-own-token",
         "verifier",
-        "engine/decoding/speculation/proposers/eagle.py",
+        "engine/decoding/speculation/proposers/features.py",
         "tokens = request.tokens[text.held + 1 : text.held + 1 + count]",
         "tokens = request.tokens[text.held : text.held + count]",
         "An EAGLE head joins a state with the token that made it and not with the next one.",
@@ -342,7 +342,7 @@ _VERIFIER = (
     Fault(
         "draft-model-skips-a-token",
         "verifier",
-        "engine/decoding/speculation/proposers/draft_model.py",
+        "engine/decoding/speculation/draft_model/proposer.py",
         "min(len(nodes), len(tree.tokens) - 1)",
         "len(nodes)",
         "After a fully accepted chain the draft model lacks the keys of its last token.",
@@ -360,7 +360,7 @@ _VERIFIER = (
     Fault(
         "states-not-normed",
         "verifier",
-        "engine/decoding/speculation/proposers/medusa.py",
+        "engine/decoding/speculation/medusa/proposer.py",
         "self._heads.forward(self._heads.normed(self._rows.of(requests)), heads)",
         "self._heads.forward(self._rows.of(requests), heads)",
         "Medusa heads read the residual stream before the final norm.",
@@ -369,7 +369,7 @@ _VERIFIER = (
     Fault(
         "drafts-from-strangers",
         "verifier",
-        "engine/decoding/speculation/proposers/ngram.py",
+        "engine/decoding/speculation/ngram/proposer.py",
         "if n < index.n_max and request.options.ngram_chats and self._chats is not None:",
         "if n < index.n_max and self._chats is not None:",
         "Drafts come from the texts of other chats although the request did not ask for that.",
@@ -378,7 +378,7 @@ _VERIFIER = (
     Fault(
         "deleted-chat-still-drafts",
         "verifier",
-        "engine/decoding/speculation/proposers/ngram.py",
+        "engine/decoding/speculation/ngram/proposer.py",
         "        self._chats = None",
         "        return",
         "The text of a deleted chat is still drafted from.",
@@ -405,7 +405,7 @@ _VERIFIER = (
     Fault(
         "ngrams-of-all-requests",
         "verifier",
-        "engine/decoding/speculation/proposers/ngram.py",
+        "engine/decoding/speculation/ngram/proposer.py",
         "index = self._indexes.setdefault(request.owner, NgramIndex())",
         'index = self._indexes.setdefault(("", 0), NgramIndex())',
         "Requests share one index of n-grams, whose places are those of another text.",

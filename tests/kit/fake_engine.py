@@ -37,7 +37,9 @@ import msgspec
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Request, Response, ServerConnection, serve
 
+import engine.loading.techniques  # noqa: F401  (registers what drafts)
 from engine import protocol as p
+from engine.decoding.speculation.technique import drafting
 from tests.kit.fake_cache import FakeCache
 from tests.kit.fake_speculation import STEP, acceptance, drafters, exactness, source, switches
 
@@ -285,6 +287,7 @@ class Session:
                 models=models,
                 loaded=self.engine.card,
                 notice=pack.get("notice", ""),
+                drafters=[each.style for each in drafting()],
             )
         )
         for frame in self.socket:

@@ -34,7 +34,7 @@ class Attention:
     ) -> None:
         """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``), ``output`` its last layer.
 
-        ``in_features`` is what q, k and v read where that is not the residual stream (EAGLE-3).
+        ``in_features`` is what q, k and v read where that is not the residual stream.
         """
         self.place, self.heads = config.arena_of(index), config.num_heads
         self.kv_heads, self.head_dim = config.heads_of(index)

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
+import engine.loading.techniques  # noqa: F401 - registers what drafts
+from engine.decoding.speculation.technique import drafting
+
 if TYPE_CHECKING:
     from engine.protocol import LoadOptions, Quantise
     from engine.services.bench.shapes import Shape
@@ -20,8 +23,11 @@ if TYPE_CHECKING:
 
 DEVICE_HELP = "auto, cpu, cuda (the GPU with the most free memory), cuda:1 (the second one) or mps (Apple's)."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
+TRAINED = [each for each in drafting() if each.training is not None]
+"""Techniques whose heads `kvasir train-heads` makes."""
+HEADS = f"{' or '.join(each.label for each in TRAINED)} heads"
 DRAFT_HELP = (
-    "A draft model, Medusa or EAGLE heads, or an assistant of Gemma 4, for speculation (a name or a path; the bundled "
+    f"A draft model, {HEADS}, or an assistant of Gemma 4, for speculation (a name or a path; the bundled "
     "model brings its own, 'none' for no draft model)."
 )
 ContextOption = Annotated[

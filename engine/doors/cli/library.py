@@ -18,6 +18,7 @@ import typer
 from engine.base.errors import plain
 from engine.base.sizes import billions, figure, human
 from engine.base.terminal import say, table, transfer_bar
+from engine.decoding.speculation.technique import drafting
 from engine.doors.cli.arguments import (
     ContextOption,
     DeviceOption,
@@ -52,7 +53,6 @@ models = typer.Typer(help="Models: those here, and how others come here.", rich_
 
 LIMIT_HELP = "At most this number of MB a second; 0: no limit."
 WORDS = {"fits": "runs well here", "tight": "runs", "too large": "too large", "": "size not known"}
-KINDS = {"model": "draft model", "medusa": "Medusa", "eagle": "EAGLE", "assistant": "assistant", "mtp": "built in"}
 
 
 @models.command()
@@ -261,7 +261,14 @@ def _show_drafts(found: list[DraftOffer]) -> None:
 def _draft_row(offer: DraftOffer) -> tuple[str, ...]:
     where = offer.path or (f"kvasir models get {offer.repository} {offer.variant}" if offer.repository else "")
     reads = f"{100 * offer.cost:.0f} % of the model" if offer.cost else ""
-    return offer.name, KINDS[offer.kind], human(offer.bytes) if offer.bytes else "", reads, where
+    return offer.name, _draft_kind(offer), human(offer.bytes) if offer.bytes else "", reads, where
+
+
+def _draft_kind(offer: DraftOffer) -> str:
+    """What it is, in words; what is neither here nor to be had is in the model's own file."""
+    if not (offer.path or offer.repository):
+        return "built in"
+    return next((each.label for each in drafting() if each.name == offer.kind), "draft model")
 
 
 def _show_recommended(found: Recommended) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from engine.compute.native.instructions import wanted
 from engine.doors.cli.arguments import (
     ADAPTER_HELP,
+    HEADS,
     HOST_HELP,
     ORIGIN_HELP,
+    TRAINED,
     ContextOption,
     DeviceOption,
     DraftOption,
@@ -51,6 +53,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_KINDS = " ".join(f"{each.name}: {each.training.about}." for each in TRAINED if each.training)
+_SEVERAL = " and ".join(each.label for each in TRAINED if each.training and each.training.several)
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 THINKING_HELP = "Let the model think first, where its template has that setting."
 UNLOAD_HELP = "Unload the model after this many minutes without a request, until the next one; 0: never."
@@ -182,12 +186,13 @@ app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 
 
-@app.command("train-heads")
+@app.command(
+    "train-heads",
+    help=f"Train {HEADS} for a model, on your own text. Ctrl-C saves; the same command goes on.",
+)
 def train_heads(
     model: Annotated[str, typer.Argument(help=MODEL_HELP)],
-    kind: Annotated[
-        str, typer.Option(help="medusa: heads side by side. eagle: one that goes on. layers: choose the model's own.")
-    ],
+    kind: Annotated[str, typer.Option(help=f"{_KINDS} layers: choose the model's own.")],
     text: Annotated[
         list[Path], typer.Option(help="A file (.txt, .md, .jsonl with texts or chats) or a folder of them; repeatable.")
     ],
@@ -198,7 +203,7 @@ def train_heads(
         float | None, typer.Option(min=0.01, help="End after this time; 10 if nothing is said.", show_default=False)
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many steps.", show_default=False)] = None,
-    heads: Annotated[int, typer.Option(min=1, max=16, help="How many Medusa heads.")] = 4,
+    heads: Annotated[int, typer.Option(min=1, max=16, help=f"How many {_SEVERAL} heads.")] = 4,
     rows: Annotated[int, typer.Option(min=4, help="Pieces of text to learn from, at most.")] = 4096,
     length: Annotated[int, typer.Option(min=32, help="Tokens of a piece, at most.")] = 256,
     distil: Annotated[
@@ -220,16 +225,16 @@ def train_heads(
     dtype: DtypeOption = "auto",
     quantise: QuantiseOption = "none",
 ) -> None:
-    """Train Medusa or EAGLE heads for a model, on your own text. Ctrl-C saves; the same command goes on."""
-    if kind not in ("medusa", "eagle", "layers"):
-        raise typer.BadParameter(f"{kind!r} is none of medusa, eagle, layers.", param_hint="--kind")
+    known = [*(each.name for each in TRAINED), "layers"]
+    if kind not in known:
+        raise typer.BadParameter(f"{kind!r} is none of {', '.join(known)}.", param_hint="--kind")
     chosen = (device_of(device), dtype_of(dtype), quantise_of(quantise))
     with report_errors():
         with importing():
             from engine.doors.cli.train import run_choose_layers, run_train_heads
             from engine.library.paths import resolve
             from engine.services.training.target import Opening
-            from engine.services.training.train_heads import Kind, TrainingPlan
+            from engine.services.training.train_heads import TrainingPlan
 
         opening = Opening(*chosen)
         path, _ = resolve(path_or_name_of(model), "")
@@ -238,7 +243,7 @@ def train_heads(
             return
         plan = TrainingPlan(
             model=path,
-            kind=cast("Kind", kind),
+            kind=kind,
             text=tuple(text),
             out=out,
             minutes=10.0 if minutes is None and steps is None else minutes,

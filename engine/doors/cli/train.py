@@ -15,6 +15,7 @@ from rich.table import Table
 
 from engine.base.terminal import console as plain_console
 from engine.base.terminal import text_column
+from engine.doors.cli.arguments import TRAINED
 from engine.doors.cli.errors import handled
 from engine.services.training.acceptance import AcceptanceFigures
 from engine.services.training.layers import choose_layers
@@ -108,11 +109,11 @@ def _tell(
     console: Console, kind: str, outcome: TrainingResult, before: AcceptanceFigures, after: AcceptanceFigures
 ) -> None:
     """Print how often draft tokens are right, and how many tokens a step yields with them."""
-    each = "head" if kind == "medusa" else "depth"
+    several = next(each.training.several for each in TRAINED if each.name == kind and each.training is not None)
     table = Table(box=None, pad_edge=False)
-    for name in (each, "first choice right", "right so far", "before training"):
+    for name in ("head" if several else "depth", "first choice right", "right so far", "before training"):
         table.add_column(name, justify="right")
-    shares = [row[0] for row in after.accuracies] if kind == "medusa" else after.by_depth
+    shares = [row[0] for row in after.accuracies] if several else after.by_depth
     for number, (share, reached, was) in enumerate(zip(shares, after.reached, before.reached, strict=True), 1):
         table.add_row(str(number), f"{share:.1%}", f"{reached:.1%}", f"{was:.1%}")
     console.print(f"Measured at {after.positions:,} places of held-out text:")

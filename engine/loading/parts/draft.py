@@ -7,7 +7,7 @@ from typing import Self
 
 from engine.base.errors import CheckpointError
 from engine.compute.models.base import CausalLM
-from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
 from engine.formats.source import Packing
 from engine.loading.files import ModelFiles
 from engine.loading.memory import estimate

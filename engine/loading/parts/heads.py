@@ -20,9 +20,9 @@ from engine.compute.models.heads.base import FeatureHead
 from engine.compute.models.heads.medusa import MedusaHeads
 from engine.compute.models.heads.mtp import Layout, MultiToken, layout_of
 from engine.compute.runner.runner import RunnableModel, Runner
-from engine.decoding.speculation.proposers.assistant import AssistantProposer
-from engine.decoding.speculation.proposers.eagle import FeatureProposer
-from engine.decoding.speculation.proposers.medusa import MedusaProposer
+from engine.decoding.speculation.assistant.proposer import AssistantProposer
+from engine.decoding.speculation.medusa.proposer import MedusaProposer
+from engine.decoding.speculation.proposers.features import FeatureProposer
 from engine.formats.heads.files import KINDS, HeadFiles, HeadKind, find_heads, open_heads
 from engine.formats.heads.read import read_assistant, read_eagle, read_medusa_heads
 from engine.formats.load import Checkpoint

@@ -11,8 +11,8 @@ from engine.compute.models.base import CausalLM
 from engine.decoding.options import READING_ROWS
 from engine.decoding.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.decoding.speculation.proposers.layer_choice import LayerChoice
+from engine.decoding.speculation.technique import ProposerInputs, drafting
 from engine.loading.activations import ActivationCost, measured
-from engine.loading.drafters import ALONE, ProposerInputs, described
 from engine.loading.files import ModelFiles
 from engine.loading.memory import estimate
 from engine.loading.parts.part import Assembly, Need
@@ -100,6 +100,8 @@ class Target:
         made.run(model, runner)
         kept = estimate.kv_bytes_per_token(model.config, model.kv_dtype)
         inputs = ProposerInputs(model, runner, self.files.eos_ids, self.layers, kept)
-        made.proposers += [proposer for make in ALONE if (proposer := make(inputs)) is not None]
-        made.methods += described(model, self.layers)
+        for each in drafting():
+            if each.make is not None and (alone := each.make(inputs)) is not None:
+                made.proposers.append(alone.proposer)
+                made.methods.append((each.label, alone.about))
         return made

@@ -9,28 +9,19 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from engine.cache.pool import PAGE_SIZE
-from engine.catalogue import CATALOGUE
+from engine.catalogue import BY_KEY
+from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadModel
 from engine.protocol import ChatMessage, OptionSpec, Sampling, Value, keys
 from engine.services.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.services.bench.tables import MB, say, show_absent, show_table
 from engine.services.client import Answer, EngineClient
-
-DRAFTERS: Mapping[str, tuple[str, ...]] = {
-    keys.DRAFT_LENGTH: ("draft", "assistant", "ngram"),
-    keys.NGRAM_FIRST: ("draft", "exit", "skip", "eagle", "medusa", "mtp", "assistant"),
-    keys.NGRAM_CHATS: ("ngram",),
-    keys.TREE_NODES: ("eagle", "medusa"),
-    keys.EXIT_LAYER: ("exit",),
-    keys.ACCEPTANCE: ("draft", "exit", "skip", "eagle", "assistant"),
-}
-"""Switches of speculation, and the draft methods that can show their effect; the first that the model has is used."""
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
@@ -108,8 +99,9 @@ def measure_switches(
     sampling = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
     state = client.state()
     rows, absent = [], []
-    for entry in CATALOGUE:
-        kinds = DRAFTERS.get(entry.key)
+    found = drafters()
+    for entry in BY_KEY.values():
+        kinds = found.get(entry.key)
         if kinds is not None and not _drafter(entry.key, state[keys.SPECULATION]):
             absent.append(f"{entry.title}: {state[keys.SPECULATION].disabled_choices[kinds[0]]}")
             continue
@@ -119,9 +111,21 @@ def measure_switches(
     return rows, absent
 
 
+def drafters() -> dict[str, list[str]]:
+    """Switches of speculation, and the draft methods that can show their effect; the first that the model has is used.
+
+    Those that show the most come first, so that the rows are of few methods.
+    """
+    found: dict[str, list[str]] = {}
+    for each in sorted(drafting(), key=lambda each: -len(each.shows)):
+        for key in each.shows:
+            found.setdefault(key, []).append(each.name)
+    return found
+
+
 def _drafter(key: str, speculation: OptionSpec) -> str:
     """The draft method that shows the switch ``key`` with the loaded model; an empty string where there is none."""
-    return next((kind for kind in DRAFTERS[key] if kind not in speculation.disabled_choices), "")
+    return next((kind for kind in drafters()[key] if kind not in speculation.disabled_choices), "")
 
 
 def _pairs(spec: OptionSpec) -> list[tuple[Value, Value]]:
@@ -183,7 +187,7 @@ def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Va
         client.set(spec.key, value)
         return {}
     overrides: dict[str, Value] = {spec.key: value}
-    if spec.key in DRAFTERS:
+    if spec.key in drafters():
         overrides[keys.SPECULATION] = _drafter(spec.key, client.state()[keys.SPECULATION])
     return overrides
 
@@ -204,7 +208,7 @@ def _shown(key: str, before: _Side, after: _Side) -> str:
         case keys.WEIGHTS | keys.OUTPUT_HEAD:
             return f"weights {before.weights / MB:.1f} -> {after.weights / MB:.1f} MB"
     steps = [_median(side.answers, "tokens_per_step") for side in (before, after)]
-    accepted = f", accepted {_accepted(after)}" if key == keys.SPECULATION or key in DRAFTERS else ""
+    accepted = f", accepted {_accepted(after)}" if key == keys.SPECULATION or key in drafters() else ""
     return f"tokens per step {steps[0]:.2f} -> {steps[1]:.2f}{accepted}"
 
 

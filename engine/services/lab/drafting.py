@@ -27,7 +27,6 @@ LEAST_CONTEXT = 512
 SHORTEST, LONGEST = 16, 96
 PROBE = 12
 """Tokens of the answer that tells how fast the model writes."""
-_TREES = ("medusa", "eagle", "mtp")
 SPEEDS = {key: Measured(f"{key} speed", Metric(title=f"tokens a second, {title}")) for key, (title, _) in TEXTS.items()}
 PER_STEP = {
     key: Measured(f"{key} per step", Metric(title=f"tokens a step, {title}", counted=True))
@@ -40,6 +39,7 @@ class Method(NamedTuple):
 
     name: str
     title: str
+    trees: bool = False
 
     @property
     def switches(self) -> dict[str, Value]:
@@ -47,15 +47,17 @@ class Method(NamedTuple):
         found: dict[str, Value] = {keys.SPECULATION: self.name, keys.ACCEPTANCE: "keyed"}
         if self.name != "off":
             found |= {keys.NGRAM_FIRST: False, keys.NGRAM_CHATS: False, keys.DRAFT_LENGTH: AHEAD}
-        return found | ({keys.TREE_NODES: NODES} if self.name in _TREES else {})
+        return found | ({keys.TREE_NODES: NODES} if self.trees else {})
 
 
 def methods(state: Mapping[str, OptionSpec], names: Iterable[str]) -> list[Method]:
     """List those of ``names`` that the loaded model has."""
     spec = state[keys.SPECULATION]
-    titles = dict(zip(spec.choices, spec.choice_titles, strict=True))
+    titles, trees = dict(zip(spec.choices, spec.choice_titles, strict=True)), state[keys.TREE_NODES].of_values
     return [
-        Method(name, titles[name]) for name in names if not spec.disabled_reason and name not in spec.disabled_choices
+        Method(name, titles[name], name in trees)
+        for name in names
+        if not spec.disabled_reason and name not in spec.disabled_choices
     ]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.decoding.speculation.proposers.trees import static_tree
 
 RANKS = 10
-"""The number of candidates of each head that are looked at, as many as Medusa's trees use."""
+"""The number of candidates of each head that are looked at, as many as the trees of heads side by side use."""
 TREES = (16, 63)
 
 

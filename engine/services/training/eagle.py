@@ -10,8 +10,8 @@ own path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,7 @@ class _Layer(nn.Module):
 class EagleHead(Heads):
     """The parameters are named as in the hub. The token table is the target's and not among them."""
 
-    file, depths = "model.safetensors", 5
+    kind, file, depths = "eagle", "model.safetensors", 5
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -98,6 +98,14 @@ class EagleHead(Heads):
         self.frequencies: Tensor
         self.register_buffer("frequencies", frequencies, persistent=False)
         self._begin(generator)
+
+    @classmethod
+    def new(cls, config: ModelConfig, count: int, generator: torch.Generator) -> Self:
+        return cls(config, generator)
+
+    @classmethod
+    def like(cls, values: Mapping[str, Any], config: ModelConfig) -> Self | None:
+        return cls(config, torch.Generator()) if "architectures" in values else None
 
     @torch.no_grad()
     def _begin(self, generator: torch.Generator) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from engine.config.model import ModelConfig
 from engine.services.training.acceptance import AcceptanceFigures, measured, ranks
 from engine.services.training.features import FeatureBatch
 from engine.services.training.target import TargetModel
@@ -20,6 +21,8 @@ LOGITS = 1 << 24
 class Heads(nn.Module, ABC):
     """Heads of one kind for one target, in float32 while they learn."""
 
+    kind: str
+    """The name of their proposer."""
     file: str
     """The weights' name in the hub's layout."""
     rate: float
@@ -28,6 +31,16 @@ class Heads(nn.Module, ABC):
     """How many tokens ahead are predicted."""
     trees: tuple[int, ...] = ()
     """The sizes of the trees that are measured."""
+
+    @classmethod
+    @abstractmethod
+    def new(cls, config: ModelConfig, count: int, generator: torch.Generator) -> Self:
+        """Untrained heads for a target of that ``config``: ``count`` of them, where the kind has several."""
+
+    @classmethod
+    @abstractmethod
+    def like(cls, values: Mapping[str, Any], config: ModelConfig) -> Self | None:
+        """Heads of the shapes that are written down in the ``values`` of their config.json; None: of another kind."""
 
     @abstractmethod
     def loss(self, batch: FeatureBatch, target: TargetModel, generator: torch.Generator) -> Tensor:

@@ -8,13 +8,14 @@ blocks in a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engine.config.model import ModelConfig
 from engine.services.training.acceptance import TREES, AcceptanceFigures
 from engine.services.training.features import FeatureBatch
 from engine.services.training.heads import Heads, some
@@ -43,7 +44,7 @@ class ResBlock(nn.Module):
 class TrainableMedusaHeads(Heads):
     """``count`` heads of :data:`BLOCKS` blocks; named as in the hub: ``{head}.{block}.linear.weight``."""
 
-    file, trees = "medusa_lm_head.safetensors", TREES
+    kind, file, trees = "medusa", "medusa_lm_head.safetensors", TREES
 
     def __init__(self, hidden_size: int, count: int) -> None:
         super().__init__()
@@ -51,6 +52,15 @@ class TrainableMedusaHeads(Heads):
         for head in range(count):
             self.add_module(str(head), nn.Sequential(*(ResBlock(hidden_size) for _ in range(BLOCKS))))
         self.depths = count
+
+    @classmethod
+    def new(cls, config: ModelConfig, count: int, generator: torch.Generator) -> Self:
+        return cls(config.hidden_size, count)
+
+    @classmethod
+    def like(cls, values: Mapping[str, Any], config: ModelConfig) -> Self | None:
+        count = values.get("medusa_num_heads")
+        return None if count is None else cls(config.hidden_size, int(count))
 
     def forward(self, x: Tensor, head: int) -> Tensor:
         """Apply ``head``: ``x [n, hidden_size]`` -> the same shape, the input of the output layer."""

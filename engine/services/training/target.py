@@ -91,7 +91,7 @@ class TargetModel:
     def features(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Compute the inputs of the output layer, ``[sum of lengths, hidden_size]`` in the model's dtype.
 
-        Medusa's heads and EAGLE 1 take these: the residual stream after the final norm.
+        Heads take these: the residual stream after the final norm.
         """
         parts: list[Tensor] = []
         for batch in _batches(sequences, self.together):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -48,7 +48,8 @@ from engine.services.training.training import (
     write_tensors,
 )
 
-Kind = Literal["medusa", "eagle"]
+KINDS: Mapping[str, type[Heads]] = {each.kind: each for each in (TrainableMedusaHeads, EagleHead)}
+"""Kinds of heads that are trained, by the names of their proposers."""
 ROWS_SHARE = 0.4
 """The largest share of the minutes that goes into making rows."""
 _SAVE_SECONDS = 60.0
@@ -63,7 +64,7 @@ class TrainingPlan:
     """
 
     model: str
-    kind: Kind
+    kind: str
     text: tuple[Path, ...]
     out: Path | None = None
     minutes: float | None = None
@@ -127,11 +128,10 @@ def load_heads(folder: Path, target: TargetModel) -> Heads:
         values = read_json(folder / "config.json")
         if values is None:
             raise CheckpointError(f"{folder} has no config.json.")
-        heads: Heads
-        if "medusa_num_heads" in values:
-            heads = TrainableMedusaHeads(target.config.hidden_size, int(values["medusa_num_heads"]))
-        else:
-            heads = EagleHead(target.config, torch.Generator())
+        found = (kind.like(values, target.config) for kind in KINDS.values())
+        heads = next((each for each in found if each is not None), None)
+        if heads is None:
+            raise ValueError("heads of no kind that is trained")
         heads.load_state_dict({name: tensor.float() for name, tensor in load_file(folder / heads.file).items()})
     except (CheckpointError, OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
         raise RecipeError(f"{folder} holds no heads that were trained for {target.name}. Train them again.") from error
@@ -247,9 +247,8 @@ class _TrainingRun:
         shape = self.target.config
         if self.plan.start is not None:
             heads = load_heads(self.plan.start, self.target)
-            if isinstance(heads, TrainableMedusaHeads) != (self.plan.kind == "medusa"):
+            if heads.kind != self.plan.kind:
                 raise RecipeError(f"{self.plan.start} holds heads of another kind than {self.plan.kind}.")
             return heads
-        if self.plan.kind == "medusa":
-            return TrainableMedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
-        return EagleHead(shape, torch.Generator().manual_seed(self.plan.seed)).to(self.target.device)
+        generator = torch.Generator().manual_seed(self.plan.seed)
+        return KINDS[self.plan.kind].new(shape, self.plan.heads, generator).to(self.target.device)

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import catalogue
-from engine.catalogue import CATALOGUE, OptionError
+from engine.catalogue import BY_KEY, OptionError
 from engine.decoding.options import EngineOptions
+from engine.protocol import keys
 
 
 def test_keys_are_unique_and_every_entry_explains_itself() -> None:
-    assert len({entry.key for entry in CATALOGUE}) == len(CATALOGUE)
-    for entry in CATALOGUE:
+    assert list(BY_KEY) == [value for name, value in vars(keys).items() if name.isupper()]
+    for entry in BY_KEY.values():
         assert entry.parse(entry.default) == entry.default
         assert entry.explains.endswith(".")
         assert entry.explains.count(". ") == 1, f"{entry.key}: two sentences for a person"

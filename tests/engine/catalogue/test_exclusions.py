@@ -10,7 +10,6 @@ import pytest
 
 from engine import catalogue
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
-from engine.catalogue import CATALOGUE
 from engine.catalogue.exclusions import EXCLUSIONS, IDLE, SHAPES, Setting
 from engine.decoding.options import EngineOptions
 from engine.protocol import keys
@@ -82,7 +81,7 @@ def test_a_draft_method_is_refused_without_a_kv_cache() -> None:
 
 
 def test_switches_are_named_in_one_file() -> None:
-    names = {entry.key for entry in CATALOGUE}
+    names = set(catalogue.BY_KEY)
     found: dict[str, set[str]] = {}
     for path in [*ROOT.glob("engine/**/*.py"), *ROOT.glob("app/**/*.py"), *ROOT.glob("docs/*.py")]:
         if path.parent.name == "catalogue" and path.name != "keys.py":

@@ -11,7 +11,7 @@ import torch
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import HiddenRows, Proposer
-from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
 from engine.loading.model import Drafting
 from engine.loop import stepper
 from engine.protocol import ForgetChat, Sampling

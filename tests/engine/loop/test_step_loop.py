@@ -16,7 +16,7 @@ from engine.cache.types import DraftKVLengths
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import DraftTree
-from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
 from engine.loop.stepper import NO_NUMBERS
 from engine.protocol import Cancel, Prefill, Sampling
 from tests.engine.loop.toy_engine import EOS, VOCABULARY, ToyEngine, ToyRunner, letter, sequential, toy_model

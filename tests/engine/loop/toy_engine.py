@@ -16,8 +16,8 @@ from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.compute.sampling.params import SamplingParams, resolve
 from engine.compute.sampling.sampler import Draw, new_history, sample
 from engine.decoding.speculation.base import Proposer
-from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
-from engine.decoding.speculation.proposers.ngram import NgramProposer
+from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
+from engine.decoding.speculation.ngram.proposer import NgramProposer
 from engine.loading.model import Drafting, LoadedModel, Reads
 from engine.loop.commands import AddRequest
 from engine.loop.engine import Engine

@@ -8,8 +8,6 @@ from engine.catalogue import BY_KEY
 from engine.decoding.speculation.control.stats import Acceptance
 from engine.protocol import keys
 
-_NAMES = {choice.key: choice.title for choice in BY_KEY[keys.SPECULATION].choices}
-
 
 class Price(NamedTuple):
     """Draft tokens, their depth, and the plain steps that a step with them takes (1: they are free)."""
@@ -44,7 +42,8 @@ TO_TRY = " to try"
 
 def title(name: str) -> str:
     """Name of a proposer for people."""
-    return _NAMES.get(name, name)
+    choices = BY_KEY[keys.SPECULATION].choices
+    return next((choice.title for choice in choices if choice.key == name), name)
 
 
 def _shape(price: Price) -> str:

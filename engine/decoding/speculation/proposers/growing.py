@@ -1,4 +1,5 @@
-"""Growth of one request's draft, depth by depth: a chain drawn token by token, or EAGLE-2's dynamic tree.
+"""Growth of one request's draft, depth by depth: a chain drawn token by token, or a dynamic tree (Li et al. 2024,
+arXiv 2406.16858).
 
 Both have ``leaves``: the nodes that the head has just read, whose children are chosen from its logits. The rows that
 the head reads next are a :class:`Reading`; their keys and values lie after the entries of the text and are overwritten

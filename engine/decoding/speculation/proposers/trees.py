@@ -37,8 +37,8 @@ class BestTree(NamedTuple):
 def best_tree(nodes: Sequence[DraftNode], size: int) -> BestTree:
     """The ``size`` candidates with the highest products of confidences along their paths, most probable first.
 
-    This is EAGLE-2's rerank (Li et al. 2024, arXiv 2406.16858, section 4.2). Of equals the earlier candidate goes
-    first, so that a parent always comes before its children and every beginning of the result is a tree too.
+    This is the rerank of Li et al. 2024 (arXiv 2406.16858, section 4.2). Of equals the earlier candidate goes first,
+    so that a parent always comes before its children and every beginning of the result is a tree too.
     """
     worth: list[float] = []
     for node in nodes:
@@ -61,8 +61,8 @@ def static_tree(accuracies: Sequence[Sequence[float]], size: int) -> list[tuple[
 
     Nodes are paths of ranks: (0, 2) is the third choice of the second head after the first choice of the first head.
     The most valuable comes first and a parent comes before its children, so that the first n nodes are the best tree
-    of n nodes. Paths that were never right are left out, so there may be fewer than ``size``. Medusa grows its trees
-    like this (Cai et al. 2024, arXiv 2401.10774, section 2.3.3), taking heads to be right independently of each other.
+    of n nodes. Paths that were never right are left out, so there may be fewer than ``size``. Cai et al. 2024
+    (arXiv 2401.10774, section 2.3.3) grow their trees like this, taking heads to be right independently of each other.
     """
     orders = [sorted(range(len(row)), key=lambda rank, row=row: (-row[rank], rank)) for row in accuracies]  # type: ignore[misc]
     waiting: list[tuple[float, tuple[int, ...], int, float]] = []

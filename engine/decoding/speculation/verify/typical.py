@@ -1,10 +1,10 @@
-"""Medusa's typical acceptance: keeps whatever is not too unlikely. An approximation: the text's distribution changes.
+"""Typical acceptance: keeps whatever is not too unlikely. An approximation: the text's distribution changes.
 
 A draft token x passes if p(x) > min(epsilon, delta * exp(-H(p))), H being the entropy of p in nats: the higher the
 entropy, the lower the threshold. The longest path whose tokens all pass is accepted, of equally long ones the
-likeliest, and the token after it is drawn from p (Cai et al. 2024, arXiv 2401.10774, section 2.3.1; constants of
-``medusa_generate``). p is taken after penalties, temperature and truncation. At temperature 0 only the likeliest token
-passes, and the keyed test is used instead.
+likeliest, and the token after it is drawn from p (Cai et al. 2024, arXiv 2401.10774, section 2.3.1, with the
+constants of their code). p is taken after penalties, temperature and truncation. At temperature 0 only the likeliest
+token passes, and the keyed test is used instead.
 """
 
 from __future__ import annotations

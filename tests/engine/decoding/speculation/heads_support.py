@@ -20,7 +20,7 @@ from engine.compute.models.heads.mtp import MIMO, MultiToken
 from engine.compute.runner.buffers import powers_of_two
 from engine.compute.runner.runner import Runner
 from engine.config.raw import RawConfig
-from engine.decoding.speculation.proposers.eagle import FeatureProposer
+from engine.decoding.speculation.proposers.features import FeatureProposer
 from engine.formats.heads.read import read_eagle
 from engine.formats.load import Checkpoint, load_model
 from engine.formats.open import open_checkpoint

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from engine.decoding.speculation.base import DraftRequest
-from engine.decoding.speculation.proposers.chat_index import LEAST, LONGEST, ChatIndex
-from engine.decoding.speculation.proposers.ngram import NgramProposer
+from engine.decoding.speculation.ngram.chat_index import LEAST, LONGEST, ChatIndex
+from engine.decoding.speculation.ngram.proposer import NgramProposer
 from tests.contracts.proposer import GREEDY, Make, ProposerContract
 from tests.engine.decoding.speculation.decoding import Decoding, prompt
 from tests.engine.decoding.speculation.simulated_time import FakeRequest

@@ -12,7 +12,7 @@ from engine.compute.models.arenas import new_store
 from engine.compute.runner.runner import Runner
 from engine.compute.sampling import noise
 from engine.decoding.speculation.base import DraftRequest, DraftTree
-from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
 from engine.decoding.speculation.verify.verdict import Verdict
 from tests.contracts.proposer import Make, ProposerContract
 from tests.engine.decoding.speculation import decoding

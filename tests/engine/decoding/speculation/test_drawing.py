@@ -15,7 +15,7 @@ from engine.compute.sampling.probabilities import draw_from, probabilities
 from engine.compute.sampling.sampler import Draw, new_history, processed, sample
 from engine.decoding.options import RequestOptions
 from engine.decoding.speculation.base import DraftRequest
-from engine.decoding.speculation.proposers.draft_model import DraftModelProposer
+from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
 from engine.decoding.speculation.proposers.drawing import children, draw_next
 from engine.text.stream import Piece
 from tests.engine.loop.requests_support import new_request

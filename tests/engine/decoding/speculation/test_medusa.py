@@ -13,8 +13,8 @@ from engine.compute.sampling.sampler import Draw, new_history, sample
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows
-from engine.decoding.speculation.proposers.head_accuracy import REFIT_EVERY
-from engine.decoding.speculation.proposers.medusa import MedusaProposer
+from engine.decoding.speculation.medusa.accuracy import REFIT_EVERY
+from engine.decoding.speculation.medusa.proposer import MedusaProposer
 from engine.decoding.speculation.verify.verifier import verify
 from tests.contracts.proposer import Make, ProposerContract
 from tests.engine.decoding.speculation import target_support

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from engine.decoding.speculation.proposers.ngram import N_MAX, N_MIN, NgramIndex, NgramProposer
+from engine.decoding.speculation.ngram.proposer import N_MAX, N_MIN, NgramIndex, NgramProposer
 from engine.protocol import Sampling
 from tests.contracts.proposer import GREEDY, Make, ProposerContract
 from tests.engine.decoding.speculation.decoding import Decoding

@@ -12,7 +12,7 @@ from engine.compute.batch import SequenceRows
 from engine.compute.sampling.probabilities import probabilities
 from engine.compute.sampling.sampler import Draw
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest
-from engine.decoding.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
+from engine.decoding.speculation.self_drafting.proposers import EarlyExitProposer, LayerSkipProposer, SelfDrafting
 from tests.contracts.proposer import Make, ProposerContract
 from tests.engine.decoding.speculation.decoding import Decoding
 from tests.engine.decoding.speculation.target_support import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decoding.speculation.proposers.head_accuracy import RANKS, REFIT_EVERY, HeadAccuracy, default_accuracies
+from engine.decoding.speculation.medusa.accuracy import RANKS, REFIT_EVERY, HeadAccuracy, default_accuracies
 from engine.decoding.speculation.proposers.trees import DraftNode, best_tree, static_tree, without_branches
 
 SHARE = st.floats(0.0, 1.0, allow_nan=False)

@@ -78,7 +78,7 @@ def test_a_switch_that_is_slow_is_named_with_the_value_that_mends_it(case) -> No
 
 
 def test_every_switch_whose_figure_is_speed_has_its_sentence() -> None:
-    assert {option.key for option in catalogue.CATALOGUE if option.metric == SPEED} <= {
+    assert {option.key for option in catalogue.BY_KEY.values() if option.metric == SPEED} <= {
         case.key for case in SLOW_VALUES
     }
 

@@ -247,7 +247,7 @@ def test_what_one_answer_cannot_show_is_refused_with_the_place_that_can(client: 
 
 def test_every_switch_has_a_figure_or_says_where_it_is_measured() -> None:
     fields = set(p.Run.__struct_fields__)
-    for option in catalogue.CATALOGUE:
+    for option in catalogue.BY_KEY.values():
         metrics = [option.metric_of(value) for value in [option.default, *(c.key for c in option.choices)]]
         for metric in metrics:
             assert (metric.figure in fields) != bool(metric.elsewhere), option.key

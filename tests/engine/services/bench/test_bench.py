@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import torch
 
-from engine.catalogue import CATALOGUE
+from engine.catalogue import BY_KEY
 from engine.doors.cli.arguments import programs_of, shapes_of
 from engine.formats.open import open_checkpoint
 from engine.library.paths import bundled_model
@@ -28,7 +28,7 @@ from engine.services.bench.peers.programs import PROGRAMS, Speed
 from engine.services.bench.peers.worker import LoadFigures, ProgramWorker
 from engine.services.bench.run import BenchOptions, Report, run
 from engine.services.bench.shapes import EIGHT_B, ONE_B, Shape
-from engine.services.bench.switches import DRAFTERS
+from engine.services.bench.switches import drafters
 from engine.services.bench.throughput import measure_shape
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
@@ -258,10 +258,12 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     file = tmp_path / "figures.json"
     report = run(BenchOptions(shapes=[TINY], programs=(), rounds=1, threads=1, tokens=10), file)
     assert report.bundled is not None
-    missing = {option.key for option in CATALOGUE if any(f"{option.title}: " in line for line in report.bundled.absent)}
-    assert missing <= set(DRAFTERS), "only what says how to draft may want somebody who drafts so"
+    missing = {
+        option.key for option in BY_KEY.values() if any(f"{option.title}: " in line for line in report.bundled.absent)
+    }
+    assert missing <= set(drafters()), "only what says how to draft may want somebody who drafts so"
     measured = {row.key for row in report.bundled.switches}
-    assert measured == {option.key for option in CATALOGUE if option.compare} - missing
+    assert measured == {option.key for option in BY_KEY.values() if option.compare} - missing
     for row in report.bundled.switches:
         assert min(row.speed) > 0, row.key
         assert row.values[0] != row.values[1]

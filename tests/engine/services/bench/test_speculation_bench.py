@@ -11,8 +11,7 @@ import msgspec
 import pytest
 import torch
 
-from engine.catalogue import defaults, state
-from engine.catalogue.speculation import SPECULATION
+from engine.catalogue import BY_KEY, defaults, state
 from engine.compute.batch import SequenceRows
 from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
@@ -30,7 +29,7 @@ from engine.services.bench.speculation.assisted import dequantised, measure_assi
 from engine.services.bench.speculation.suite import AHEAD, measure_speculation, ways
 from engine.services.bench.speculation.texts import Prompt, Text, texts
 from engine.services.bench.speculation.verify import measure_verify
-from engine.services.bench.switches import DRAFTERS, _drafter
+from engine.services.bench.switches import _drafter, drafters
 from engine.services.client import Answer, EngineClient
 from tests.engine.loop.toy_engine import toy_model
 
@@ -231,7 +230,9 @@ def test_another_model_is_asked_what_people_ask(tmp_path: Path) -> None:
 
 def test_switches_that_say_how_to_draft_are_shown_by_somebody_who_does() -> None:
     """In the summary of all switches: the first kind of drafting that the model has, or none."""
-    assert set(DRAFTERS) == {option.key for option in SPECULATION if option.compare} - {"speculation"}
+    assert set(drafters()) == {
+        option.key for option in BY_KEY.values() if option.compare and option.of[0] == "speculation"
+    }
     assert _drafter("draft_length", specification()) == "draft"
     assert _drafter("draft_length", specification("draft model")) == "assistant"
     assert _drafter("draft_length", specification("draft model", "assistant")) == "ngram"
@@ -240,8 +241,8 @@ def test_switches_that_say_how_to_draft_are_shown_by_somebody_who_does() -> None
 
 
 def test_what_nobody_shows_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = [option for option in SPECULATION if option.key in ("tree_nodes", "ngram_chats", "draft_length")]
-    monkeypatch.setattr(switches, "CATALOGUE", some)
+    some = {key: BY_KEY[key] for key in ("ngram_chats", "draft_length", "tree_nodes")}
+    monkeypatch.setattr(switches, "BY_KEY", some)
     with ToyClient() as client:
         rows, absent = switches.measure_switches(client, [[1, 2, 3, 4, 5]], [1] * 40, tokens=16, rounds=1)
         asked = client.asked

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from engine.base.files import UnreadableFileError
-from engine.catalogue import CATALOGUE
+from engine.catalogue import BY_KEY
 from engine.library.paths import papers_folder
 from engine.protocol.lab import PaperFigure, Plot
 from engine.services.lab import papers
@@ -24,7 +24,7 @@ NAMES = {
 FILES = sorted(papers_folder().glob("*"))
 FIGURES = [pytest.param(figure, id=figure.name) for file in FILES for figure in papers.figures(file.stem)]
 ARXIV = re.compile(r"\d{4}\.\d{5}")
-REFERENCES = [part for entry in CATALOGUE for part in entry.reference.split("; ")]
+REFERENCES = [part for entry in BY_KEY.values() for part in entry.reference.split("; ")]
 PLACE = re.compile(r"github\.com/[\w.-]+/[\w.-]+ [0-9a-f]{7}\b|The paper's text|The text of arXiv")
 
 

@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from engine.services.training.rows import Recipe, TrainingRow, block, chosen, held_out
 from engine.services.training.target import Opening, TargetModel
 from engine.services.training.text import passages
-from engine.services.training.train_heads import Kind, TrainingPlan
+from engine.services.training.train_heads import TrainingPlan
 from tests.kit.checkpoints import write_llama
 
 LENGTH = 48
@@ -34,7 +34,7 @@ def write_text(folder: Path) -> Path:
     return file
 
 
-def plan(model: Path, text: Path, out: Path, kind: Kind = "medusa", **changes: object) -> TrainingPlan:
+def plan(model: Path, text: Path, out: Path, kind: str = "medusa", **changes: object) -> TrainingPlan:
     """12 steps of 4 rows or so, in float32 on the CPU."""
     base = TrainingPlan(
         model=str(model), kind=kind, text=(text,), out=out, steps=12, heads=2, length=LENGTH, batch_tokens=4 * LENGTH,

@@ -19,7 +19,7 @@ from engine.services.training.errors import RecipeError
 from engine.services.training.features import FeatureCache
 from engine.services.training.heads import Heads
 from engine.services.training.medusa import TrainableMedusaHeads
-from engine.services.training.train_heads import Kind, load_heads, train_heads
+from engine.services.training.train_heads import load_heads, train_heads
 from engine.services.training.training import TrainingProgress
 from tests.engine.services.training.recipe_support import (
     LENGTH,
@@ -32,7 +32,7 @@ from tests.engine.services.training.recipe_support import (
     write_text,
 )
 
-KINDS: tuple[Kind, ...] = ("medusa", "eagle")
+KINDS: tuple[str, ...] = ("medusa", "eagle")
 FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}
 
 
@@ -57,7 +57,7 @@ def after(calls: int) -> Callable[[], bool]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_falls_and_what_was_learned_is_drafted(
-    model: Path, text: Path, tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    model: Path, text: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On four rows again and again: of a random model nothing can be learned that holds for other rows."""
     monkeypatch.setattr(training, "SHOW_SECONDS", -1.0)
@@ -195,7 +195,7 @@ def test_eagle_files_are_of_the_hubs_layout_and_acceptance_is_that_of_real_draft
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("calls", [0, 1, 6])
-def test_a_resumed_run_equals_an_unbroken_one(model: Path, text: Path, tmp_path: Path, kind: Kind, calls: int) -> None:
+def test_a_resumed_run_equals_an_unbroken_one(model: Path, text: Path, tmp_path: Path, kind: str, calls: int) -> None:
     """Stopped before any row was made, before the first step, and after some."""
     train_heads(plan(model, text, tmp_path / "whole", kind))
     stopped = train_heads(plan(model, text, tmp_path / "broken", kind), cancelled=after(calls))

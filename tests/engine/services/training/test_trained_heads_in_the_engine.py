@@ -20,7 +20,7 @@ from engine.services.training.eagle import EagleHead
 from engine.services.training.layers import choose_layers
 from engine.services.training.medusa import TrainableMedusaHeads
 from engine.services.training.target import Opening
-from engine.services.training.train_heads import Kind, load_heads, train_heads
+from engine.services.training.train_heads import load_heads, train_heads
 from tests.engine.services.training.recipe_support import (
     LENGTH,
     held_out_rows,
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     write_sure_model(folder / "tiny")
     write_text(folder)
-    kinds: tuple[Kind, ...] = ("medusa", "eagle")
+    kinds: tuple[str, ...] = ("medusa", "eagle")
     for kind in kinds:
         chosen = replace(plan(folder / "tiny", folder / "text.txt", folder, kind, steps=20, rows=40), out=None)
         assert train_heads(chosen).folder == folder / "tiny" / "heads" / kind

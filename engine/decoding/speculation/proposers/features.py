@@ -1,4 +1,4 @@
-"""Draft tokens from a head on the target's own hidden states: EAGLE 1 to 3, and multi-token-prediction layers.
+"""Draft tokens from a head on the target's own hidden states: trained ones, and multi-token-prediction layers.
 
 Every row that the target computes gives the head an entry (`engine.compute.models.heads.base`); after the last entry
 the head continues from its own outputs. All requests of a step share each pass: one that reads the entries their arenas
@@ -27,9 +27,9 @@ from engine.decoding.speculation.proposers.growing import GrowingChain, GrowingT
 from engine.decoding.speculation.proposers.head_texts import HeadText
 
 BREADTH = 10
-"""Draft tokens of one depth that get children (EAGLE-2's top-k)."""
+"""Draft tokens of one depth that get children (the top-k of arXiv 2406.16858)."""
 DEPTH = 7
-"""The default maximum depth of trees (EAGLE-2 grows 6 to 8)."""
+"""The default maximum depth of trees (6 to 8 in arXiv 2406.16858)."""
 MOST_ROWS = 2048
 
 
@@ -67,7 +67,7 @@ class FeatureProposer(Proposer):
         return [NO_DRAFT if growth is None else growth.tree(self.name) for growth in growths]
 
     def see(self, seen: Sequence[HiddenRows]) -> None:
-        """Compute the features of the rows (EAGLE-3 joins three states) and keep them for the next pass."""
+        """Compute the features of the rows (some join several states) and keep them for the next pass."""
         if not seen:
             return
         with self._timed(), torch.inference_mode():

@@ -22,6 +22,39 @@ from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import DraftRequest, DraftTree, Proposer
 from engine.decoding.speculation.proposers.chains import Chains
+from engine.decoding.speculation.proposers.layer_choice import LayerChoice
+from engine.decoding.speculation.technique import Made, ProposerInputs
+
+LEAST_LAYERS = 4
+"""Models with fewer layers get no early exit and no layer skipping."""
+
+
+def drafts_alone(model: CausalLM) -> bool:
+    """Return True if some of the model's layers draft: there are enough, and none carries a state that drafts would
+    move on."""
+    return model.num_layers >= LEAST_LAYERS and model.config.recurrent is None
+
+
+def early_exit(target: ProposerInputs) -> Made | None:
+    model, runner, eos_ids, layers, kept = target
+    if not drafts_alone(model):
+        return None
+    proposer = EarlyExitProposer(runner, model, eos_ids, kept, layers.exit_layer)
+    return Made(proposer, f"after {layers.exit_layer} of {model.num_layers} layers{_how(layers)}")
+
+
+def layer_skipping(target: ProposerInputs) -> Made | None:
+    model, runner, eos_ids, layers, kept = target
+    if not drafts_alone(model):
+        return None
+    # What a layer writes that others read is never left out.
+    proposer = LayerSkipProposer(runner, model, eos_ids, kept, layers.skip - set(model.config.lenders))
+    skipped = ", ".join(str(layer + 1) for layer in sorted(layers.skip)) or "none"
+    return Made(proposer, f"without layers {skipped} of {model.num_layers}{_how(layers)}")
+
+
+def _how(layers: LayerChoice) -> str:
+    return " (by default: no search was made)" if layers.notice else ""
 
 
 class SelfDrafting(Proposer):

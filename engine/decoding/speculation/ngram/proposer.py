@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, Proposer
-from engine.decoding.speculation.proposers.chat_index import ChatIndex
+from engine.decoding.speculation.ngram.chat_index import ChatIndex
 
 N_MAX = 4
 N_MIN = 2

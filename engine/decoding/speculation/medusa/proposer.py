@@ -18,8 +18,8 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import Draw
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
+from engine.decoding.speculation.medusa.accuracy import RANKS, HeadAccuracy, default_accuracies
 from engine.decoding.speculation.proposers.drawing import children
-from engine.decoding.speculation.proposers.head_accuracy import RANKS, HeadAccuracy, default_accuracies
 from engine.decoding.speculation.proposers.last_rows import LastRows
 from engine.decoding.speculation.proposers.trees import without_branches
 
@@ -49,7 +49,7 @@ class MedusaProposer(Proposer):
         eos_ids: Collection[int],
     ) -> None:
         """``num_layers`` is the target's. ``accuracies`` [head][rank] are the initial estimates; None: those of
-        :func:`engine.decoding.speculation.proposers.head_accuracy.default_accuracies`."""
+        :func:`engine.decoding.speculation.medusa.accuracy.default_accuracies`."""
         believed = default_accuracies(heads.num_heads) if accuracies is None else accuracies
         believed = [row[:RANKS] for row in believed[: heads.num_heads]]
         self.needs_hidden = frozenset({num_layers})

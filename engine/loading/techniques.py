@@ -1,0 +1,29 @@
+"""Every technique with a record, registered with the catalogue: a new one is added here.
+
+Whoever needs the whole catalogue imports this module. It loads no torch, which the records import where they are made.
+"""
+
+from __future__ import annotations
+
+from engine import catalogue
+from engine.cache.techniques import kivi, quest
+from engine.decoding.speculation.assistant import technique as assistant
+from engine.decoding.speculation.draft_model import technique as draft_model
+from engine.decoding.speculation.eagle import technique as eagle
+from engine.decoding.speculation.medusa import technique as medusa
+from engine.decoding.speculation.mtp import technique as mtp
+from engine.decoding.speculation.ngram import technique as ngram
+from engine.decoding.speculation.self_drafting import technique as self_drafting
+
+catalogue.register(
+    ngram.TECHNIQUE,
+    draft_model.TECHNIQUE,
+    self_drafting.EARLY_EXIT,
+    self_drafting.LAYER_SKIPPING,
+    medusa.TECHNIQUE,
+    eagle.TECHNIQUE,
+    mtp.TECHNIQUE,
+    assistant.TECHNIQUE,
+    quest.TECHNIQUE,
+    kivi.TECHNIQUE,
+)
