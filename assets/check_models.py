@@ -22,10 +22,10 @@ import torch
 from engine.base.errors import CheckpointError
 from engine.base.fetching.errors import FetchFailed
 from engine.compute.models.registry import FAMILIES
+from engine.decoding.speculation.heads.files import open_heads
 from engine.doors.cli.errors import CommandFailed
 from engine.doors.cli.library import chosen
 from engine.formats.gguf.architectures import ARCHITECTURES
-from engine.formats.heads.files import open_heads
 from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
 from engine.formats.quantised.nested import TEXT_MODELS

@@ -179,6 +179,10 @@ class SequenceRows(NamedTuple):
     """Rows of these whose embeddings are given."""
 
 
+FIRST_ROW = SequenceRows([0], 0, [1], want_logits=1)
+"""One row on page 1, which no sequence holds yet: for first passes."""
+
+
 def power_of_two(n: int) -> int:
     """The least power of two that is >= n; 0 stays 0."""
     return 1 << (n - 1).bit_length() if n > 0 else 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine.base.devices import traits
-from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.policies import WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.store import KVStore
-from engine.catalogue import Capability, option
+from engine.catalogue import TECHNIQUES, Capability, Technique, option
 from engine.catalogue.exclusions import excluded
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
@@ -21,6 +21,8 @@ from engine.compute.sampling.sampler import by_torch
 from engine.loading.model import LoadedModel
 from engine.loading.runners import quantises_activations
 from engine.protocol import keys
+
+_OF_CACHE = (keys.KV_KIND, keys.PAGE_POLICY)
 
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:
@@ -40,17 +42,23 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         declined = native_declines(lm.dtype, model.device)
     has: dict[Capability, bool] = {
         "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),
-        "page bounds": not excluded(lm.config, keys.PAGE_POLICY, QuestPolicy.name),
         "layer windows": 0 < arenas.window_of(lm.config, KVKind(windowed=True)) < model.limit,
         "packed cache": not arenas.refuses(lm.config, KVKind("int4")),
-        "KIVI cache": not arenas.refuses(lm.config, KVKind("kivi")),
         "native kernel": declined is None,
         "quantised activations": quantises_activations(lm),
         "shared reads": all(_reads_shared_keys_once(lm, kv) for kv in forms(model.stores[0])),
         "graphs": _captures(model, lm),
         "async steps": draws_there(model),
     }
+    has |= {need: _serves(lm, each) for each in TECHNIQUES if each.switch in _OF_CACHE for need in each.choice.needs}
     return frozenset(found | {capability for capability, holds in has.items() if holds})
+
+
+def _serves(model: CausalLM, technique: Technique) -> bool:
+    """Return True if a model of this shape can be served with a technique of the cache."""
+    if technique.switch == keys.KV_KIND:
+        return not arenas.refuses(model.config, KVKind(technique.name))
+    return not excluded(model.config, technique.switch, technique.name)
 
 
 def _captures(model: LoadedModel, lm: CausalLM) -> bool:

@@ -13,8 +13,8 @@ from engine.cache.pool import PAGE_SIZE
 from engine.compute.models.arenas import SIXTEEN_BITS, refuses
 from engine.compute.native.library import find as find_native
 from engine.decoding.options import EngineOptions
+from engine.decoding.speculation.heads.files import kind_of
 from engine.decoding.speculation.proposers.layer_choice import read_choice
-from engine.formats.heads.files import kind_of
 from engine.formats.source import Packing
 from engine.library import paths
 from engine.loading.files import ModelFiles

@@ -11,6 +11,7 @@ from functools import partial
 from engine.base import devices
 from engine.base.errors import CheckpointError
 from engine.cache.stores.kinds import KVKind
+from engine.compute.batch import FIRST_ROW
 from engine.compute.layers.numerics import LEAST_BITS
 from engine.compute.models.arenas import sparse_reads
 from engine.compute.models.base import CausalLM
@@ -27,7 +28,7 @@ from engine.loading.memory.probe import NoSuchDevice, free_bytes
 from engine.loading.model import Drafting, LoadedModel, LoadFailed, LoadModel, Progress, Reads
 from engine.loading.parts.draft import Draft
 from engine.loading.parts.heads import Heads
-from engine.loading.parts.part import FIRST, Assembly, Need, Part
+from engine.loading.parts.part import Assembly, Need, Part
 from engine.loading.parts.target import ROWS, Target
 from engine.loading.parts.tower import NO_ROOM, VisionTower
 from engine.loading.placement import Placement
@@ -173,7 +174,7 @@ class LoadPlan:
                     self._compile(model, runner, progress)
             progress("first pass", 0.99)
             runner = made.runner
-            runner.forward([FIRST._replace(more_pages=[[1]] * (runner.kv.num_groups - 1))])
+            runner.forward([FIRST_ROW._replace(more_pages=[[1]] * (runner.kv.num_groups - 1))])
         return self._loaded(made)
 
     def rebuilt(self, kind: KVKind) -> LoadedModel:

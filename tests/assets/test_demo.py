@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from app.chat.welcome import QUESTIONS
 from engine.catalogue import BY_KEY
-from engine.formats.heads.files import open_heads
+from engine.decoding.speculation.heads.files import open_heads
 from engine.formats.open import open_checkpoint
 
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"

@@ -18,9 +18,9 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.assistant import Assistant
 from engine.compute.models.heads.base import OUTPUT
 from engine.compute.runner.runner import Runner
+from engine.decoding.speculation.assistant.files import read_assistant
 from engine.decoding.speculation.assistant.proposer import AssistantProposer
-from engine.formats.heads.files import find_heads, kind_of, open_heads
-from engine.formats.heads.read import read_assistant
+from engine.decoding.speculation.heads.files import find_heads, kind_of, open_heads
 from engine.formats.open import open_checkpoint
 from engine.formats.unused import OWN_HEAD
 from tests.conformance.assistant_models import (

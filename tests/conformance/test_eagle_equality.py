@@ -17,8 +17,8 @@ from engine.cache.types import TREE
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.runner.runner import Runner
 from engine.config.raw import RawConfig
+from engine.decoding.speculation.eagle.files import read_eagle
 from engine.decoding.speculation.proposers.features import FeatureProposer
-from engine.formats.heads.read import read_eagle
 from engine.formats.safetensors import TensorFiles
 from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
 from tests.kit.checkpoints import EOS, quiet, write_llama

@@ -19,7 +19,7 @@ from engine.compute.models.heads.base import OUTPUT, FeatureHead
 from engine.compute.models.heads.mtp import MIMO, MultiToken, layout_of
 from engine.compute.runner.runner import Runner
 from engine.config.raw import RawConfig
-from engine.formats.heads.read import read_eagle
+from engine.decoding.speculation.eagle.files import read_eagle
 from engine.formats.open import open_checkpoint
 from engine.formats.safetensors import TensorFiles
 from tests.conformance.engine_support import Ours, relative

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from engine.compute.batch import SequenceRows
-from engine.formats.heads.files import open_heads
-from engine.formats.heads.read import read_medusa_heads
+from engine.decoding.speculation.heads.files import open_heads
 from tests.conformance.engine_support import Ours, relative
 
 HIDDEN, VOCABULARY, LAYERS = 48, 70, 3
@@ -96,7 +95,7 @@ def test_heads_by_their_definition(
     write(tmp_path / "heads", module, form, medusa_num_layers=blocks)
     ours = Ours(folder)
     files = open_heads(tmp_path / "heads", ours.config, tmp_path / "copies")
-    made = read_medusa_heads(files, ours.model)
+    made = files.read(ours.model)
     expected = by_definition(model, module)
     normed = made.normed(states(ours))
     found = made.forward(normed)
@@ -117,7 +116,7 @@ def test_states_that_were_not_normed_would_be_noticed(reference: tuple[Path, Lla
     module = medusa(2, 1, False)
     write(tmp_path / "heads", module, "safetensors")
     ours = Ours(folder)
-    made = read_medusa_heads(open_heads(tmp_path / "heads", ours.config, tmp_path), ours.model)
+    made = open_heads(tmp_path / "heads", ours.config, tmp_path).read(ours.model)
     assert relative(made.forward(states(ours)), by_definition(model, module)) > 0.05
 
 
@@ -131,7 +130,7 @@ def test_heads_run_in_the_dtype_of_their_model(
     write(tmp_path / "heads", module, "pt")
     ours = Ours(folder, dtype)
     files = open_heads(tmp_path / "heads", ours.config, tmp_path)
-    made = read_medusa_heads(files, ours.model)
+    made = files.read(ours.model)
     found = made.forward(made.normed(states(ours)))
     assert found.dtype == dtype
     assert relative(found, by_definition(model, module)) < (0.06 if dtype == torch.bfloat16 else 0.01)
@@ -152,6 +151,6 @@ def test_a_shared_output_layer_scales_as_the_target_does(tmp_path: Path, invaria
     module = medusa(2, 1, False)
     write(tmp_path / "heads", module, "safetensors", shares_head=True)
     ours = Ours(tmp_path / "target", invariant=invariant)
-    made = read_medusa_heads(open_heads(tmp_path / "heads", ours.config, tmp_path), ours.model)
+    made = open_heads(tmp_path / "heads", ours.config, tmp_path).read(ours.model)
     found = made.forward(made.normed(states(ours)))
     assert relative(found, by_definition(model, module) / 4.0) < 1e-4

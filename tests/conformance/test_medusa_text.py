@@ -11,10 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.compute.models.heads.medusa import MedusaHeads
+from engine.decoding.speculation.heads.files import open_heads
+from engine.decoding.speculation.medusa.heads import MedusaHeads
 from engine.decoding.speculation.medusa.proposer import MedusaProposer
-from engine.formats.heads.files import open_heads
-from engine.formats.heads.read import read_medusa_heads
 from engine.protocol import Sampling
 from tests.conformance.engine_support import Ours
 from tests.engine.decoding.speculation.decoding import ENDLESS, Decoding
@@ -48,7 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     (folder / "heads" / "config.json").write_text(json.dumps({"medusa_num_heads": HEADS, "shares_head": True}))
     save_file(fitted(model, texts), folder / "heads" / "medusa_lm_head.safetensors")
     ours = Ours(folder / "target", invariant=True)
-    heads = read_medusa_heads(open_heads(folder / "heads", ours.config, folder), ours.model)
+    heads = open_heads(folder / "heads", ours.config, folder).read(ours.model)
     return Trained(ours, heads, prompts.tolist())
 
 

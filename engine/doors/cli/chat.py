@@ -16,8 +16,8 @@ from engine import catalogue
 from engine.base.errors import plain
 from engine.base.terminal import console as plain_console
 from engine.catalogue import OptionError
+from engine.decoding.speculation.heads.files import kind_of
 from engine.doors.cli.errors import CommandFailed
-from engine.formats.heads.files import kind_of
 from engine.library import paths as config
 from engine.protocol import (
     FAILED,

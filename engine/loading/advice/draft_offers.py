@@ -19,15 +19,14 @@ from engine.base import folders
 from engine.base.errors import CheckpointError
 from engine.base.files import UnreadableFileError, decode_file
 from engine.compute.models.base import CausalLM
-from engine.formats.heads.files import HeadFiles, kind_of, open_heads
-from engine.formats.heads.read import read_assistant
+from engine.decoding.speculation.heads.files import kind_of, open_heads
 from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
 from engine.library import paths
 from engine.library.local import size_of
 from engine.loading.advice.recommend import is_here
 from engine.loading.files import ModelFiles
-from engine.loading.parts.heads import Heads, feature_head
+from engine.loading.parts.heads import OWN, Heads, own_layers
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, DraftOffer
 
@@ -58,10 +57,10 @@ def _heads(
 ) -> Iterator[DraftOffer]:
     """Multi-token layers and heads: where a load finds them, and folders of the machine that fit."""
     with contextlib.suppress(CheckpointError):
-        layers = feature_head(None, target.checkpoint, model, "4bit", device)
+        layers = own_layers(target.checkpoint, lambda: model, "4bit", device)
         if layers is not None:
             cost = layers.bytes_read_per_step() / read
-            yield DraftOffer(name="the model's own layers", kind="mtp", bytes=layers.storage_size(), cost=cost)
+            yield DraftOffer(name="the model's own layers", kind=OWN, bytes=layers.storage_size(), cost=cost)
     copies = paths.copies_folder()
     _, trained = target.heads_folders
     heads = list(Heads.find(target, None, trained).files.values())
@@ -72,21 +71,9 @@ def _heads(
                 heads.append(open_heads(place, target.checkpoint.config, copies))
     for one in {files.path: files for files in heads}.values():
         with contextlib.suppress(CheckpointError):
-            cost = _cost(one, target, model, device) / read
+            cost = one.of.cost(one, model) / read
             size = one.resident_bytes(model.dtype)
             yield DraftOffer(name=one.path.name, kind=one.kind, path=str(one.path), bytes=size, cost=cost)
-
-
-def _cost(files: HeadFiles, target: ModelFiles, model: CausalLM, device: torch.device) -> int:
-    """Bytes that heads read for a draft token. Raises CheckpointError where they do not fit the model."""
-    if files.medusa is not None:
-        each = files.resident_bytes(model.dtype) // files.medusa.heads
-        return each + (model.head.storage_size() if files.medusa.shares_head else 0)
-    if files.kind == "assistant":
-        return read_assistant(files, model).bytes_read_per_step()
-    eagle = feature_head(files, target.checkpoint, model, "4bit", device)
-    assert eagle is not None
-    return eagle.bytes_read_per_step()
 
 
 def _models(

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from engine.base.errors import CheckpointError
+from engine.compute.batch import FIRST_ROW
 from engine.compute.models.base import CausalLM
 from engine.decoding.speculation.draft_model.proposer import DraftModelProposer
 from engine.formats.source import Packing
 from engine.loading.files import ModelFiles
 from engine.loading.memory import estimate
 from engine.loading.model import load_name
-from engine.loading.parts.part import FIRST, Assembly, Need
+from engine.loading.parts.part import Assembly, Need
 from engine.loading.placement import Placement
 from engine.loading.reading import Reading
 from engine.loading.runners import new_runner
@@ -91,7 +92,7 @@ class Draft:
             return
         context, pages = made.memory.context, made.memory.pages
         runner = new_runner(draft, pages, target.device, context=context, switches=target.numerics)
-        runner.forward([FIRST])
+        runner.forward([FIRST_ROW])
         made.run(draft, runner)
         made.draft_model = draft
         read, kept = draft.bytes_read_per_step(), estimate.kv_bytes_per_token(draft.config, draft.kv_dtype)

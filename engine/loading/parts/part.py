@@ -6,11 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
-import torch
-from torch import Tensor
-
 from engine.cache.stores.store import KVStore
-from engine.compute.batch import SequenceRows
 from engine.compute.models.base import CausalLM
 from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
@@ -20,9 +16,6 @@ from engine.loading.memory.estimate import MemoryPlan
 from engine.loading.model import Pictures
 from engine.loading.placement import Placement
 from engine.loading.reading import Reading
-
-FIRST = SequenceRows([0], 0, [1], want_logits=1)
-"""One row on page 1, which no sequence holds yet."""
 
 
 class Need(NamedTuple):
@@ -67,11 +60,6 @@ class Assembly:
         self.compiled.append((model, runner))
         if runner.graphs is not None:
             self.graphs.append(runner.graphs)
-
-    def no_state(self) -> Tensor:
-        """A hidden state ``[1, hidden_size]`` of zeros."""
-        model = self.model
-        return torch.zeros(1, model.config.hidden_size, dtype=model.dtype, device=model.device)
 
 
 class Part(Protocol):

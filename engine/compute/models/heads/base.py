@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,16 +61,16 @@ class HeadLayer:
 
 
 class FeatureHead(ABC):
-    """Base of EAGLE heads and multi-token layers; a :class:`engine.compute.runner.runner.RunnableModel`.
+    """Base of heads that go on from their own states; a :class:`engine.compute.runner.runner.RunnableModel`.
 
     Built on the ``target`` in memory, whose token table and output layer it uses where it has none of its own.
     """
 
     num_groups = 1
-    name: Literal["eagle", "mtp"]
+    name: str
     """Name as a proposer."""
     title: str
-    """Title for people: "EAGLE-3"."""
+    """Title for people."""
     reads: tuple[int, ...]
     """The layers of the target whose input it reads, in the order in which it joins them; ``num_layers`` is what the
     target's final norm reads."""

@@ -292,8 +292,8 @@ class Controller:
     def _follows(self, proposer: Proposer, request: Request) -> bool:
         """Return True if a proposer that reads the target's states gets those of this request.
 
-        It gets all of them from the prompt on, until a trial fails. A head that needs only the last row (Medusa) gets
-        states while it is on or about to be tried.
+        It gets all of them from the prompt on, until a trial fails. A head that needs only the last row gets states
+        while it is on or about to be tried.
         """
         one = self._candidates(request).get(proposer.name)
         if one is None or one.on or one.trying:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.catalogue import Choice
 from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, Training
 from engine.protocol import keys
+
+if TYPE_CHECKING:
+    from engine.decoding.speculation.heads.kind import HeadKind
+
+
+def _files() -> HeadKind:
+    from engine.decoding.speculation.eagle.files import EagleFiles
+
+    return EagleFiles()
+
 
 TECHNIQUE = DraftTechnique(
     choice=Choice(
@@ -28,4 +40,5 @@ TECHNIQUE = DraftTechnique(
     training=Training("one that goes on"),
     uses=(*DRAFTING, keys.TREE_NODES),
     shows=(keys.NGRAM_FIRST, keys.TREE_NODES, keys.ACCEPTANCE),
+    files=_files,
 )

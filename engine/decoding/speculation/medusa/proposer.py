@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from engine.compute.models.heads.medusa import MedusaHeads
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import Draw
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.medusa.accuracy import RANKS, HeadAccuracy, default_accuracies
+from engine.decoding.speculation.medusa.heads import MedusaHeads
 from engine.decoding.speculation.proposers.drawing import children
 from engine.decoding.speculation.proposers.last_rows import LastRows
 from engine.decoding.speculation.proposers.trees import without_branches

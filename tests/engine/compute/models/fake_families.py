@@ -18,11 +18,11 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.models.arenas import new_store
 from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.base import FeatureHead
-from engine.compute.models.heads.eagle import Eagle, Eagle3
 from engine.compute.models.heads.mtp import MIMO, MultiToken
 from engine.compute.models.registry import family
 from engine.config.model import HeadShape, LatentShape, MoEConfig, RopeConfig
 from engine.config.states import ConvolutionShape, MambaShape, RecurrentShape
+from engine.decoding.speculation.eagle.head import Eagle, Eagle3
 from tests.engine.compute.models.fake_cuda import CUDA, fake_cuda, on_cuda
 from tests.kit import models as kit
 

@@ -15,13 +15,13 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.base import FeatureHead
-from engine.compute.models.heads.eagle import LEAST_LAYERS
 from engine.compute.models.heads.mtp import MIMO, MultiToken
 from engine.compute.runner.buffers import powers_of_two
 from engine.compute.runner.runner import Runner
 from engine.config.raw import RawConfig
+from engine.decoding.speculation.eagle.files import read_eagle
+from engine.decoding.speculation.eagle.head import LEAST_LAYERS
 from engine.decoding.speculation.proposers.features import FeatureProposer
-from engine.formats.heads.read import read_eagle
 from engine.formats.load import Checkpoint, load_model
 from engine.formats.open import open_checkpoint
 from engine.formats.safetensors import TensorFiles

@@ -13,9 +13,9 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
 from engine.compute.models.heads.base import OUTPUT
 from engine.compute.runner.runner import Runner
+from engine.decoding.speculation.eagle.files import read_eagle
+from engine.decoding.speculation.heads.files import find_heads, open_heads
 from engine.decoding.speculation.proposers.layer_choice import read_choice
-from engine.formats.heads.files import find_heads, open_heads
-from engine.formats.heads.read import read_eagle, read_medusa_heads
 from engine.services.training.eagle import EagleHead
 from engine.services.training.layers import choose_layers
 from engine.services.training.medusa import TrainableMedusaHeads
@@ -50,7 +50,7 @@ def test_medusa(folder: Path) -> None:
     place = find_heads("medusa", folder / "tiny", None, None, folder)
     assert place is not None
     files = open_heads(place, target.config, folder)
-    heads, trained = read_medusa_heads(files, target.model), load_heads(place, target)
+    heads, trained = files.read(target.model), load_heads(place, target)
     assert isinstance(trained, TrainableMedusaHeads)
     assert heads.num_heads == 2
     config = json.loads((place / "config.json").read_text())

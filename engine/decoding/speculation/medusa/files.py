@@ -8,16 +8,61 @@ The hub's layout (FasterDecoding's and text-generation-inference's repositories)
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from engine.base.errors import CheckpointError
-from engine.compute.models.heads.medusa import MedusaLayout
+from engine.compute.models.base import CausalLM
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig, is_number
-from engine.formats.safetensors import TensorInfo
+from engine.decoding.speculation.heads.kind import (
+    OTHER_HEADS,
+    Attached,
+    HeadFiles,
+    HeadKind,
+    HeadTarget,
+    check_vocabulary,
+    check_width,
+)
+from engine.decoding.speculation.medusa.heads import MedusaHeads, MedusaLayout
+from engine.decoding.speculation.medusa.proposer import MedusaProposer
+from engine.formats.safetensors import TensorFiles, TensorInfo
 
 NAME = re.compile(r"(\d{1,3})\.(\d{1,3})\.(?:linear\.(?:weight|bias)|weight)")
-OTHER_HEADS = "Choose heads that were made for this model."
+
+
+class MedusaFiles(HeadKind):
+    """All heads side by side in one file."""
+
+    name, title, stem = "medusa", "Medusa heads", "medusa_lm_head"
+
+    def in_config(self, config: RawConfig) -> bool:
+        return "medusa_num_heads" in config.values
+
+    def in_names(self, names: Collection[str]) -> bool:
+        return bool(names) and all(NAME.fullmatch(name) for name in names)
+
+    def layout(
+        self, files: TensorFiles, config: RawConfig, target: ModelConfig, where: str
+    ) -> tuple[MedusaLayout, tuple[str, ...]]:
+        layout = read_medusa(files.entries, config, target, where)
+        return layout, layout.notices
+
+    def read(self, files: HeadFiles, target: CausalLM) -> MedusaHeads:
+        return MedusaHeads(files.layout, files.files.view, target)
+
+    def sizes(self, files: HeadFiles, planned: Callable[[], CausalLM]) -> tuple[int, float]:
+        return files.resident_bytes(planned().dtype), 0.0
+
+    def cost(self, files: HeadFiles, target: CausalLM) -> int:
+        each = files.resident_bytes(target.dtype) // files.layout.heads
+        return each + (target.head.storage_size() if files.layout.shares_head else 0)
+
+    def attach(self, head: MedusaHeads, target: HeadTarget) -> Attached:
+        head.forward(target.no_state())
+        return Attached(MedusaProposer(head, target.model.num_layers, head.accuracies, target.eos_ids))
+
+    def described(self, head: MedusaHeads, files: HeadFiles) -> tuple[str, str]:
+        return "Medusa", f"{head.num_heads} heads, {files.path}"
 
 
 def read_medusa(entries: Mapping[str, TensorInfo], config: RawConfig, target: ModelConfig, where: str) -> MedusaLayout:
@@ -46,23 +91,6 @@ def read_medusa(entries: Mapping[str, TensorInfo], config: RawConfig, target: Mo
 
 
 _AGAIN = "Download the heads again."
-
-
-def check_width(where: str, width: int, target: ModelConfig, instead: str = OTHER_HEADS) -> None:
-    """Raises :class:`CheckpointError` for heads that read states of another ``width`` than the target's."""
-    if width != target.hidden_size:
-        raise CheckpointError(
-            f"{where} is for a model with states of {width:,} numbers, and this one's have {target.hidden_size:,}. "
-            f"{instead}"
-        )
-
-
-def check_vocabulary(where: str, words: int, target: ModelConfig, instead: str = OTHER_HEADS) -> None:
-    """Raises :class:`CheckpointError` for heads of another vocabulary than the target's."""
-    if words != target.vocab_size:
-        raise CheckpointError(
-            f"{where} is for a vocabulary of {words:,} tokens, and this model's has {target.vocab_size:,}. {instead}"
-        )
 
 
 def _count(entries: Mapping[str, TensorInfo], where: str) -> tuple[int, int, bool]:

@@ -1,4 +1,4 @@
-"""Make heads of their files, on a target in memory: Medusa's, a feature head in EAGLE's layouts, Gemma 4's drafter.
+"""EAGLE heads in files: where they are told from, what they must have in common with their model, how they are read.
 
 Names and shapes are compared with what config.json implies; which EAGLE it is, the names say. Given a target that was
 only planned (`Checkpoint.planned`), the head is planned too, so that its size is known before anything is read.
@@ -6,33 +6,65 @@ only planned (`Checkpoint.planned`), the head is planned too, so that its size i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from engine.base.errors import CheckpointError
-from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.compute.models.common import read_decoder
-from engine.compute.models.heads.assistant import ORDERING, Assistant, Clusters
 from engine.compute.models.heads.base import FeatureHead
-from engine.compute.models.heads.eagle import LEAST_LAYERS, TABLE, Eagle, Eagle3
-from engine.compute.models.heads.medusa import MedusaHeads
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
-from engine.formats.heads.files import HeadFiles
-from engine.formats.heads.medusa_layout import check_vocabulary, check_width
+from engine.decoding.speculation.eagle.head import LEAST_LAYERS, TABLE, Eagle, Eagle3
+from engine.decoding.speculation.heads.features import attached
+from engine.decoding.speculation.heads.kind import (
+    OTHER_HEADS,
+    Attached,
+    HeadFiles,
+    HeadKind,
+    HeadTarget,
+    check_vocabulary,
+    check_width,
+    source_of,
+)
 from engine.formats.safetensors import TensorFiles
-from engine.formats.source import CheckpointSource, LoadSettings
 
 OTHER = "Choose a head that was trained for this model."
 
 
-def read_medusa_heads(files: HeadFiles, target: CausalLM) -> MedusaHeads:
-    """The heads of ``files``. Raises :class:`CheckpointError`."""
-    assert files.medusa is not None, "the files hold Medusa heads"
-    return MedusaHeads(files.medusa, files.files.view, target)
+class EagleFiles(HeadKind):
+    """One head, of any of the three EAGLEs."""
+
+    name, title, goes_on = "eagle", "an EAGLE head", True
+
+    def in_config(self, config: RawConfig) -> bool:
+        names = config.values.get("architectures")
+        return isinstance(names, list) and any(isinstance(name, str) and "eagle" in name.lower() for name in names)
+
+    def in_names(self, names: Collection[str]) -> bool:
+        return "fc.weight" in names and any(name.startswith(("midlayer.", "layers.0.")) for name in names)
+
+    def layout(
+        self, files: TensorFiles, config: RawConfig, target: ModelConfig, where: str
+    ) -> tuple[None, tuple[str, ...]]:
+        _check_eagle(files, config, target, where)
+        return None, ()
+
+    def read(self, files: HeadFiles, target: CausalLM) -> FeatureHead:
+        return read_eagle(files.files, files.config, target)
+
+    def sizes(self, files: HeadFiles, planned: Callable[[], CausalLM]) -> tuple[int, float]:
+        head = self.read(files, planned())
+        return head.storage_size(), head.kv_bytes_per_token()
+
+    def attach(self, head: FeatureHead, target: HeadTarget) -> Attached:
+        return attached(head, target)
+
+    def described(self, head: FeatureHead, files: HeadFiles) -> tuple[str, str]:
+        return head.title, str(files.path)
 
 
 @torch.inference_mode()
@@ -44,7 +76,7 @@ def read_eagle(files: TensorFiles, raw: RawConfig, target: CausalLM) -> FeatureH
         if any(name.startswith("layers.1.") for name in files.entries):
             raise CheckpointError(f"{where} has several decoder layers, and an EAGLE head has one. {OTHER}")
         check_width(where, config.hidden_size, target.config, OTHER)
-        return Eagle(config, target, _source(files, target), TABLE in files.entries)
+        return Eagle(config, target, source_of(files, target), TABLE in files.entries)
     layers = target.config.num_layers
     if layers < LEAST_LAYERS:
         raise CheckpointError(
@@ -55,18 +87,7 @@ def read_eagle(files: TensorFiles, raw: RawConfig, target: CausalLM) -> FeatureH
         check_width(where, config.hidden_size, target.config, OTHER)
     said = raw.integer("draft_vocab_size", config.vocab_size)
     ids = _ids(files, said, target, where)
-    return Eagle3(config, target, _source(files, target), TABLE in files.entries, ids, said)
-
-
-def read_assistant(files: HeadFiles, target: CausalLM) -> Assistant:
-    """The drafter of ``files``. Raises :class:`CheckpointError`."""
-    layout = files.assistant
-    assert layout is not None, "the files hold a drafter of Gemma 4's"
-    source, clusters = _source(files.files, target), None
-    if layout.clusters:
-        ordering = _ordering(files.files, target, files.path.name)
-        clusters = Clusters(layout.config, source, ordering, layout.clusters, layout.chosen)
-    return Assistant(layout.config, target, source, clusters)
+    return Eagle3(config, target, source_of(files, target), TABLE in files.entries, ids, said)
 
 
 def _config(raw: RawConfig, target: CausalLM) -> ModelConfig:
@@ -80,12 +101,6 @@ def _config(raw: RawConfig, target: CausalLM) -> ModelConfig:
         raise CheckpointError(f"{where} has {config.num_layers} decoder layers, and an EAGLE head has one. {OTHER}")
     check_vocabulary(where, config.vocab_size, target.config, OTHER)
     return replace(config, dtype=target.dtype)
-
-
-def _source(files: TensorFiles, target: CausalLM) -> CheckpointSource:
-    """The head runs as its target does, but for the batch-invariant arithmetic: draft tokens change no text."""
-    numerics = Numerics(quantises=target.numerics.quantises)
-    return CheckpointSource(files, None, LoadSettings(target.device, target.dtype, "4bit", numerics))
 
 
 def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor | None:
@@ -118,15 +133,17 @@ def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor 
     return ids.to(target.device)
 
 
-def _ordering(files: TensorFiles, target: CausalLM, where: str) -> Tensor:
-    """The tokens of a drafter's clusters, one cluster after the other ``[vocab_size]``."""
-    vocabulary = target.config.vocab_size
-    entry = files.entries.get(ORDERING)
-    if entry is None or entry.shape != (vocabulary,) or entry.dtype not in (torch.int64, torch.int32):
-        raise CheckpointError(f"{where} has no list of {vocabulary:,} tokens as {ORDERING}. Download it again.")
-    if target.device.type == "meta":
-        return torch.empty(vocabulary, dtype=torch.int64, device="meta")
-    ids = files.view(ORDERING).long()
-    if not torch.equal(ids.sort().values, torch.arange(vocabulary)):
-        raise CheckpointError(f"{where} is damaged: {ORDERING} does not list every token once. Download it again.")
-    return ids.to(target.device)
+def _check_eagle(files: TensorFiles, config: RawConfig, target: ModelConfig, where: str) -> None:
+    """Check the widths and the vocabulary that all three EAGLEs share with their model; the builder checks the rest.
+
+    Raises :class:`CheckpointError`. ``fc`` reads a token's embedding with a state of the target (1 and 2), or three
+    states (3).
+    """
+    fc = files.entries.get("fc.weight")
+    if fc is None:
+        raise CheckpointError(f"{where} is said to hold an EAGLE head and has no fc.weight. {OTHER_HEADS}")
+    states = 3 if "d2t" in files.entries or any(name.startswith("midlayer.") for name in files.entries) else 2
+    width, rest = divmod(fc.shape[1] if len(fc.shape) == 2 else 0, states)
+    check_width(where, 0 if rest else width, target)
+    words = config.integer("vocab_size", target.vocab_size)
+    check_vocabulary(where, files.entries["t2d"].numel if "t2d" in files.entries else words, target)

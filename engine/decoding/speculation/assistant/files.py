@@ -6,13 +6,23 @@ layers and their target must have in common is compared field by field before an
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
 from engine.base.errors import CheckpointError
+from engine.compute.models.base import CausalLM
 from engine.compute.models.families import gemma4
-from engine.compute.models.heads.assistant import sources_of
+from engine.compute.models.heads.assistant import ORDERING, Assistant, Clusters, sources_of
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
+from engine.decoding.speculation.assistant.proposer import AssistantProposer
+from engine.decoding.speculation.heads.features import tried
+from engine.decoding.speculation.heads.kind import Attached, HeadFiles, HeadKind, HeadTarget, source_of
+from engine.formats.safetensors import TensorFiles
+from engine.formats.unused import OWN_HEAD, with_own_head
 
 WIDTHS = {"gemma4_assistant": 1536, "gemma4_unified_assistant": 3840}
 """``model_type`` -> the target's hidden size where the file is silent: transformers leaves out what is its default."""
@@ -26,6 +36,35 @@ class AssistantLayout(NamedTuple):
     config: ModelConfig
     clusters: int = 0
     chosen: int = 0
+
+
+class AssistantFiles(HeadKind):
+    """A drafter of a few layers."""
+
+    name, title, called = "assistant", "an assistant of Gemma 4", "The assistant"
+
+    def in_config(self, config: RawConfig) -> bool:
+        return is_assistant(config)
+
+    def neighbour(self, model: Path) -> Path:
+        return model.with_name(f"{model.name}-assistant")
+
+    def layout(
+        self, files: TensorFiles, config: RawConfig, target: ModelConfig, where: str
+    ) -> tuple[AssistantLayout, tuple[str, ...]]:
+        layout = read_layout(config, target, where)
+        own = with_own_head(files, layout.config)
+        notices = () if own is layout.config else (OWN_HEAD.format(name=where),)
+        return layout._replace(config=own), notices
+
+    def read(self, files: HeadFiles, target: CausalLM) -> Assistant:
+        return read_assistant(files, target)
+
+    def attach(self, head: Assistant, target: HeadTarget) -> Attached:
+        return Attached(AssistantProposer(head, tried(head, target.runner.kv, target), target.eos_ids))
+
+    def described(self, head: Assistant, files: HeadFiles) -> tuple[str, str]:
+        return "assistant", str(files.path)
 
 
 def is_assistant(raw: RawConfig) -> bool:
@@ -89,3 +128,27 @@ def _check_layers(where: str, config: ModelConfig, target: ModelConfig) -> None:
         window, kept = config.windows[layer], target.windows[source]
         if window is not None and kept is not None and window > kept:
             _same(where, "sliding_window", window, kept)
+
+
+def read_assistant(files: HeadFiles, target: CausalLM) -> Assistant:
+    """The drafter of ``files``. Raises :class:`CheckpointError`."""
+    layout: AssistantLayout = files.layout
+    source, clusters = source_of(files.files, target), None
+    if layout.clusters:
+        ordering = _ordering(files.files, target, files.path.name)
+        clusters = Clusters(layout.config, source, ordering, layout.clusters, layout.chosen)
+    return Assistant(layout.config, target, source, clusters)
+
+
+def _ordering(files: TensorFiles, target: CausalLM, where: str) -> Tensor:
+    """The tokens of a drafter's clusters, one cluster after the other ``[vocab_size]``."""
+    vocabulary = target.config.vocab_size
+    entry = files.entries.get(ORDERING)
+    if entry is None or entry.shape != (vocabulary,) or entry.dtype not in (torch.int64, torch.int32):
+        raise CheckpointError(f"{where} has no list of {vocabulary:,} tokens as {ORDERING}. Download it again.")
+    if target.device.type == "meta":
+        return torch.empty(vocabulary, dtype=torch.int64, device="meta")
+    ids = files.view(ORDERING).long()
+    if not torch.equal(ids.sort().values, torch.arange(vocabulary)):
+        raise CheckpointError(f"{where} is damaged: {ORDERING} does not list every token once. Download it again.")
+    return ids.to(target.device)

@@ -19,9 +19,10 @@ from engine.base.errors import CheckpointError
 from engine.compute.models.families.llama import read_config
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
-from engine.formats.heads import files as heads_module
+from engine.decoding.speculation.heads import files as heads_module
+from engine.decoding.speculation.heads.files import find_heads, kind_of, open_heads
+from engine.decoding.speculation.heads.kind import HeadFiles
 from engine.formats.heads import pickled
-from engine.formats.heads.files import HeadFiles, find_heads, kind_of, open_heads
 from engine.library import paths as places
 
 HIDDEN, VOCABULARY = 16, 40
@@ -98,9 +99,9 @@ def test_medusa_heads_open(tmp_path: Path, target: ModelConfig, name: str, own: 
     folder = write(tmp_path / "heads", tensors, name, medusa_num_heads=3, medusa_num_layers=1)
     opened = open_heads(folder, target, tmp_path / "copies")
     assert (opened.kind, opened.path, opened.notices) == ("medusa", folder, ())
-    assert opened.medusa is not None
-    assert (opened.medusa.heads, opened.medusa.blocks, opened.medusa.shares_head) == (3, 1, not own)
-    assert opened.medusa.accuracies is None
+    assert opened.layout is not None
+    assert (opened.layout.heads, opened.layout.blocks, opened.layout.shares_head) == (3, 1, not own)
+    assert opened.layout.accuracies is None
     assert same(opened, tensors)
     assert opened.resident_bytes(torch.bfloat16) == 2 * sum(tensor.numel() for tensor in tensors.values())
 
@@ -111,7 +112,7 @@ def test_eagle_heads_are_handed_on(tmp_path: Path, target: ModelConfig, name: st
     """Their config.json says that they are a Llama; the tensors say what they are."""
     folder = write(tmp_path / "heads", eagle(third), name, architectures=["LlamaForCausalLM"], vocab_size=VOCABULARY)
     opened = open_heads(folder, target, tmp_path / "copies", "eagle")
-    assert (opened.kind, opened.medusa) == ("eagle", None)
+    assert (opened.kind, opened.layout) == ("eagle", None)
     assert opened.config.values["vocab_size"] == VOCABULARY
     assert same(opened, eagle(third)) is False
     assert opened.files.entries.keys() == eagle(third).keys()
@@ -251,7 +252,7 @@ def test_heads_that_are_none_are_refused(tmp_path: Path, target: ModelConfig) ->
 def test_what_config_json_says_of_accuracies_is_kept(tmp_path: Path, target: ModelConfig) -> None:
     rows = [[0.7, 0.1], [0.5, 0.1, 0.05], [0.3]]
     folder = write(tmp_path / "heads", medusa(), medusa_num_heads=3, accuracies=rows)
-    opened = open_heads(folder, target, tmp_path / "copies").medusa
+    opened = open_heads(folder, target, tmp_path / "copies").layout
     assert opened is not None
     assert opened.accuracies == ((0.7, 0.1), (0.5, 0.1, 0.05), (0.3,))
 
@@ -260,8 +261,8 @@ def test_more_heads_than_config_json_knows_are_used(tmp_path: Path, target: Mode
     """The first repositories on the hub say 2 and hold 5."""
     folder = write(tmp_path / "heads", medusa(5), medusa_num_heads=2, medusa_num_layers=1)
     opened = open_heads(folder, target, tmp_path / "copies")
-    assert opened.medusa is not None
-    assert opened.medusa.heads == 5
+    assert opened.layout is not None
+    assert opened.layout.heads == 5
     assert "holds 5 heads" in opened.notices[0]
 
 

@@ -1,0 +1,28 @@
+"""Heads that run over arenas: their runner, and the proposer of those that go on from their own states."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from engine.cache.stores.store import KVStore
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import FIRST_ROW
+from engine.compute.models.heads.assistant import Assistant
+from engine.compute.models.heads.base import FeatureHead
+from engine.compute.runner.runner import RunnableModel, Runner
+from engine.decoding.speculation.heads.kind import Attached, HeadTarget
+from engine.decoding.speculation.proposers.features import FeatureProposer
+
+
+def tried(head: FeatureHead | Assistant, arena: KVStore, target: HeadTarget) -> Runner:
+    """What runs a head over these arenas, after a first pass."""
+    runner = Runner(cast(RunnableModel, head), arena, AttentionDispatcher(head.numerics), target.model.device)
+    first = FIRST_ROW._replace(more_pages=[[1]] * (arena.num_groups - 1))
+    runner.forward([first], hidden_in=target.no_state())
+    return runner
+
+
+def attached(head: FeatureHead, target: HeadTarget) -> Attached:
+    """The proposer of a head that goes on from its own states, with arenas of its own."""
+    arena = head.new_store(target.pages)
+    return Attached(FeatureProposer(head, tried(head, arena, target), target.eos_ids), arena)
