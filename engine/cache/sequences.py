@@ -477,9 +477,9 @@ class SequenceCache:
 
     def shrink(self, keep: int) -> None:
         """Give back all pages but the first ``keep``."""
-        for part in self.parts:
-            part.shrink(self, keep)
         if len(self.pages) > keep:
+            for part in self.parts:
+                part.shrink(self, keep)
             self.manager.pool.release([page for page in self.pages[keep:] if page], self.owner)
             del self.pages[keep:]
 

@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import islice
 
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
+from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.cache.stores.recent import last_before, packed_until
 from engine.cache.types import TREE
+
+GROUP_PAGES = CHANNEL_GROUP // PAGE_SIZE
+"""Pages of a group that is packed together."""
 
 
 def first_seen(index: int, window: int) -> int:
@@ -25,9 +30,12 @@ class WindowSlots:
     Invariant: a page and its slot name each other, and what the tree keeps are slots of pages that it owns.
     """
 
-    def __init__(self, pages: int, slots: int, window: int) -> None:
-        """``pages`` and ``slots`` count page 0 and slot 0, which hold nothing; ``window`` is the widest of a layer."""
-        self.pool, self.window = PagePool(slots), window
+    def __init__(self, pages: int, slots: int, window: int, residual: int = 0) -> None:
+        """``pages`` and ``slots`` count page 0 and slot 0, which hold nothing; ``window`` is the widest of a layer.
+
+        With a ``residual`` they hold packed tokens (`engine.cache.stores.recent`): groups of two pages come and go
+        together, and the last tokens of a text are elsewhere."""
+        self.pool, self.window, self.residual = PagePool(slots), window, residual
         self.of_page, self._page_of = [0] * pages, [0] * slots
         self.version = 0
         """Changes with whatever can change what a text finds."""
@@ -53,21 +61,26 @@ class WindowSlots:
         more = slots - self.pool.free_count
         return more > 0 and len(self._lone(more)) < more
 
-    def covered(self, pages: Sequence[int], tokens: int) -> bool:
-        """Return True if all that the row after the first ``tokens`` tokens of these pages reads has slots."""
-        first, of_page = first_seen(tokens, self.window), self.of_page
-        return all(of_page[page] for page in pages[first : -(-tokens // PAGE_SIZE)])
+    def first(self, tokens: int) -> int:
+        """The first page whose slot the row after ``tokens`` tokens wants."""
+        first = first_seen(tokens, self.window)
+        return first - first % GROUP_PAGES if self.residual else first
 
-    def longest(self, pages: Sequence[int]) -> int:
-        """The most of these pages, a text's, after which it can go on; 0 among them stands for one that is elsewhere,
-        about which nothing is known here."""
-        best = since = 0  # all of pages[since:place] are there
-        for place, page in enumerate(pages):
-            if page and not self.of_page[page]:
-                since = place + 1
-            if since <= first_seen((place + 1) * PAGE_SIZE, self.window):
-                best = place + 1
-        return best
+    def most_held(self, rows: int) -> int:
+        """The most pages that have slots in a step of ``rows`` rows, wherever on a page the window begins."""
+        return pages_for(self.window - 1 + rows) + (GROUP_PAGES if self.residual else 1)
+
+    def longest(self, pages: Sequence[int], tokens: int) -> int:
+        """The most of the first ``tokens`` tokens, which have these pages, after which all that the next row reads in
+        slots is there; page 0 stands for one that is elsewhere, about which nothing is known here."""
+        while tokens > 0:
+            stop = packed_until(tokens - 1, self.residual) // PAGE_SIZE if self.residual else pages_for(tokens)
+            places = range(min(stop, len(pages)) - 1, self.first(tokens) - 1, -1)
+            gap = next((place for place in places if pages[place] and not self.of_page[pages[place]]), -1)
+            if gap < 0:
+                break
+            tokens = last_before(gap * PAGE_SIZE, self.residual) if self.residual else gap * PAGE_SIZE
+        return tokens
 
     # --- sequences -----------------------------------------------------------------------------------------------
 

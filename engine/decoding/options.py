@@ -170,7 +170,9 @@ class EngineOptions:
             case "16bit":
                 return KVKind(bounds=self.values[keys.PAGE_POLICY] == "quest", windowed=windowed)
             case "kivi":
-                return KVKind("kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]))
+                return KVKind(
+                    "kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]), windowed=windowed
+                )
             case _:
                 hadamard = name in MIXING and bool(self.values[keys.KV_HADAMARD])
                 return KVKind(name, windowed=windowed, hadamard=hadamard)

@@ -295,8 +295,8 @@ def _bits(model: LoadedModel) -> float:
 
 
 def _bits_with_recent(model: LoadedModel) -> float:
-    """Bits per element if the bytes of all KV arenas, recent tokens included, are divided by the packed tokens."""
-    if model.model is None or not model.kind.residual:
-        return _bits(model)
-    config = model.model.config
-    return 8.0 * model.stores[0].storage_size() / (config.cached_elements * model.pages * PAGE_SIZE)
+    """Bits per element if the bytes of recent tokens, too, are divided by the packed tokens."""
+    bits, recent = _bits(model), model.stores[0].recent if model.stores else None
+    if model.model is None or recent is None:
+        return bits
+    return bits + 8.0 * recent.storage_size() / (model.model.config.cached_elements * model.pages * PAGE_SIZE)

@@ -19,7 +19,6 @@ from torch import Tensor
 from engine.cache.groups.window import WindowGroup
 from engine.cache.offload.saved import SavedChats
 from engine.cache.stores.windowed import WindowedStore
-from engine.catalogue import idle
 from engine.compute.sampling.draw import Draw
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import by_torch
@@ -99,7 +98,7 @@ class Windowed(Host):
 
     @property
     def windows(self) -> WindowGroup:
-        windows = self.stepper.cache.manager.groups[0]
+        windows = self.stepper.cache.manager.groups[-1]
         assert isinstance(windows, WindowGroup)
         assert isinstance(self.stepper.model.stores[0], WindowedStore)
         return windows
@@ -222,6 +221,7 @@ def test_drafts_change_nothing(host: Windowed, method: str) -> None:
     [
         {"kv_kind": "int8"},
         {"kv_kind": "int4"},
+        {"kv_kind": "kivi"},
         {"page_policy": "quest", "quest_tokens": 64},
         {"page_policy": "window_sinks", "window_tokens": 64},
     ],
@@ -286,14 +286,6 @@ def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
     host.run()
     assert host.of(ids) == alone
     assert "draft" in host.sources(ids)
-
-
-@pytest.mark.slow
-def test_kivi_keeps_everything_and_says_so(folders: dict[str, Path]) -> None:
-    host = Host(folders["gemma3"])
-    host.set(kv_kind="kivi")
-    assert not isinstance(host.stepper.model.stores[0], WindowedStore)
-    assert "recent tokens apart" in idle("window_pages", host.engine._options.values)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine.cache.groups.base import CacheGroup, SequencePart
 from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.cache.slots import WindowSlots, first_seen
+from engine.cache.slots import WindowSlots
 from engine.cache.types import Content
 
 if TYPE_CHECKING:
@@ -40,16 +40,14 @@ class WindowPart(SequencePart):
         return len(self.table) - self.begin
 
     def _first(self, cache: SequenceCache) -> int:
-        """The page of the first token that the next row sees."""
-        return first_seen(cache.num_computed, self.slots.window)
+        """The first page whose slot the next row wants."""
+        return self.slots.first(cache.num_computed)
 
     # --- it comes ------------------------------------------------------------------------------------------------
 
     def longest(self, cache: SequenceCache, tokens: int, pages: Sequence[int]) -> int:
         """Implements :meth:`SequencePart.longest`."""
-        if self.slots.covered(pages, tokens):
-            return tokens
-        return self.slots.longest(pages[: tokens // PAGE_SIZE]) * PAGE_SIZE
+        return self.slots.longest(pages, tokens)
 
     def open(self, cache: SequenceCache) -> None:
         """Refer to the slots, as far as there are some, of what the next row sees; and to no others."""
@@ -65,7 +63,7 @@ class WindowPart(SequencePart):
     def grown(self, cache: SequenceCache, before: int, tokens: int) -> None:
         """Implements :meth:`SequencePart.grown`: those that the row after ``tokens`` tokens sees take their slots."""
         self.table.extend([0] * (len(cache.pages) - len(self.table)))
-        for place in range(max(before, first_seen(tokens, self.slots.window)), len(cache.pages)):
+        for place in range(max(before, self.slots.first(tokens)), len(cache.pages)):
             if not self.slots.lacks(1):
                 self.table[place] = self.slots.hold(cache.pages[place], cache.owner)
 
@@ -193,7 +191,7 @@ class WindowGroup(CacheGroup[WindowPart]):
         anywhere on a page, and of a copy."""
         if self.pool.total >= self._pages:
             return NO_LIMIT
-        return PAGE_SIZE * max(1, self.pool.total - 2 - pages_for(self.slots.window - 1))
+        return PAGE_SIZE * max(1, self.pool.total - 1 - self.slots.most_held(0))
 
     @property
     def snapshot_pages(self) -> int:
@@ -206,7 +204,7 @@ class WindowGroup(CacheGroup[WindowPart]):
         lacking = 1
         for each in (*running, cache):
             rows = min(each.chunk(min(chunk, self.most_rows)), each.pending)
-            most = min(pages_for(len(each.tokens) + 1), pages_for(self.slots.window - 1 + rows) + 1)
+            most = min(pages_for(len(each.tokens) + 1), self.slots.most_held(rows))
             lacking += max(0, most - self.of(each).slots_held)
         return not running or not self.slots.lacks(lacking)
 

@@ -30,15 +30,13 @@ class KVKind:
     bounds: bool = False
     """True if bounds of each page's keys are kept too, by which rows may choose pages (QUEST); "16bit" only."""
     windowed: bool = False
-    """True if layers with a sliding window keep the tokens in it alone (`engine.cache.groups.window`); not "kivi"."""
+    """True if layers with a sliding window keep the tokens in it alone (`engine.cache.groups.window`)."""
     hadamard: bool = False
     """True if keys are mixed before they are packed (`engine.compute.layers.hadamard`); "int8" and "int4" only."""
 
     def __post_init__(self) -> None:
         if self.bounds and self.name != "16bit":
             raise ValueError("pages are ranked by keys of 16 bits")
-        if self.windowed and self.name == "kivi":
-            raise ValueError("KIVI keeps recent tokens apart, whatever windows see")
         if self.hadamard and self.name not in MIXING:
             raise ValueError(f"keys of kind {self.name} are not mixed")
         if self.name != "kivi":

@@ -81,7 +81,8 @@ class Flush(NamedTuple):
     """Tokens whose full-precision keys and values a step packs: whole groups of 32, in the order of their sequences."""
 
     recent_slots: Tensor  # [N] int64, where they are in the arenas of group 1
-    pages: Tensor  # [N / 16] int64, where they go
+    pages: Tensor  # [N / 16] int64, where they go ...
+    slots: Tensor | None = None  # ... and where in layers with a window, if those have arenas of their own
 
 
 class Placement(NamedTuple):

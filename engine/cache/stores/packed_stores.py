@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -59,6 +60,13 @@ class TokenPackedStore(KVStore):
         return pack_absmax(x, self._kind) if self._kind in BYTE_KINDS else pack_along_channels(x, 4)
 
 
+class Beside(NamedTuple):
+    """A store of recent tokens, of more layers than one store packs: `places` are those of its layers."""
+
+    store: DenseKVStore
+    places: Sequence[int]
+
+
 class KiviStore(KVStore):
     """Keys packed along tokens, values along channels, the last tokens as they are: kind "kivi" of `PackedKV`.
 
@@ -68,6 +76,7 @@ class KiviStore(KVStore):
     """
 
     num_groups = 2
+    recent: DenseKVStore
 
     def __init__(
         self,
@@ -77,13 +86,17 @@ class KiviStore(KVStore):
         recent_pages: int,
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
+        beside: Beside | None = None,
     ) -> None:
         """`shapes` are those of `DenseKVStore`; `pages` and `recent_pages` each count a page 0.
 
-        `dtype` is that of the recent tokens.
+        `dtype` is that of the recent tokens. They are `beside`, if given, with those of other layers.
         """
         self.residual = kind.residual
-        self.recent: DenseKVStore = DenseKVStore(shapes, recent_pages, dtype, device)
+        self._shares = beside is not None
+        if beside is None:
+            beside = Beside(DenseKVStore(shapes, recent_pages, dtype, device), range(len(shapes)))
+        self.recent, self._places = beside
         slots, place = pages * PAGE_SIZE, torch.device(device)
         arenas: list[Tensor] = []
         views = []
@@ -93,16 +106,16 @@ class KiviStore(KVStore):
             v = new_arena((slots, heads, width * kind.value_bits // 8), torch.uint8, place)
             v_meta = new_arena((slots, heads, width // value_group(width), 2), torch.float16, place)
             arenas += (k, v, k_meta, v_meta)
-            recent = self.recent.view(layer)
+            recent = self.recent.view(self._places[layer])
             views.append(PackedKV(k, v, "kivi", k_meta, v_meta, kind.key_bits, kind.value_bits, recent))
         super().__init__(pages, arenas, views)
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Implements `KVStore.write`."""
-        self.recent.write(layer, k, v, Placement(to.slots[1:], to.first_slot[1:]))
+        self.recent.write(self._places[layer], k, v, Placement(to.slots[1:], to.first_slot[1:]))
         if to.flush is None:
             return
-        source, pages = to.flush
+        source, pages, _ = to.flush
         kv = self._views[layer]
         assert kv.recent is not None
         assert kv.k_meta is not None
@@ -136,8 +149,8 @@ class KiviStore(KVStore):
         return super().storage_size() / (self.pages * PAGE_SIZE)
 
     def storage_size(self) -> int:
-        """Implements `PagedStore.storage_size`: the recent store included."""
-        return super().storage_size() + self.recent.storage_size()
+        """Implements `PagedStore.storage_size`: the recent store included, unless it is others' too."""
+        return super().storage_size() + (0 if self._shares else self.recent.storage_size())
 
 
 def _put(codes: Tensor, meta: Tensor, packed: PackedCodes, slots: Tensor) -> None:

@@ -20,6 +20,11 @@ def packed_until(index: int, residual: int) -> int:
     return CHANNEL_GROUP * (max(0, index + 1 - residual) // CHANNEL_GROUP)
 
 
+def last_before(packed: int, residual: int) -> int:
+    """The most tokens of a text of which no more than the first ``packed`` are packed."""
+    return packed // CHANNEL_GROUP * CHANNEL_GROUP + residual + CHANNEL_GROUP - 1
+
+
 def packed_until_rows(index: np.ndarray, residual: int) -> np.ndarray:
     """`packed_until` of each index [T] int64."""
     packed: np.ndarray = CHANNEL_GROUP * (np.maximum(0, index + 1 - residual) // CHANNEL_GROUP)

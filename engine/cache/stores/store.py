@@ -24,8 +24,8 @@ class KVStore(PagedStore):
     """
 
     num_groups = 1
-    """Layer groups of a batch that it addresses: 1, or 2 where recent tokens, or layers with a window, have pages of
-    their own."""
+    """Layer groups of a batch that it addresses: 1, and one more each where recent tokens, and layers with a window,
+    have pages of their own."""
     written_groups = 1
     """Number of the first ones of these, which rows are written to and in which `move_slots` moves them."""
     residual = 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.cache.slots import WindowSlots
-from engine.cache.stores.packed import PackedKV, Placement
+from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement
 from engine.cache.stores.store import KVStore
 
 _MARK = 8
@@ -17,9 +18,10 @@ words."""
 
 
 class WindowedStore(KVStore):
-    """Two stores: group 0 has the layers that read everything, by pages; group 1 those with a window, by slots.
+    """Two stores: group 0 has the layers that read everything, by pages; the last group those with a window, by slots.
 
-    A page that is exported takes its slot's content along, or nobody's where it has none.
+    A page that is exported takes its slot's content along, or nobody's where it has none. Where both pack what is
+    `recent`, the same for all layers, group 1 has that between them.
     """
 
     num_groups = written_groups = 2
@@ -38,7 +40,11 @@ class WindowedStore(KVStore):
         self.parts = (everything or windowed, windowed)
         self.everything, self.windowed = everything, windowed
         self.window = max(window for window in windows if window is not None)
-        self.slots = WindowSlots(pages, windowed.pages, self.window)
+        self.recent, self.residual = windowed.recent, windowed.residual
+        if self.recent is not None:
+            self.num_groups, self.written_groups = 3, 1
+        self._last = self.num_groups - 1
+        self.slots = WindowSlots(pages, windowed.pages, self.window, self.residual)
         """The slots of pages that are copied and moved."""
         self._groups = [int(window is not None) for window in windows]
         self._within = [self._groups[:layer].count(group) for layer, group in enumerate(self._groups)]
@@ -52,7 +58,7 @@ class WindowedStore(KVStore):
 
     def new_slots(self) -> WindowSlots:
         """Implements `KVStore.new_slots`."""
-        self.slots = WindowSlots(self.pages, self.windowed.pages, self.window)
+        self.slots = WindowSlots(self.pages, self.windowed.pages, self.window, self.residual)
         return self.slots
 
     @property
@@ -62,26 +68,46 @@ class WindowedStore(KVStore):
 
     def group_of(self, layer: int) -> int:
         """Implements `KVStore.group_of`."""
-        return self._groups[layer]
+        return self._last * self._groups[layer]
 
     def resolve(self, layer: int, to: Placement) -> tuple[KVStore, int, Placement]:
         """Implements `KVStore.resolve`."""
         group, within = self._groups[layer], self._within[layer]
-        own = to if group == 0 else Placement(to.slots[1:], to.first_slot[1:])
-        return self.parts[group], within, own
+        if group == 0:
+            return self.parts[0], within, to
+        if self.recent is None:
+            return self.windowed, within, Placement(to.slots[1:], to.first_slot[1:])
+        flush = to.flush
+        if flush is not None and flush.slots is not None:
+            flush = Flush(flush.recent_slots, flush.slots)
+        return self.windowed, within, to._replace(flush=flush)
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Implements `KVStore.write`."""
         store, within, own = self.resolve(layer, to)
         store.write(within, k, v, own)
 
+    def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
+        """Implements `KVStore.packs`: groups that no window sees any more go to slot 0, which is nobody's."""
+        if self.recent is None:
+            return None
+        whole, recent, slots = tables
+        found, windows = (self.windowed.packs(starts, rows, (table, recent)) for table in (whole, slots))
+        return found and windows and found._replace(slots=windows.pages)
+
+    def packed_until(self, index: np.ndarray) -> np.ndarray | None:
+        """Implements `KVStore.packed_until`."""
+        return self.windowed.packed_until(index)
+
     def view(self, layer: int) -> PackedKV:
         """Implements `KVStore.view`."""
         return self._views[layer]
 
     def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
-        """Implements `KVStore.move_slots`."""
-        if group == 1:
+        """Implements `KVStore.move_slots`; recent rows of all layers move together."""
+        if self.recent is not None:
+            self.recent.move_slots(src, dst)
+        elif group == 1:
             self.windowed.move_slots(src, dst)
         elif self.everything is not None:
             self.everything.move_slots(src, dst)
@@ -126,8 +152,8 @@ class WindowedStore(KVStore):
         self.slots.unfilled |= {pages[place] for place in set(with_slot) - set(filled)}
 
     def storage_size(self) -> int:
-        """Implements `PagedStore.storage_size`: both stores."""
-        return self.windowed.storage_size() + (self.everything.storage_size() if self.everything is not None else 0)
+        """Implements `PagedStore.storage_size`: of all stores."""
+        return sum(each.storage_size() for each in (self.everything, self.windowed, self.recent) if each is not None)
 
     def bytes_per_token(self) -> float:
         """Implements `KVStore.bytes_per_token`: as long as a token is in the windows."""

@@ -80,11 +80,6 @@ TECHNIQUE = Technique(
             _KIVI,
             "Chats over a KIVI cache are not saved: packed pages are of no use without the recent tokens after them.",
         ),
-        Idle(
-            keys.WINDOW_PAGES,
-            _KIVI,
-            "A KIVI cache keeps recent tokens apart in all layers alike: layers with a window keep the whole text too.",
-        ),
         Idle(keys.CASCADE, _KIVI, "Packed and recent tokens are read apart, and not once for several answers."),
         Idle(keys.ASYNC_SCHEDULING, _KIVI, "What a KIVI cache packs is planned step by step."),
         Idle(

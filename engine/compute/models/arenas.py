@@ -10,7 +10,7 @@ import torch
 
 from engine.cache.policies import QuestPolicy, SparseReads
 from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.cache.stores.packed_stores import Beside, KiviStore, TokenPackedStore
 from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
 from engine.cache.stores.states import StateStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
@@ -87,6 +87,8 @@ def _new_store(
     every = Arenas(config, kind, pages, recent, dtype, torch.device(device), layers)
     if window_pages == 0 or not window_of(config, kind):
         return make(every)
+    if kind.residual:
+        every = every._replace(beside=DenseKVStore(every.shape[0], recent, dtype, device))
     windows = config.arena_windows
     whole, rolling = ([layer for layer in layers if (windows[layer] is None) == reads] for reads in (True, False))
     return WindowedStore(
@@ -109,6 +111,8 @@ class Arenas(NamedTuple):
     dtype: torch.dtype
     device: torch.device
     layers: Sequence[int]
+    beside: DenseKVStore | None = None
+    """Has the recent tokens of all layers; None: each store has those of its own."""
 
     @property
     def shape(self) -> tuple[tuple[HeadShape, ...], int]:
@@ -126,7 +130,8 @@ def _sixteen_bits(arenas: Arenas) -> KVStore:
 
 
 def _kivi(arenas: Arenas) -> KVStore:
-    return KiviStore(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device)
+    beside = None if arenas.beside is None else Beside(arenas.beside, arenas.layers)
+    return KiviStore(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device, beside)
 
 
 STORES: dict[str, Callable[[Arenas], KVStore]] = {

@@ -194,6 +194,7 @@ def plan(
     left -= int(recent_pages * recent_bytes * PAGE_SIZE)
     whole = per_context * sequences + 1
     slot_bytes = window_bytes * PAGE_SIZE
+    window += (CHANNEL_GROUP - PAGE_SIZE) * (window > 0 and residual > 0)  # packed pages come and go in groups
     window_pages = (
         min(whole, _window_pages(window, rows, context, WINDOW_SHARE * left / slot_bytes, at_once)) if window else 0
     )

@@ -19,6 +19,8 @@ from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSi
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache, pages_for
+from engine.cache.slots import WindowSlots
+from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until, to_pack
 from engine.cache.stores.windowed import WindowedStore
 from engine.cache.tiers import Tiers
@@ -38,6 +40,7 @@ class Arena:
     page_bytes = PAGE_SIZE * 8
     page_layout = "digests"
     ranks_pages = hadamard = False
+    recent, residual = None, 0
 
     def __init__(self, pages: int) -> None:
         self.pages = pages
@@ -159,6 +162,7 @@ class House:
         store = self.target
         if self.windowed is not None:
             store = WindowedStore(self.target, self.windowed, pages, [None, window])  # type: ignore[arg-type, assignment]
+            store.slots = WindowSlots(pages, slots, window, residual)  # type: ignore[attr-defined]
         self.window = window
         self.space = SwapSpace(host * 2 * self.target.page_bytes)
         self.tiers = Tiers([store, self.draft], self.space)  # type: ignore[list-item]
@@ -236,7 +240,10 @@ class House:
     def _read(self, asked: Asked) -> None:
         digests, seen = asked.digest(), asked.seen()
         if self.windowed is not None:
-            near = [i for i in seen if i > asked.num_computed - self.window]
+            first, stop = asked.num_computed + 1 - self.window, asked.num_computed
+            if self.residual:  # packed tokens are read in groups
+                first, stop = first // CHANNEL_GROUP * CHANNEL_GROUP, packed_until(stop - 1, self.residual)
+            near = [i for i in seen if first <= i < stop]
             self.windowed.expect(asked.cache.more_pages[-1], near, digests)
         if self.fresh is not None:
             packed = packed_until(asked.num_computed - 1, self.residual)
@@ -259,6 +266,10 @@ class House:
             packed = to_pack(start, rows + drafts, self.residual)
             self.fresh.expect(asked.cache.newest_pages, packed, digests)
             self.target.write(asked.pages, packed.start, digests[packed.start : packed.stop])
+            table = asked.cache.more_pages[-1]
+            for at in packed if self.windowed is not None else ():
+                if table[at // PAGE_SIZE]:  # else no window sees it any more
+                    self.windowed.write(table, at, [digests[at]])  # type: ignore[union-attr]
         self._move_on(asked, asked.cache.runs(drafts), start)
         if asked.drafting:
             start = asked.cache.drafts.model
@@ -276,7 +287,7 @@ class House:
             asked.tokens.append(asked.next_token())
             arena = self.target if self.fresh is None else self.fresh
             arena.write(asked.cache.newest_pages, at, [asked.digest()[at]])
-            if self.windowed is not None:
+            if self.windowed is not None and self.fresh is None:
                 self.windowed.write(asked.cache.more_pages[-1], at, [asked.digest()[at]])
         asked.cache.advance(accepted)
         asked.tokens.append(asked.next_token())
@@ -395,7 +406,7 @@ class Fuzz:
             options["states"] = rng.choice([5, 7, 12, 60])
         if "windows" in kind:
             window = options["window"] = rng.choice([1, 7, 16, 40, 100])
-            options["slots"] = 3 + pages_for(window - 1) + 1 + rng.choice([0, 1, 3, 9, 40])
+            options["slots"] = 3 + pages_for(window - 1) + (2 if residual else 1) + rng.choice([0, 1, 3, 9, 40])
         self.house = House(host=self.host, swaps=swaps, **options)
         self.house.accepts = lambda draft_tokens: rng.randint(0, draft_tokens)
         self.arrivals = 0

@@ -8,7 +8,7 @@ from engine.cache.groups.residual import ResidualPart
 from engine.cache.groups.state import StatePart
 from engine.cache.prefix.states import StateSnapshots
 from engine.cache.sequences import SequenceCache
-from engine.cache.slots import WindowSlots
+from engine.cache.slots import WindowSlots, first_seen
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
 
@@ -19,7 +19,7 @@ class TestWindowsAndStates(SequenceCacheContract):
     kind, tight = "windows, states", {"window": 40, "slots": 8, "states": 8}
     cases: ClassVar = {
         "fault": {
-            "a beginning whose window is gone": Fault(WindowSlots, "covered", lambda self, pages, tokens: True),
+            "a beginning whose window is gone": Fault(WindowSlots, "longest", lambda self, pages, tokens: tokens),
             "a beginning without a state": Fault(
                 StatePart, "longest", lambda self, cache, tokens, pages: longest(self, cache, tokens, pages) and tokens
             ),
@@ -39,6 +39,25 @@ class TestRecentAndStates(SequenceCacheContract):
                 StateSnapshots, "keep", lambda self, name, keys, *more: keep(self, name, keys[:-1] or keys, *more)
             ),
         }
+    }
+
+
+class TestRecentAndWindows(SequenceCacheContract):
+    kind, tight = "recent, windows", {"residual": 64, "recent_pages": 14, "window": 100, "slots": 13}
+    cases: ClassVar = {
+        "fault": {
+            "half a group is given up": Fault(
+                WindowSlots, "first", lambda self, tokens: first_seen(tokens, self.window) + 1
+            ),
+            "a beginning whose window is gone": Fault(WindowSlots, "longest", lambda self, pages, tokens: tokens),
+        }
+    }
+
+
+class TestAllAtOnce(SequenceCacheContract):
+    kind, tight = "recent, windows, states", TestRecentAndWindows.tight | {"states": 8}
+    cases: ClassVar = {
+        "fault": {"a beginning without recent tokens": Fault(ResidualPart, "open", lambda self, cache: None)}
     }
 
 

@@ -13,7 +13,9 @@ from torch import Tensor
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_along_tokens, unpack_pages
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
-from engine.cache.stores.store import KVStore
+from engine.cache.stores.packed_stores import Beside, KiviStore
+from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.stores.windowed import WindowedStore
 from engine.compute.models.arenas import new_store
 from tests.contracts.kv_store import PAGES, KVStoreContract
 from tests.kit.models import CONFIG
@@ -135,3 +137,25 @@ def test_a_page_without_its_pair_reads_as_zeros() -> None:
     assert k[:32].any()
     assert not k[32:].any()
     assert not v[32:].any()
+
+
+def test_what_a_window_sees_is_packed_to_its_slots() -> None:
+    """Recent tokens are those of all layers; groups that no window sees any more go nowhere."""
+    kind, recent = KVKind("kivi", 2, 2, 64), DenseKVStore([(2, 8)] * 2, PAGES, torch.float32)
+    whole, windowed = (
+        KiviStore(kind, [(2, 8)], PAGES, PAGES, torch.float32, beside=Beside(recent, [layer])) for layer in (0, 1)
+    )
+    store = WindowedStore(whole, windowed, PAGES, [None, 40])
+    assert (store.num_groups, store.written_groups, store.group_of(0), store.group_of(1)) == (3, 1, 0, 2)
+    pages = list(range(1, 9))
+    flush = store.packs([0], [128], [[pages], [pages[::-1]], [[0, 0, *pages[2:]]]])
+    assert flush is not None
+    slots = torch.stack([torch.cat([torch.arange(16) + 16 * page for page in table]) for table in (pages, pages[::-1])])
+    k, v = torch.randn(2, 128, 2, 8)
+    for layer in (0, 1):
+        store.write(layer, k, v, Placement(slots, [-1, -1], flush))
+        assert torch.equal(recent.view(layer).k[slots[1]], k)
+    assert torch.equal(windowed.view(0).k[48:80], whole.view(0).k[48:80])
+    assert whole.view(0).k[16:48].any()
+    assert not windowed.view(0).k[16:48].any()
+    assert store.storage_size() == whole.storage_size() + windowed.storage_size() + recent.storage_size()

@@ -7,7 +7,6 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cache.groups import window
 from engine.cache.groups.window import WindowGroup, WindowPart
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.sequences import SequenceCache
@@ -30,9 +29,9 @@ class TestWindows(SequenceCacheContract):
     cases: ClassVar = {
         "fault": {
             "given up too early": Fault(
-                window, "first_seen", lambda index, window: first_seen(index + PAGE_SIZE, window)
+                WindowSlots, "first", lambda self, tokens: first_seen(tokens + PAGE_SIZE, self.window)
             ),
-            "a beginning whose window is gone": Fault(WindowSlots, "covered", lambda self, pages, tokens: True),
+            "a beginning whose window is gone": Fault(WindowSlots, "longest", lambda self, pages, tokens: tokens),
             "a slot that is not copied": Fault(WindowPart, "copied", lambda self, cache, at: None),
             "a page that comes back without its window": Fault(WindowPart, "filled", taken_as_filled),
         }
@@ -106,8 +105,10 @@ def test_the_longest_beginning_whose_window_is_there(there: list[bool], window: 
         for count in range(1, len(pages) + 1)
         if all(there[token // PAGE_SIZE] for token in range(max(0, count * PAGE_SIZE + 1 - window), count * PAGE_SIZE))
     ]
-    assert slots.longest(pages) == max(covered, default=0)
-    assert covered == [count for count in range(1, len(pages) + 1) if slots.covered(pages, count * PAGE_SIZE)]
+    counts = range(1, len(pages) + 1)
+    assert covered == [count for count in counts if slots.longest(pages, count * PAGE_SIZE) == count * PAGE_SIZE]
+    for count in counts:
+        assert slots.longest(pages, count * PAGE_SIZE) == PAGE_SIZE * max((n for n in covered if n <= count), default=0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 11), st.integers(0, 2)), max_size=120))

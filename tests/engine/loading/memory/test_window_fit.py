@@ -126,15 +126,17 @@ TINY = GEMMA_27B | {"hidden_size": 64, "intermediate_size": 96, "num_hidden_laye
                     "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 50, "sliding_window": 40}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["16bit", "int8", "int4"])
+@pytest.mark.parametrize("name", ["16bit", "int8", "int4", "kivi"])
 def test_what_is_planned_is_allocated(name: str) -> None:
     config, kind = read(TINY), KVKind(name, windowed=True)
     whole, rolling = (kv_bytes_per_token(config, BF16, kind, part) for part in (False, True))
+    recent_bytes, free = kv_bytes_per_token(config, BF16), 3_000_000 if kind.residual else 1_000_000
     made = plan(
-        weights=0, kv_bytes=whole, activations=0, context=1024, free=1_000_000, memory=1.0, rows=64, window=40,
-        window_bytes=rolling,
+        weights=0, kv_bytes=whole, activations=0, context=1024, free=free, memory=1.0, rows=64, window=40,
+        window_bytes=rolling, residual=kind.residual, recent_bytes=recent_bytes,
     )  # fmt: skip
-    store = new_store(config, made.pages, BF16, kind=kind, window_pages=made.window_pages)
+    recent = made.recent_pages or None
+    store = new_store(config, made.pages, BF16, kind=kind, recent_pages=recent, window_pages=made.window_pages)
     assert store.storage_size() == made.fit.kv
     assert made.window_pages < made.pages
 
