@@ -120,8 +120,8 @@ class Heads:
             proposer, store = attached(head, target) if files is None else files.of.attach(head, target)
             made.proposers.append(proposer)
             made.stores += [] if store is None else [store]
-            own = head.title, "the checkpoint's own"
-            made.methods.append(own if files is None else files.of.described(head, files))
+            own = (head.title, "the checkpoint's own") if files is None else files.of.described(head, files)
+            made.methods.append(own)
 
     def _own(
         self, target: ModelFiles, model: Callable[[], CausalLM], packing: Packing, device: torch.device
