@@ -567,11 +567,11 @@ class SequenceCache:
                 self.drafts = self.drafts.at_most(i * PAGE_SIZE)
         self._share(inserted.node, count)
 
-    def last_kept(self) -> tuple[int, int] | None:
-        """The most of its tokens after which a state is kept on the device, and where; None where there is none."""
+    def last_kept(self) -> int:
+        """The most of its tokens, whole pages, after which all groups have kept what it takes to go on; or 0."""
         self.commit()
-        found = (part.last_kept(self) for part in self.parts)
-        return next((each for each in found if each is not None), None)
+        tokens = self._longest(self.pages, min(self.num_computed, self.shareable) // PAGE_SIZE * PAGE_SIZE)
+        return tokens if tokens % PAGE_SIZE == 0 else 0
 
     def close(self) -> None:
         """Give everything back; nothing of the sequence is computed then."""

@@ -155,8 +155,8 @@ CACHE = (
         "The files take no more room than is set here, and those of a deleted chat are deleted with it.",
         shows="time to first token of a chat from an earlier day",
         helps="Long chats that you return to after a restart.",
-        costs="Room on the disk, and files that tell what was said: they are not encrypted. Nothing in the text. Chats "
-        "over a KIVI cache are not saved.",
+        costs="Room on the disk, and files that tell what was said: they are not encrypted. Nothing in the text. "
+        "Over a KIVI cache the recent tokens are written again after each answer.",
         source=("engine/cache/offload/saved.py", "engine/cache/offload/saved_files.py"),
         also=("saved chats", "disk cache", "instant resume"),
     ),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from torch import Tensor
 
-from engine import catalogue
 from engine.cache.groups.base import AnyGroup
 from engine.cache.groups.residual import ResidualGroup
 from engine.cache.groups.state import StateGroup
@@ -20,21 +20,24 @@ from engine.cache.offload.swap import SwapSpace
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.sequences import KVCacheManager, NewSequence, Offload, SequenceCache
-from engine.cache.stores.states import StateStore
+from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.cache.stores.paged import PagedStore
+from engine.cache.stores.store import KVStore
 from engine.cache.tiers import OnDisk, Tiers
-from engine.cache.types import TREE, Key
+from engine.cache.types import TREE
 from engine.decoding.options import EngineOptions, RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.preemption import Rates, Victim, swap_or_recompute
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.model import LoadedModel
 from engine.protocol import CacheStats, PageState
-from engine.protocol.keys import DISK_CACHE, KV_KIND
 
 _log = logging.getLogger(__name__)
 _FORGET = 0.8
+BESIDE = ("recent", "state")
+"""Names of what is saved beside a chat's pages."""
 MOST_PAGES_BACK = 64
-"""Pages at the end of what a chat has saved among whose ends its state is looked for."""
+"""Pages at the end of what a chat has saved among whose ends what is saved beside them is looked for."""
 
 
 class ModelCache:
@@ -49,11 +52,12 @@ class ModelCache:
         self._tiers = Tiers(model.stores, self.space)
         self.tree = PrefixTree(self.pool, clock, self._tiers)
         self._slots = model.stores[0].new_slots() if model.stores else None
-        states = model.stores[0].states if model.stores else None
-        self._states = None if states is None else self._new_states(states)
-        self.manager = KVCacheManager(self.pool, self.tree, self, self._tiers, self._swaps, list(self._groups()))
+        self._beside: list[_Beside] = []
+        groups = [group for own in model.stores[:1] for group in self._groups(own)]
+        self.manager = KVCacheManager(self.pool, self.tree, self, self._tiers, self._swaps, groups)
         self._prefill_rate: float | None = None
         bits, with_recent = _bits(model), _bits_with_recent(model)
+        states = model.stores[0].states if model.stores else None
         self.state_bytes = 0 if states is None else states.page_bytes
         """Bytes of a sequence's state; 0: it has none."""
         self._stats = CacheStats(
@@ -63,20 +67,20 @@ class ModelCache:
             state_bytes=self.state_bytes,
         )
 
-    def _groups(self) -> Iterator[AnyGroup]:
+    def _groups(self, own: KVStore) -> Iterator[AnyGroup]:
         """What the target's layers keep beside pages, in the order of their page tables."""
-        own = self._model.stores[0] if self._model.stores else None
-        if own is not None and own.recent is not None:
+        if own.recent is not None:
             tier = Tiers([own.recent], self.space, gives_way=False)
-            yield ResidualGroup(PagePool(self._model.recent_pages), own.residual, own.recent, tier)
-        if own is not None and own.windowed is not None and self._slots is not None:
+            recent = ResidualGroup(PagePool(self._model.recent_pages), own.residual, own.recent, tier)
+            self._beside.append(_Beside(recent, own.recent, "recent"))
+            yield recent
+        if own.windowed is not None and self._slots is not None:
             yield WindowGroup(self._slots, own.windowed)
-        if self._states is not None:
-            yield self._states
-
-    def _new_states(self, states: StateStore) -> StateGroup:
-        tiers = Tiers([states], self.space, gives_way=False), Tiers([states], self.space)
-        return StateGroup(PagePool(states.pages, in_runs=False), *tiers)
+        if own.states is not None:
+            tiers = Tiers([own.states], self.space, gives_way=False), Tiers([own.states], self.space)
+            states = StateGroup(PagePool(own.states.pages, in_runs=False), *tiers)
+            self._beside.append(_Beside(states, own.states, "state"))
+            yield states
 
     # --- called by the step loop ---------------------------------------------------------------------------------
 
@@ -111,27 +115,31 @@ class ModelCache:
         kind = self._kind(request)
         if kind is None or self._saved is None:
             return
-        count = self._saved.match(request.chat, kind, request.cache.identity(request.known - 1))
-        keys = request.cache.keys(count * PAGE_SIZE)
-        namespace, chat = request.cache.namespace, request.chat
-        if self._states is not None:
-            keys = self._find_saved_state(self._states, request, keys)
+        cache, namespace, chat, saved = request.cache, request.cache.namespace, request.chat, self._saved
+        tokens = saved.match(chat, kind, cache.identity(request.known - 1)) * PAGE_SIZE
+        if self._beside:
+            tokens = self._find_place(cache, chat, kind, tokens)
+        keys = cache.keys(self.manager.packed(tokens))
         if len(keys) > self.tree.matched(namespace, keys):
-            tokens, saved = request.cache.identity(len(keys) * PAGE_SIZE), self._saved
-            self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, tokens, first, stop))
+            text = cache.identity(len(keys) * PAGE_SIZE)
+            self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, text, first, stop))
+        for each in self._beside if tokens else ():
+            each.group.adopt(cache, tokens, each.on_disk(saved, chat, kind, cache.identity(tokens)))
 
-    def _find_saved_state(self, group: StateGroup, request: Request, keys: list[Key]) -> list[Key]:
-        """The longest beginning of some saved pages after which the chat has saved a state, which is known then."""
-        chat, kind = state_chat(request.chat), self._state_kind(request)
-        if kind is None or self._saved is None:
-            return []
-        for pages in range(len(keys), max(0, len(keys) - MOST_PAGES_BACK), -1):
-            mark = mark_of(request.cache.identity(pages * PAGE_SIZE))
-            if self._saved.match(chat, kind, mark):
-                held = OnDisk(self._saved, chat, kind, mark, 0, 1)
-                group.snapshots.adopt(request.cache.namespace, keys[:pages], held)
-                return keys[:pages]
-        return []
+    def _find_place(self, cache: SequenceCache, chat: str, kind: Kind, packed: int) -> int:
+        """The most of its tokens, of which ``packed`` are saved in pages, after which the chat has saved what groups
+        keep beside them; 0: there is no such place."""
+        assert self._saved is not None
+        recent = cache.reusable - self.manager.packed(cache.reusable)
+        most = min(cache.reusable, packed + recent + CHANNEL_GROUP) // PAGE_SIZE
+        for pages in range(most, max(0, most - MOST_PAGES_BACK), -1):
+            tokens = pages * PAGE_SIZE
+            if self.manager.packed(tokens) > packed:
+                continue
+            held = (each.on_disk(self._saved, chat, kind, cache.identity(tokens)) for each in self._beside)
+            if all(self._saved.match(each.chat, each.kind, each.tokens) == each.stop for each in held):
+                return tokens
+        return 0
 
     def count_hits(self, request: Request) -> None:
         """Count the first admission of a request; ``num_computed`` of its tokens were found in the cache."""
@@ -146,42 +154,30 @@ class ModelCache:
     def keep(self, request: Request) -> None:
         """Save the pages of an ended answer, which it still holds, as far as its chat has not saved them yet."""
         kind = self._kind(request)
-        count = min(request.num_computed, request.cache.shareable) // PAGE_SIZE
+        count = self.manager.packed(min(request.num_computed, request.cache.shareable)) // PAGE_SIZE
         pages = request.pages[:count]
         if kind is None or self._saved is None or not pages or 0 in pages:
             return
+        tokens = request.cache.identity(count * PAGE_SIZE)
+        self._saved.save(request.chat, kind, tokens, self._export(self._model.stores[0], pages))
+        place = request.cache.last_kept() if self._beside else 0
+        for each in self._beside if place else ():
+            mine = each.group.of(request.cache).kept(request.cache, place)
+            held = each.on_disk(self._saved, request.chat, kind, request.cache.identity(place))
+            if mine:
+                self._saved.save(held.chat, held.kind, held.tokens, self._export(each.store, mine))
 
-        def export(first: int, stop: int) -> Tensor:
-            return self._model.stores[0].export_pages(pages[first:stop])
-
-        self._saved.save(request.chat, kind, request.cache.identity(count * PAGE_SIZE), export)
-        self._keep_state(request)
-
-    def _keep_state(self, request: Request) -> None:
-        """Save the last state that was kept of its text, as a chat of one page whose tokens stand for that text."""
-        kept, kind, states = request.cache.last_kept(), self._state_kind(request), self._model.stores[0].states
-        if kept is None or kind is None or states is None or self._saved is None:
-            return
-        tokens, slot = kept
-
-        def export(first: int, stop: int) -> Tensor:
-            return states.export_pages([slot])
-
-        self._saved.save(state_chat(request.chat), kind, mark_of(request.cache.identity(tokens)), export)
-
-    def _state_kind(self, request: Request) -> Kind | None:
-        """The kind that saved states must have to be usable; None where none are saved."""
-        kind, states = self._kind(request), self._model.stores[0].states
-        if kind is None or states is None:
-            return None
-        return kind._replace(layout=f"{kind.layout}; {states.page_layout}", page_bytes=states.page_bytes)
+    @staticmethod
+    def _export(store: PagedStore, pages: Sequence[int]) -> Callable[[int, int], Tensor]:
+        return lambda first, stop: store.export_pages(pages[first:stop])
 
     def forget(self, chat: str) -> None:
         """Drop what is kept of a deleted chat, in the prefix tree and on disk."""
         self.tree.forget(chat)
         if self._saved is not None:
             self._saved.forget(chat)
-            self._saved.forget(state_chat(chat))
+            for name in BESIDE:
+                self._saved.forget(chat_of(chat, name))
 
     def read(self, rows: int, seconds: float) -> None:
         """Update the prefill rate with a step that computed ``rows`` prompt rows in ``seconds``."""
@@ -200,12 +196,7 @@ class ModelCache:
         return decision.swap
 
     def _kind(self, request: Request) -> Kind | None:
-        """The kind that saved pages must have to be usable; None where the request's pages are not saved.
-
-        KIVI saves none: a file holds packed pages alone, without recent tokens (`engine.cache.prefix.snapshots`).
-        """
-        if catalogue.idle(DISK_CACHE, {KV_KIND: self._model.kind.name}):
-            return None
+        """The kind that saved pages must have to be usable; None where the request's pages are not saved."""
         if not request.chat or request.cache.namespace is None or not self._model.fingerprint:
             return None
         if self._saved is None or self._options.disk_cache_bytes <= 0:
@@ -275,9 +266,23 @@ class ModelCache:
             raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
 
 
-def state_chat(chat: str) -> str:
-    """The chat as which the state of another is saved; no client's id has this character."""
-    return f"{chat}\0state"
+class _Beside(NamedTuple):
+    """A group of which a part is saved with each chat, as a chat of its own whose tokens stand for that text."""
+
+    group: AnyGroup
+    store: PagedStore
+    name: str
+
+    def on_disk(self, saved: SavedChats, chat: str, kind: Kind, text: Sequence[int]) -> OnDisk:
+        """What is, or will be, saved of a chat with what it takes to go on after ``text``."""
+        own = kind._replace(layout=f"{kind.layout}; {self.store.page_layout}", page_bytes=self.store.page_bytes)
+        count = self.group.saved_pages(len(text))
+        return OnDisk(saved, chat_of(chat, self.name), own, mark_of(text) * count, 0, count)
+
+
+def chat_of(chat: str, name: str) -> str:
+    """The chat as which a part of another is saved; no client's id has this character."""
+    return f"{chat}\0{name}"
 
 
 def mark_of(tokens: Sequence[int]) -> list[int]:

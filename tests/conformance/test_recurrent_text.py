@@ -184,7 +184,7 @@ def test_snapshots_go_to_host_memory_and_come_back(host: Host) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["16bit", "int8"])
+@pytest.mark.parametrize("variant", ["16bit", "int8", "kivi"])
 def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: str) -> None:
     """Asked, answered and saved by one engine; continued by another, which has its pages and its state from files."""
     switches = VARIANTS[variant].switches

@@ -253,18 +253,25 @@ def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma3", pytest.param("gpt-oss", marks=pytest.mark.long)])
-def test_a_chat_goes_on_after_a_restart(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
-    """Asked, answered and saved by one engine; continued by another from files that hold the windows too."""
+@pytest.mark.parametrize(
+    "switches",
+    [{}, {"kv_kind": "kivi"}, {"kv_kind": "kivi", "window_pages": False}],
+    ids=["windows", "recent tokens and windows", "recent tokens"],
+)
+def test_a_chat_goes_on_after_a_restart(
+    folders: dict[str, Path], tmp_path: Path, name: str, switches: dict[str, Value]
+) -> None:
+    """Asked, answered and saved by one engine; continued by another from files that hold windows and recent tokens."""
     saved = SavedChats(tmp_path / "chats", 1 << 30)
     first = Windowed(folders[name], None, saved)
-    first.set(disk_cache=1.0)
+    first.set(disk_cache=1.0, **switches)
     ids = first.ask(PROMPTS[:1], SEEDED, chat="a chat")
     first.run()
     assert saved.flush(20)
     saved.close()
     longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
     second = Windowed(folders[name], None, saved := SavedChats(tmp_path / "chats", 1 << 30))
-    second.set(disk_cache=1.0)
+    second.set(disk_cache=1.0, **switches)
     ids = second.ask([longer], SEEDED, chat="a chat")
     second.run()
     assert second.cached[ids[0]] == (len(longer) - 4) // 16 * 16

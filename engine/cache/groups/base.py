@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PagePool
-from engine.cache.types import TREE, StateRun, Tier
+from engine.cache.types import TREE, OffloadedPages, StateRun, Tier
 
 if TYPE_CHECKING:
     from engine.cache.sequences import KVCacheManager, SequenceCache
@@ -105,9 +105,9 @@ class SequencePart:
         because this one does."""
         return False
 
-    def last_kept(self, cache: SequenceCache) -> tuple[int, int] | None:
-        """The most of its tokens after which a state is kept on the device, and where; None where there is none."""
-        return None
+    def kept(self, cache: SequenceCache, tokens: int) -> list[int]:
+        """Pages of the group's own that hold what it takes to go on after these tokens, if they are on the device."""
+        return []
 
     def offloaded(self, cache: SequenceCache) -> list[int]:
         """Pages of the group's own that go to a tier below with a preempted sequence; 0 among them: it cannot go."""
@@ -174,6 +174,13 @@ class CacheGroup(Generic[P]):
     def packed(self, tokens: int) -> int:
         """Tokens that are in pages of the pool when the first ``tokens`` are computed."""
         return tokens
+
+    def saved_pages(self, tokens: int) -> int:
+        """Number of pages of the group's own that hold what it takes to go on after these tokens, whole pages."""
+        return 0
+
+    def adopt(self, cache: SequenceCache, tokens: int, held: OffloadedPages) -> None:
+        """Know of what a tier holds of the group, with which a sequence can go on after its first ``tokens`` tokens."""
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
         """Return True if an opened sequence, read in chunks, has room to run with the others."""

@@ -14,7 +14,7 @@ from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.prefix.snapshots import Hit, Snapshots
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until, recent_span
-from engine.cache.types import Content, Tier
+from engine.cache.types import Content, OffloadedPages, Tier
 
 if TYPE_CHECKING:
     from engine.cache.sequences import KVCacheManager, SequenceCache
@@ -128,6 +128,11 @@ class ResidualPart(SequencePart):
                 self.group.snapshots.keep(cache.namespace, cache.keys(first), text, pages)
                 return
 
+    def kept(self, cache: SequenceCache, tokens: int) -> list[int]:
+        """Implements :meth:`SequencePart.kept`."""
+        hit = self._hit(cache, tokens, self.group.packed(tokens))
+        return hit.pages if hit is not None and hit.tokens == tokens else []
+
     def keep_at(self, cache: SequenceCache, tokens: int, asked: bool) -> None:
         """Implements :meth:`SequencePart.keep_at`."""
         first = self.group.packed(tokens)
@@ -191,6 +196,20 @@ class ResidualGroup(CacheGroup[ResidualPart]):
     def snapshot_pages(self) -> int:
         """Implements :attr:`CacheGroup.snapshot_pages`."""
         return self.snapshots.pages
+
+    def saved_pages(self, tokens: int) -> int:
+        """Implements :meth:`CacheGroup.saved_pages`."""
+        return (tokens - self.packed(tokens)) // PAGE_SIZE
+
+    def adopt(self, cache: SequenceCache, tokens: int, held: OffloadedPages) -> None:
+        """Implements :meth:`CacheGroup.adopt`: brings them to the device at once, if there is room."""
+        first, part = self.packed(tokens), self.of(cache)
+        if part.kept(cache, tokens) or self.tier is None or not self.snapshots.make_room(self.saved_pages(tokens)):
+            return
+        pages = self.pool.allocate(self.saved_pages(tokens), cache.owner)
+        if self.tier.take(held, pages):
+            self.snapshots.keep(cache.namespace, cache.keys(first), cache.identity(tokens, first), pages)
+        self.pool.release(pages, cache.owner)
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
         """Implements :meth:`CacheGroup.admits`: there are recent pages for its rows now, and for all sequences at

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.cache.groups.base import GRACE, CacheGroup, SequencePart, StateCounts
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.states import StateSnapshot, StateSnapshots
-from engine.cache.types import StateRun, Tier, common
+from engine.cache.types import OffloadedPages, StateRun, Tier, common
 
 if TYPE_CHECKING:
     from engine.cache.sequences import KVCacheManager, SequenceCache
@@ -223,10 +223,10 @@ class StatePart(SequencePart):
                 self.group.snapshots.keep(cache.namespace, cache.keys(mark.tokens), mark.slot, asked)
             self.group.pool.release([mark.slot], cache.owner)
 
-    def last_kept(self, cache: SequenceCache) -> tuple[int, int] | None:
-        """Implements :meth:`SequencePart.last_kept`."""
-        found = self._snapshot(cache, min(cache.num_computed, cache.shareable))
-        return (found.tokens, found.slot) if found is not None and found.slot else None
+    def kept(self, cache: SequenceCache, tokens: int) -> list[int]:
+        """Implements :meth:`SequencePart.kept`."""
+        found = self._snapshot(cache, tokens)
+        return [found.slot] if found is not None and found.slot and found.tokens == tokens else []
 
     def close(self, cache: SequenceCache) -> None:
         """Implements :meth:`SequencePart.close`."""
@@ -287,6 +287,14 @@ class StateGroup(CacheGroup[StatePart]):
     def states(self) -> StateCounts:
         """Implements :attr:`CacheGroup.states`."""
         return StateCounts(self.pool.used_count, len(self.snapshots))
+
+    def saved_pages(self, tokens: int) -> int:
+        """Implements :meth:`CacheGroup.saved_pages`."""
+        return 1
+
+    def adopt(self, cache: SequenceCache, tokens: int, held: OffloadedPages) -> None:
+        """Implements :meth:`CacheGroup.adopt`."""
+        self.snapshots.adopt(cache.namespace, cache.keys(tokens), held)
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
         """Implements :meth:`CacheGroup.admits`: all running sequences still find their slots."""
