@@ -135,7 +135,8 @@ def _of_program(
     """The answer of the program's own process, which is asked from a GPU pack's."""
     stop = stopping.current()
     command = [*installation.program_command(), "operation", operation.name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    window = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, creationflags=window) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         with stop.waking(child.kill):

@@ -73,9 +73,9 @@ def operation(name: Annotated[str, typer.Argument()]) -> None:
     from engine.services.failures import sentence_of
     from engine.services.operations import code_of, encoded, perform
 
-    row = OPERATIONS[name]
     end: CallAnswer | Error
     try:
+        row = OPERATIONS[name]
         request = row.read_request(sys.stdin.buffer.read())
         answer = perform(row, request, lambda event: lines([CallEvent(id="", event=_raw(event))]))
         end = CallAnswer(id="", answer=_raw(answer))

@@ -48,8 +48,9 @@ async def answered(call: Call, hub: EngineHub, outbox: Outbox, stop: Stop) -> No
     loop = asyncio.get_running_loop()
 
     def emit(event: object) -> None:
-        while len(outbox) >= MAX_WAITING and not stop.wait(ROOM_SECONDS):
-            """A client that reads slowly holds up the operation and fills no memory."""
+        while len(outbox) >= MAX_WAITING:  # a client that reads slowly holds up the operation and fills no memory
+            stop.wait(ROOM_SECONDS)
+            stop.check()
         stop.check()
         loop.call_soon_threadsafe(outbox.put, CallEvent(id=call.id, event=_raw(event)))
 
