@@ -104,17 +104,17 @@ _SHAPES = (
         # The absorbed form of latent attention attends with what it made of rotated queries, the expanded form to a
         # temporary copy of all keys: neither can rotate the query that sees sinks to another position.
         _WINDOW,
-        lambda shape: shape.latent is not None,
+        lambda shape: shape.attention.latent is not None,
         "Models with multi-head latent attention keep all pages: their cache is small already.",
     ),
     ShapeExclusion(
         _WINDOW,
-        lambda shape: shape.learned_positions,
+        lambda shape: shape.positions.learned,
         "This model adds learned positions to its tokens, so a query cannot be moved next to the first tokens.",
     ),
     ShapeExclusion(
         _PACKED,
-        lambda shape: shape.latent is not None,
+        lambda shape: shape.attention.latent is not None,
         LATENTS,
     ),
 )

@@ -12,7 +12,8 @@ import torch
 
 from engine.base.errors import CheckpointError
 from engine.base.files import REPAIR
-from engine.config.model import ActivationKind, RopeConfig
+from engine.config.feed_forward import ActivationKind
+from engine.config.positions import RopeConfig
 
 MAX_DIGITS = 9
 """Most digits of a layer's number."""
@@ -245,5 +246,5 @@ class RawConfig:
 
 
 def _interleaved(rope: dict[str, Any]) -> bool:
-    """Value of :attr:`engine.config.model.RopeConfig.interleaved`: True if the pairs of the sections take turns."""
+    """Value of :attr:`engine.config.positions.RopeConfig.interleaved`: True if the pairs of the sections take turns."""
     return rope.get("mrope_interleaved") is True

@@ -128,12 +128,12 @@ class Checkpoint:
         return opened.checked()
 
     def for_context(self, context: int | None) -> Checkpoint:
-        """This model for texts of up to ``context`` tokens; see :meth:`ModelConfig.for_context`."""
-        config = self.config.for_context(context)
-        if config is self.config:
+        """This model for texts of up to ``context`` tokens; see :meth:`PositionConfig.for_context`."""
+        positions = self.config.positions.for_context(context)
+        if positions is self.config.positions:
             return self
-        notice = LONGER.format(name=self.path.name, original=self.config.max_position)
-        return replace(self, config=config, notices=(*self.notices, notice))
+        notice = LONGER.format(name=self.path.name, original=self.config.positions.max_position)
+        return replace(self, config=replace(self.config, positions=positions), notices=(*self.notices, notice))
 
     @property
     def quantisation_title(self) -> str:

@@ -101,8 +101,9 @@ def _by_product(name: str, config: ModelConfig) -> bool:
     if layer is None:
         return False
     index = int(layer[1])
-    shares = index < len(config.kv_sources) and config.kv_sources[index] != index
-    return index >= config.num_layers or (shares and _SHARED.fullmatch(layer[2]) is not None)
+    if index >= config.num_layers:
+        return True
+    return config.attention.source_of(index) != index and _SHARED.fullmatch(layer[2]) is not None
 
 
 def told(names: list[str], model: str) -> str:

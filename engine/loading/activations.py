@@ -121,7 +121,7 @@ def measured(
 def _measure(
     model: CausalLM, files: ModelFiles, device: torch.device, cancelled: Callable[[], bool]
 ) -> ActivationCost | None:
-    ids = _tokens(files)[: length_for(flops_per_row(model), files.checkpoint.config.max_position)]
+    ids = _tokens(files)[: length_for(flops_per_row(model), files.checkpoint.config.positions.max_position)]
     if len(ids) < SHORTEST:
         return None
     numerics = model.numerics

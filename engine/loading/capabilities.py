@@ -75,7 +75,7 @@ def forms(store: KVStore) -> list[PackedKV]:
 
 def problem(model: CausalLM, kv: PackedKV) -> AttnProblem:
     """Attention problem of these arenas, in a layer that sees all keys."""
-    spec, widths = AttnSpec(1.0, softcap=model.config.attention_softcap), (kv.k_dim, kv.v_dim)
+    spec, widths = AttnSpec(1.0, softcap=model.config.attention.softcap), (kv.k_dim, kv.v_dim)
     return AttnProblem(model.device.type, model.dtype, spec, kv.kind, head_dims=widths, kv_dtype=model.kv_dtype)
 
 

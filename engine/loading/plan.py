@@ -62,7 +62,7 @@ class LoadPlan:
     @property
     def limit(self) -> int:
         """The longest sequence, in tokens."""
-        return min(self.target.files.checkpoint.config.max_position, self.command.options.context or 1 << 62)
+        return min(self.target.files.checkpoint.config.positions.max_position, self.command.options.context or 1 << 62)
 
     @property
     def memory(self) -> estimate.MemoryPlan:

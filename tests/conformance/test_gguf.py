@@ -19,7 +19,7 @@ from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 from engine.base.errors import CheckpointError
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.rotary import inverse_frequencies
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
 from engine.formats.quantised.quantise import Method, Module, Quantiser

@@ -45,7 +45,7 @@ def is_llama_cpp(file: Path, tolerance: float = 1e-3) -> None:
 def test_which_layers_have_a_window(pattern: Any, windows: tuple[int | None, ...], tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     config = config_of("gemma3", file, attention__sliding_window_pattern=pattern)
-    assert config.windows == windows
+    assert config.attention.windows == windows
     if pattern == 2:  # it ends the process at some of the others
         is_llama_cpp(file)
 
@@ -53,35 +53,35 @@ def test_which_layers_have_a_window(pattern: Any, windows: tuple[int | None, ...
 @pytest.mark.parametrize("architecture", ["gemma2", "gemma3", "gpt-oss"])
 def test_without_a_window_or_the_usual_one(architecture: str, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
-    assert set(config_of(architecture, file, attention__sliding_window=0).windows) == {None}
+    assert set(config_of(architecture, file, attention__sliding_window=0).attention.windows) == {None}
     usual = {4096, None} if architecture == "gemma2" else {None}
-    assert set(config_of(architecture, file, attention__sliding_window=None).windows) == usual
+    assert set(config_of(architecture, file, attention__sliding_window=None).attention.windows) == usual
 
 
 def test_a_granite_without_rotation(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
-    assert config_of("granite", file, rope__scaling__finetuned=True).rotary == (True,) * 3
-    assert config_of("granite", file, rope__scaling__finetuned=False).rotary == (False,) * 3
+    assert config_of("granite", file, rope__scaling__finetuned=True).positions.rotary == (True,) * 3
+    assert config_of("granite", file, rope__scaling__finetuned=False).positions.rotary == (False,) * 3
     is_llama_cpp(file)
 
 
 def test_a_granite_with_few_factors(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     config = config_of("granite", file, attention__scale=None, embedding_scale=None, residual_scale=None)
-    assert (config.attention_scale, config.embedding_scale, config.residual_scale) == (0.25, 1.0, 1.0)
+    assert (config.attention.scale, config.scales.embedding, config.scales.residual) == (0.25, 1.0, 1.0)
     is_llama_cpp(file)
 
 
 def test_another_base_for_the_layers_with_a_window(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     config = config_of("gemma3", file, rope__freq_base_swa=77.0)
-    assert config.local_rope is not None
-    assert (config.rope.theta, config.local_rope.theta) == (1000000.0, 77.0)
+    assert config.positions.local_rope is not None
+    assert (config.positions.rope.theta, config.positions.local_rope.theta) == (1000000.0, 77.0)
     is_llama_cpp(file)
 
 
 def test_a_mixtral_with_a_window(tmp_path: Path) -> None:
-    assert config_of("llama", tmp_path / "model.gguf", attention__sliding_window=8).windows == (8,) * 3
+    assert config_of("llama", tmp_path / "model.gguf", attention__sliding_window=8).attention.windows == (8,) * 3
 
 
 def test_the_size_of_experts_may_stand_alone(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_the_size_of_experts_may_stand_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("stated", "sections"), [([2, 1, 1, 0], (2, 1, 1)), ([0, 0, 0, 0], ()), (None, ())])
 def test_rotation_of_three_axes(stated: Any, sections: tuple[int, ...], tmp_path: Path) -> None:
-    rope = config_of("qwen35", tmp_path / "model.gguf", rope__dimension_sections=stated).rope
+    rope = config_of("qwen35", tmp_path / "model.gguf", rope__dimension_sections=stated).positions.rope
     assert (rope.sections, rope.interleaved) == (sections, bool(sections))
 
 
@@ -154,7 +154,7 @@ def test_a_partial_rotation_that_is_not_one(tmp_path: Path) -> None:
     assert "rotary embedding needs pairs" in said("phi3", tmp_path, plain, rope__dimension_count=3)
     for width in (2, 6, 14):
         config = config_of("phi3", tmp_path / "model.gguf", plain, rope__dimension_count=width)
-        assert config.rope.width(config.head_dim) == width
+        assert config.positions.rope.width(config.attention.head_dim) == width
 
 
 def test_what_no_converter_writes_is_refused_by_name(tmp_path: Path) -> None:

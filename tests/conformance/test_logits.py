@@ -304,7 +304,7 @@ def test_longrope_goes_by_the_length_of_each_sequence(tmp_path: Path) -> None:
     """
     reference = make(Case("longrope", "Phi3", longrope(6) | {"original_max_position_embeddings": 16}), tmp_path)
     ours = Ours(tmp_path)
-    assert ours.config.max_position == 16
+    assert ours.config.positions.max_position == 16
     texts = prompts()
     expected = [theirs(reference, text) for text in texts]
     for found, want in zip(ours.logits(texts), expected, strict=True):
@@ -322,7 +322,7 @@ def test_longrope_reads_on_when_a_longer_context_is_asked_for(tmp_path: Path) ->
     reference = make(Case("longer", "Phi3", longrope(6) | {"original_max_position_embeddings": 16}), tmp_path)
     checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
     assert checkpoint.for_context(16) is checkpoint
-    assert checkpoint.for_context(17).config.max_position == 256
+    assert checkpoint.for_context(17).config.positions.max_position == 256
     assert "16" in checkpoint.for_context(17).notices[0]
     ours, text = Ours(tmp_path, context=200), prompts()[-1]
     expected = theirs(reference, text)

@@ -137,11 +137,12 @@ def test_a_silent_gemma_3_file_has_the_defaults_of_its_family(tmp_path: Path) ->
     from engine.formats.quantised.nested import text_config
 
     read = read_config(text_config(RawConfig(config, tmp_path / "config.json")))
-    assert (read.num_heads, read.num_kv_heads, read.head_dim, read.vocab_size, read.max_position) == (
+    heads = read.attention
+    assert (heads.num_heads, heads.num_kv_heads, heads.head_dim, read.vocab_size, read.positions.max_position) == (
         expected.num_attention_heads, expected.num_key_value_heads, expected.head_dim, expected.vocab_size,
         expected.max_position_embeddings)  # fmt: skip
-    assert read.attention_scale == expected.query_pre_attn_scalar**-0.5
-    assert [window is not None for window in read.windows] == [
+    assert heads.scale == expected.query_pre_attn_scalar**-0.5
+    assert [window is not None for window in heads.windows] == [
         kind == "sliding_attention" for kind in expected.layer_types
     ]
 

@@ -244,7 +244,7 @@ def test_a_model_is_opened_with_the_tower_next_to_it(case: str, tmp_path: Path) 
         ours = load_tower(opened.vision, opened.tokenizer().token_id, CPU, torch.float32)
         assert ours.placeholder == WORDS.index("<|image_pad|>")
         compare(case, model, ours)
-    rope = opened.config.rope
+    rope = opened.config.positions.rope
     assert (rope.sections, rope.interleaved) == ((2, 2, 2), projector == "qwen3vl_merger")
     events: list[Event] = []
     engine = Engine(events.append, device="cpu")

@@ -325,7 +325,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_other_states(other: Host, variant: str) -> None:
     """Chunks and shared beginnings, answers that give way, and drafts by n-grams of which a part is accepted."""
     host, sampling = other, SAMPLINGS["seeded"]
-    if variant != "16bit" and host.stepper.model.model.config.latent is not None:
+    if variant != "16bit" and host.stepper.model.model.config.attention.latent is not None:
         pytest.skip("latents stay in 16 bits")
     fresh(host, variant)
     expected = host.plain(PROMPTS, sampling)

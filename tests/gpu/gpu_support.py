@@ -22,7 +22,9 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.registry import family
 from engine.compute.runner.buffers import powers_of_two
 from engine.compute.runner.runner import Runner
-from engine.config.model import LatentShape, MoEConfig, RopeConfig
+from engine.config.attention import LatentShape
+from engine.config.feed_forward import MoEConfig
+from engine.config.positions import RopeConfig
 from tests.kit import models as kit
 
 CPU = torch.device("cpu")
@@ -60,8 +62,7 @@ class Packed:
         return weight if self.order is None else weight[:, self.order.argsort()]
 
 
-CONFIG = replace(
-    kit.CONFIG,
+CONFIG = kit.CONFIG.changed(
     vocab_size=VOCABULARY,
     hidden_size=128,
     intermediate_size=256,
@@ -73,12 +74,11 @@ EXPERTS = MoEConfig(num_experts=4, experts_per_token=4, intermediate_size=128, s
 """Every expert is asked: otherwise 16 bits may tip a row between two of them, and its logits are then far off."""
 FAMILIES = {
     "LlamaForCausalLM": CONFIG,
-    "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
-    "Qwen2ForCausalLM": replace(CONFIG, qkv_bias=True, windows=(None, 24)),
-    "Qwen3ForCausalLM": replace(CONFIG, qk_norm=True, tie_word_embeddings=True),
-    "SmolLM3ForCausalLM": replace(CONFIG, rotary=(True, False), tie_word_embeddings=True),
-    "Gemma2ForCausalLM": replace(
-        CONFIG,
+    "MistralForCausalLM": CONFIG.changed(windows=(24, 24)),
+    "Qwen2ForCausalLM": CONFIG.changed(qkv_bias=True, windows=(None, 24)),
+    "Qwen3ForCausalLM": CONFIG.changed(qk_norm=True, tie_word_embeddings=True),
+    "SmolLM3ForCausalLM": CONFIG.changed(rotary=(True, False), tie_word_embeddings=True),
+    "Gemma2ForCausalLM": CONFIG.changed(
         unit_offset_norms=True,
         windows=(24, None),
         activation="gelu_tanh",
@@ -86,8 +86,7 @@ FAMILIES = {
         logit_softcap=30.0,
         tie_word_embeddings=True,
     ),
-    "Gemma3ForCausalLM": replace(
-        CONFIG,
+    "Gemma3ForCausalLM": CONFIG.changed(
         unit_offset_norms=True,
         windows=(24, None),
         activation="gelu_tanh",
@@ -95,38 +94,35 @@ FAMILIES = {
         local_rope=RopeConfig(100.0),
         local=(True, False),
     ),
-    "Phi3ForCausalLM": replace(
-        CONFIG,
-        fused=True,
+    "Phi3ForCausalLM": CONFIG.changed(
+        fused_qkv=True,
+        fused_mlp=True,
         rope=RopeConfig(
             10000.0, "longrope", 4.0, 32, partial=0.75, factors=(1.0, 1.5) * 6, long_factors=(2.0, 6.0) * 6
         ),
     ),
     "Olmo2ForCausalLM": CONFIG,
-    "GraniteForCausalLM": replace(
-        CONFIG, embedding_scale=12.0, residual_scale=0.2, attention_scale=0.1, logit_divisor=8.0
+    "GraniteForCausalLM": CONFIG.changed(
+        embedding_scale=12.0, residual_scale=0.2, attention_scale=0.1, logit_divisor=8.0
     ),
     "MixtralForCausalLM": replace(CONFIG, moe=replace(EXPERTS, normalised=True)),
-    "Qwen3MoeForCausalLM": replace(
-        CONFIG, qk_norm=True, moe=replace(EXPERTS, sparse=(True, False), share_scale=1.5, shared_size=128)
+    "Qwen3MoeForCausalLM": CONFIG.changed(
+        qk_norm=True, moe=replace(EXPERTS, sparse=(True, False), share_scale=1.5, shared_size=128)
     ),
-    "GptOssForCausalLM": replace(
-        CONFIG,
+    "GptOssForCausalLM": CONFIG.changed(
         windows=(24, None),
         qkv_bias=True,
         output_bias=True,
         sinks=True,
         moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0),
     ),
-    "DeepseekV2ForCausalLM": replace(
-        CONFIG,
+    "DeepseekV2ForCausalLM": CONFIG.changed(
         num_kv_heads=1,
         head_dim=48,
         latent=LatentShape(rank=48, nope=32, rope=16, value=32, q_rank=64),
         moe=replace(EXPERTS, sparse=(False, True), shared_size=128),
     ),
-    "OPTForCausalLM": replace(
-        CONFIG,
+    "OPTForCausalLM": CONFIG.changed(
         num_kv_heads=4,
         rotary=(False, False),
         qkv_bias=True,

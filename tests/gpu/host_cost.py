@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -98,7 +97,7 @@ class Weights:
 def config(layers: int) -> ModelConfig:
     """As many layers, kernels and operators as Llama 8B has, narrow enough for a processor."""
     narrow = {"vocab_size": 256, "hidden_size": 512, "intermediate_size": 512, "num_heads": 4, "num_kv_heads": 1}
-    return replace(shortened(LLAMA_8B, layers), max_position=CONTEXT, **narrow)
+    return shortened(LLAMA_8B, layers).changed(max_position=CONTEXT, **narrow)
 
 
 @contextmanager

@@ -46,7 +46,10 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.registry import family
 from engine.compute.native import triton_launch
 from engine.compute.runner.buffers import sixteens
-from engine.config.model import ModelConfig, MoEConfig, RopeConfig
+from engine.config.attention import AttentionConfig
+from engine.config.feed_forward import MLPConfig, MoEConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import PositionConfig, RopeConfig
 from engine.formats.quantised.quantise import STAY
 from tests.engine.compute.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 
@@ -218,27 +221,17 @@ LLAMA_8B = ModelConfig(
     architecture="LlamaForCausalLM",
     vocab_size=128256,
     hidden_size=4096,
-    intermediate_size=14336,
     num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
+    attention=AttentionConfig(num_heads=32, num_kv_heads=8, head_dim=128, windows=(None,) * 32),
+    positions=PositionConfig(RopeConfig(500000.0), max_position=131072, rotary=(True,) * 32),
+    mlp=MLPConfig(intermediate_size=14336),
     rms_norm_eps=1e-5,
-    rope=RopeConfig(500000.0),
-    max_position=131072,
     tie_word_embeddings=False,
-    qkv_bias=False,
-    output_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    windows=(None,) * 32,
-    rotary=(True,) * 32,
     dtype=torch.bfloat16,
 )
 
 
-QWEN3_30B = replace(
-    LLAMA_8B,
+QWEN3_30B = LLAMA_8B.changed(
     architecture="Qwen3MoeForCausalLM",
     vocab_size=151936,
     hidden_size=2048,
@@ -255,12 +248,11 @@ QWEN3_30B = replace(
 def shortened(config: ModelConfig, layers: int) -> ModelConfig:
     """The model with fewer layers."""
     moe = None if config.moe is None else replace(config.moe, sparse=config.moe.sparse[:layers])
-    return replace(
-        config,
+    return config.changed(
         num_layers=layers,
-        windows=config.windows[:layers],
-        rotary=config.rotary[:layers],
-        local=config.local[:layers],
+        windows=config.attention.windows[:layers],
+        rotary=config.positions.rotary[:layers],
+        local=config.positions.local[:layers],
         moe=moe,
     )
 
@@ -312,7 +304,7 @@ class Shape(NamedTuple):
 
 def batch_of(shape: Shape, config: ModelConfig) -> Batch:
     """The batch that a step without a graph has, on the host."""
-    tiny = replace(config, hidden_size=64, num_heads=1, num_kv_heads=1, head_dim=32)
+    tiny = config.changed(hidden_size=64, num_heads=1, num_kv_heads=1, head_dim=32)
     store = new_store(tiny, 1, torch.float32, kind=shape.kind)
     rows, first = [], 1
     for start, count in shape.sequences:

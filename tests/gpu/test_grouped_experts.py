@@ -9,7 +9,7 @@ import torch
 
 from engine.compute.layers.moe import SparseMLP
 from engine.compute.layers.numerics import Numerics
-from engine.config.model import MoEConfig
+from engine.config.feed_forward import MoEConfig
 from tests.gpu.gpu_support import DEVICE, FAMILIES, NO_GPU, Weights, relative
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,7 +19,10 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.models.families.llama import Model as Llama
 from engine.compute.runner.buffers import BucketPolicy
 from engine.compute.runner.runner import Runner
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.attention import AttentionConfig
+from engine.config.feed_forward import MLPConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import PositionConfig, RopeConfig
 
 VOCABULARY, PAGES = 50, 40
 
@@ -93,28 +95,19 @@ CONFIG = ModelConfig(
     architecture="LlamaForCausalLM",
     vocab_size=VOCABULARY,
     hidden_size=32,
-    intermediate_size=48,
     num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
+    attention=AttentionConfig(num_heads=4, num_kv_heads=2, head_dim=8, windows=(None, None)),
+    positions=PositionConfig(RopeConfig(10000.0), max_position=512, rotary=(True, True)),
+    mlp=MLPConfig(intermediate_size=48),
     rms_norm_eps=1e-5,
-    rope=RopeConfig(10000.0),
-    max_position=512,
     tie_word_embeddings=False,
-    qkv_bias=False,
-    output_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    windows=(None, None),
-    rotary=(True, True),
     dtype=torch.float32,
 )
 
 
 def deep(layers: int, **changes: Any) -> ModelConfig:
     """`CONFIG` with so many layers, and changed."""
-    return replace(CONFIG, num_layers=layers, windows=(None,) * layers, rotary=(True,) * layers, **changes)
+    return CONFIG.changed(num_layers=layers, windows=(None,) * layers, rotary=(True,) * layers, **changes)
 
 
 def llama(policy: BucketPolicy | None = None, batch_invariant: bool = False) -> Runner:

@@ -75,11 +75,6 @@ TECHNIQUE = Technique(
         ),
     ),
     idle=(
-        Idle(
-            keys.DISK_CACHE,
-            _KIVI,
-            "Chats over a KIVI cache are not saved: packed pages are of no use without the recent tokens after them.",
-        ),
         Idle(keys.CASCADE, _KIVI, "Packed and recent tokens are read apart, and not once for several answers."),
         Idle(keys.ASYNC_SCHEDULING, _KIVI, "What a KIVI cache packs is planned step by step."),
         Idle(
@@ -88,5 +83,5 @@ TECHNIQUE = Technique(
             "What a KIVI cache packs in a step is planned on the host, which cannot be captured.",
         ),
     ),
-    shapes=(ShapeExclusion(_KIVI, lambda shape: shape.latent is not None, LATENTS),),
+    shapes=(ShapeExclusion(_KIVI, lambda shape: shape.attention.latent is not None, LATENTS),),
 )

@@ -62,7 +62,7 @@ TECHNIQUE = Technique(
     shapes=(
         ShapeExclusion(
             _QUEST,
-            lambda shape: shape.latent is not None,
+            lambda shape: shape.attention.latent is not None,
             "QUEST ranks pages by keys, and this model caches latents, which its heads share.",
         ),
     ),

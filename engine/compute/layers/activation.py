@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.triton import fused
 from engine.compute.native.library import find
-from engine.config.model import ActivationKind
+from engine.config.feed_forward import ActivationKind
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,

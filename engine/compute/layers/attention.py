@@ -36,32 +36,32 @@ class Attention:
 
         ``in_features`` is what q, k and v read where that is not the residual stream.
         """
-        self.place, self.heads = config.arena_of(index), config.num_heads
-        self.kv_heads, self.head_dim = config.heads_of(index)
-        self.shares = bool(config.kv_sources) and config.kv_sources[index] != index
-        self.value_norm = config.value_norm
-        self.keys_as_values = bool(config.keys_as_values) and config.keys_as_values[index]
-        scale = self.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
-        self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
-        self.rotary = config.rotary[index]
-        self.rope = int(bool(config.local) and config.local[index])
+        own, positions = config.attention, config.positions
+        self.place, self.heads = config.arena_of(index), own.num_heads
+        self.kv_heads, self.head_dim = own.heads_of(index)
+        self.shares = own.source_of(index) != index
+        self.value_norm = own.value_norm
+        self.keys_as_values = bool(own.keys_as_values) and own.keys_as_values[index]
+        self.spec = AttnSpec(own.scale_of(index), own.windows[index], own.softcap)
+        self.rotary = positions.rotary[index]
+        self.rope = int(bool(positions.local) and positions.local[index])
         projected = 0 if self.shares else 1 if self.keys_as_values else 2
         sizes = [heads * self.head_dim for heads in (self.heads, *[self.kv_heads] * projected)]
-        self.gated = config.output_gate
+        self.gated = own.output_gate
         wide, all_three = [sizes[0] * (1 + self.gated), *sizes[1:]], ("q_proj", "k_proj", "v_proj")
-        names, parts = (("qkv_proj",), [sum(wide)]) if config.fused else (all_three[: 1 + projected], wide)
-        self.qkv: Linear = source.linear(prefix, names, parts, in_features or config.hidden_size, config.qkv_bias)
-        self.output: Linear = source.linear(prefix, (output,), [config.hidden_size], sizes[0], config.output_bias)
+        names, parts = (("qkv_proj",), [sum(wide)]) if own.fused_qkv else (all_three[: 1 + projected], wide)
+        self.qkv: Linear = source.linear(prefix, names, parts, in_features or config.hidden_size, own.qkv_bias)
+        self.output: Linear = source.linear(prefix, (output,), [config.hidden_size], sizes[0], own.output_bias)
         self.norm: RMSNorm | None = None
-        if config.qk_norm:
+        if own.qk_norm:
             weights = [norm_weight(config, source, f"{prefix}q_norm.weight", self.head_dim).expand(self.heads, -1)]
             if not self.shares:
                 k = norm_weight(config, source, f"{prefix}k_norm.weight", self.head_dim).expand(self.kv_heads, -1)
-                weights += [k, torch.ones_like(k)] if config.value_norm else [k]
+                weights += [k, torch.ones_like(k)] if own.value_norm else [k]
             self.norm = RMSNorm(torch.cat(weights), config.rms_norm_eps, source.numerics)
         self.numerics = source.numerics
         self.mixed = Hadamard(self.head_dim, source.device, source.numerics)
-        self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if config.sinks else None
+        self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if own.sinks else None
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, in_features]``, already normalised -> what the block adds to the residual stream."""

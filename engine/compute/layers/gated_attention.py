@@ -22,10 +22,11 @@ class GatedAttention(Attention):
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
         super().__init__(config, index, source, prefix)
-        self.opens = torch.sigmoid if config.head_gate == "sigmoid" else F.softplus
+        gate = config.attention.head_gate
+        self.opens = torch.sigmoid if gate is not None and gate.activation == "sigmoid" else F.softplus
         self.gate: Linear | None = None
-        if config.head_gate is not None:
-            gates = self.heads * (self.head_dim if config.gates_elements else 1)
+        if gate is not None:
+            gates = self.heads * (self.head_dim if gate.of_elements else 1)
             self.gate = source.linear(prefix, ("g_proj",), [gates], config.hidden_size, False)
 
     def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from engine.compute.batch import Batch
 from engine.compute.layers.numerics import Numerics
 
 if TYPE_CHECKING:
-    from engine.config.model import LatentShape
+    from engine.config.attention import LatentShape
 
 
 EXPANDED_BYTES = 64 << 20

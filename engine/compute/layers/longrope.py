@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.compute.attention.rotation import RotaryStep
 from engine.compute.batch import Batch
 from engine.compute.layers.rotary import RotaryEmbedding
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 
 
 class LongRotaryEmbedding:

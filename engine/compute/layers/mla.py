@@ -40,21 +40,20 @@ class LatentAttention:
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
         """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``)."""
-        shape = config.latent
+        own, shape = config.attention, config.attention.latent
         assert shape is not None, "read_config gives it"
-        self.shape, self.heads = shape, config.num_heads
+        self.shape, self.heads = shape, own.num_heads
         self.place = config.arena_of(index)
         self.numerics = source.numerics
         self.forms = FormPlanner(shape, source.numerics, source.dtype.itemsize)
-        scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
-        self.rotary = config.rotary[index]
-        self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
-        q_size, latent_size = self.heads * config.head_dim, shape.rank + shape.rope
+        self.rotary = config.positions.rotary[index]
+        self.spec = AttnSpec(own.scale_of(index), own.windows[index], own.softcap)
+        q_size, latent_size = self.heads * own.head_dim, shape.rank + shape.rope
         self.q_up: Linear | None = None
         self.q_norm: RMSNorm | None = None
         down = ("q_proj", q_size) if shape.q_rank is None else ("q_a_proj", shape.q_rank)
         # Where q comes straight from the stream it has no bias, whatever the latent has: that one is found by name.
-        bias = config.qkv_bias and shape.q_rank is not None
+        bias = own.qkv_bias and shape.q_rank is not None
         names, self.sizes = (down[0], "kv_a_proj_with_mqa"), [down[1], latent_size]
         self.down: Linear = source.linear(prefix, names, self.sizes, config.hidden_size, bias)
         if shape.q_rank is not None:
@@ -66,7 +65,7 @@ class LatentAttention:
         k_up, v_up = stored.view(self.heads, -1, shape.rank).split((shape.nope, shape.value), 1)
         self.up = torch.cat((v_up, k_up), 1)
         values = self.heads * shape.value
-        self.output: Linear = source.linear(prefix, ("o_proj",), [config.hidden_size], values, config.output_bias)
+        self.output: Linear = source.linear(prefix, ("o_proj",), [config.hidden_size], values, own.output_bias)
 
     @staticmethod
     def _norm(config: ModelConfig, source: WeightSource, name: str, size: int) -> RMSNorm:

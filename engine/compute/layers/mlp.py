@@ -25,14 +25,15 @@ class GatedMLP:
 
         ``intermediate_size`` is the configuration's unless another is given.
         """
-        inner = config.intermediate_size if intermediate_size is None else intermediate_size
-        self.gated = Gated(config.activation, source.numerics)
+        own = config.mlp
+        inner = own.intermediate_size if intermediate_size is None else intermediate_size
+        self.gated = Gated(own.activation, source.numerics)
         names: tuple[str, ...] = ("gate_proj", "up_proj")
         sizes = [inner, inner]
-        if config.fused or config.fused_mlp:
+        if own.fused:
             names, sizes = ("gate_up_proj",), [2 * inner]
-        self.gate_up: Linear = source.linear(prefix, names, sizes, config.hidden_size, config.mlp_bias)
-        self.down: Linear = source.linear(prefix, ("down_proj",), [config.hidden_size], inner, config.mlp_bias)
+        self.gate_up: Linear = source.linear(prefix, names, sizes, config.hidden_size, own.bias)
+        self.down: Linear = source.linear(prefix, ("down_proj",), [config.hidden_size], inner, own.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""

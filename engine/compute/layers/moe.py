@@ -25,8 +25,8 @@ def feed_forward(config: ModelConfig, index: int, source: WeightSource, prefix: 
     """The feed-forward block of layer ``index``; ``prefix`` names the layer in the checkpoint (``model.layers.0.``)."""
     moe = config.moe
     if moe is None or moe.parallel or not moe.sparse[index]:
-        return GatedMLP(config, source, f"{prefix}mlp.", config.inner_of(index))
-    return SparseMLP(config, source, prefix + moe.block)
+        return GatedMLP(config, source, f"{prefix}mlp.", config.mlp.inner_of(index))
+    return SparseMLP(config, source, prefix + moe.names.block)
 
 
 class SparseMLP:
@@ -37,31 +37,31 @@ class SparseMLP:
         moe = config.moe
         assert moe is not None
         hidden, inner, count = config.hidden_size, moe.intermediate_size, moe.num_experts
-        *gate_up, down = moe.names
+        *gate_up, down = moe.names.experts
         experts, width = f"{prefix}experts.", moe.latent_size or hidden
         self.router = Router(moe, hidden, source, prefix)
         self.latents: tuple[Linear, Linear] | None = None
         if moe.latent_size:
             self.latents = (
-                source.linear(prefix, ("fc1_latent_proj",), [width], hidden, config.mlp_bias),
-                source.linear(prefix, ("fc2_latent_proj",), [hidden], width, config.mlp_bias),
+                source.linear(prefix, ("fc1_latent_proj",), [width], hidden, config.mlp.bias),
+                source.linear(prefix, ("fc2_latent_proj",), [hidden], width, config.mlp.bias),
             )
         self.gate_up = source.experts(experts, count, gate_up, [inner] * len(gate_up), width, moe.bias)
         self.down = source.experts(experts, count, [down], [width], inner, moe.bias)
         plain = len(gate_up) == 1
         kind = Activation if plain else Gated
-        self.gated: Activation | Gated | ClampedSwiGLU = kind(config.activation, source.numerics)
+        self.gated: Activation | Gated | ClampedSwiGLU = kind(config.mlp.activation, source.numerics)
         if moe.swiglu_limit is not None:
             self.gated = ClampedSwiGLU(moe.swiglu_limit, moe.swiglu_alpha, source.numerics)
         self.shared: GatedMLP | PlainMLP | None = None
         self.shared_gate: Linear | None = None
         self._numerics = source.numerics
         if moe.shared_size:
-            name = f"{prefix}{moe.shared}." if moe.shared else prefix
+            name = f"{prefix}{moe.names.shared}." if moe.names.shared else prefix
             mlp = PlainMLP if plain else GatedMLP
             self.shared = mlp(config, source, name, intermediate_size=moe.shared_size)
-            if moe.shared_gate:
-                self.shared_gate = source.linear(prefix, (moe.shared_gate,), [1], hidden, False)
+            if moe.names.shared_gate:
+                self.shared_gate = source.linear(prefix, (moe.names.shared_gate,), [1], hidden, False)
         self.grouped = self._grouped(source)
 
     def _grouped(self, source: WeightSource) -> grouped.GroupedExperts | None:

@@ -31,10 +31,11 @@ class PlainMLP:
 
         ``intermediate_size`` is the configuration's unless another is given.
         """
-        inner = config.intermediate_size if intermediate_size is None else intermediate_size
-        self.activation = Activation(config.activation, source.numerics)
-        self.up: Linear = source.linear(prefix, (up,), [inner], config.hidden_size, config.mlp_bias)
-        self.down: Linear = source.linear(prefix, (down,), [config.hidden_size], inner, config.mlp_bias)
+        own = config.mlp
+        inner = own.intermediate_size if intermediate_size is None else intermediate_size
+        self.activation = Activation(own.activation, source.numerics)
+        self.up: Linear = source.linear(prefix, (up,), [inner], config.hidden_size, own.bias)
+        self.down: Linear = source.linear(prefix, (down,), [config.hidden_size], inner, own.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""

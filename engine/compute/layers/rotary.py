@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.compute.attention.rotation import RotaryStep
 from engine.compute.batch import Batch
 from engine.compute.native.library import find
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 
 FIRST_ROWS = 2048
 """Rows of the cos/sin table made at first; it doubles when a longer sequence comes."""

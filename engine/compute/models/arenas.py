@@ -16,7 +16,8 @@ from engine.cache.stores.states import StateStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.cache.stores.windowed import WindowedStore
 from engine.catalogue.exclusions import ODD_WIDTH, excluded
-from engine.config.model import HeadShape, ModelConfig
+from engine.config.attention import HeadShape
+from engine.config.model import ModelConfig
 from engine.protocol import keys
 
 SIXTEEN_BITS = KVKind()
@@ -79,7 +80,7 @@ def _new_store(
     recent_pages: int | None,
     window_pages: int | None,
 ) -> KVStore:
-    latent = config.latent
+    latent = config.attention.latent
     if latent is not None:
         return LatentKVStore(len(config.attention_layers), pages, latent.rank, latent.rope, dtype, device)
     recent = pages if recent_pages is None else recent_pages
@@ -146,11 +147,11 @@ STORES: dict[str, Callable[[Arenas], KVStore]] = {
 
 def bounded_layers(config: ModelConfig) -> list[bool]:
     """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
-    windows = [config.windows[layer] for layer in config.attention_layers]
+    windows = [config.attention.windows[layer] for layer in config.attention_layers]
     return [place >= DENSE_LAYERS and window is None for place, window in enumerate(windows)]
 
 
 def sparse_reads(config: ModelConfig) -> SparseReads:
     """Share of layers that read everything, and query heads for each key head: what rows that choose pages read."""
     bounded = bounded_layers(config)
-    return SparseReads(1 - sum(bounded) / len(bounded), config.num_heads // config.num_kv_heads)
+    return SparseReads(1 - sum(bounded) / len(bounded), config.attention.num_heads // config.attention.num_kv_heads)

@@ -140,7 +140,8 @@ class CausalLM(ABC):
     def embed(self, batch: Batch) -> Tensor:
         """The stream that enters the first layer ``[T, hidden_size]``, a new tensor."""
         x = self.embedding.forward(batch.tokens)
-        return x if self.config.embedding_scale == 1 else x.mul_(self.config.embedding_scale)
+        scale = self.config.scales.embedding
+        return x if scale == 1 else x.mul_(scale)
 
     def with_pictures(self, x: Tensor, batch: Batch) -> Tensor:
         """``x`` with the embeddings that are given: a tower's are not scaled as those of tokens are."""
@@ -158,7 +159,7 @@ class CausalLM(ABC):
 
     def query_scale(self, batch: Batch) -> Tensor | None:
         """Value of :attr:`Step.query_scale`; None also where it is 1 for all rows, which the host knows."""
-        rope = self.config.rope
+        rope = self.config.positions.rope
         if not rope.query_beta or (batch.host.max_kv <= rope.original_max_position and not batch.host.frozen):
             return None
         turns = torch.floor(batch.positions.float() / rope.original_max_position)
@@ -186,9 +187,9 @@ class CausalLM(ABC):
             return x.new_empty(0, self.config.vocab_size)
         wide = self.numerics.batch_invariant or self.head.float32_is_free
         logits = self.head.forward_float32(x) if wide else self.head.forward(x)
-        if self.config.logit_divisor != 1:
-            logits = logits / self.config.logit_divisor
-        cap = self.config.logit_softcap
+        if self.config.scales.logit_divisor != 1:
+            logits = logits / self.config.scales.logit_divisor
+        cap = self.config.scales.logit_softcap
         if cap is not None:
             logits = self.numerics.by_row(torch.tanh, logits / cap) * cap
         return for_sampling(logits)

@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from engine.config.model import ModelConfig, MoEConfig, RopeConfig
+from engine.config.attention import AttentionConfig
+from engine.config.feed_forward import MLPConfig, MoEConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import PositionConfig, RopeConfig
 from engine.config.raw import RawConfig, is_number
 from engine.config.states import MambaShape, StateShape
 
@@ -23,7 +26,8 @@ def read_decoder(
     of_layers: Sequence[str] = (),
     **own: Any,
 ) -> ModelConfig:
-    """A :class:`ModelConfig` from config.json. ``own`` are the fields that the family decides.
+    """A :class:`ModelConfig` from config.json. ``own`` is what the family decides, as in
+    :meth:`ModelConfig.changed`.
 
     ``head_dim``, ``theta`` and ``eps`` are the family's defaults where the file has none (``head_dim`` None: the hidden
     size shared among the heads). ``attention_bias``: q, k, v and the output have biases. ``of_layers``: values that
@@ -40,31 +44,24 @@ def read_decoder(
     dim = raw.integer("head_dim", head_dim or hidden // heads)
     if dim % 2:
         raise raw.wrong(f"a head dimension of {dim} is odd, and rotary embedding needs pairs")
-    fields: dict[str, Any] = {
-        "architecture": raw.architecture,
-        "vocab_size": raw.integer("vocab_size"),
-        "hidden_size": hidden,
-        "intermediate_size": own["intermediate_size"]
-        if "intermediate_size" in own
-        else raw.integer("intermediate_size"),
-        "num_layers": layers,
-        "num_heads": heads,
-        "num_kv_heads": kv_heads,
-        "head_dim": dim,
-        "rms_norm_eps": raw.number("rms_norm_eps", eps),
-        "rope": own["rope"] if "rope" in own else raw.rope(theta),
-        "activation": own["activation"] if "activation" in own else raw.activation("hidden_act", ("silu",)),
-        "max_position": raw.integer("max_position_embeddings", 2048),
-        "tie_word_embeddings": raw.flag("tie_word_embeddings", False),
-        "qkv_bias": attention_bias,
-        "output_bias": attention_bias,
-        "mlp_bias": False,
-        "qk_norm": False,
-        "windows": (None,) * layers,
-        "rotary": (True,) * layers,
-        "dtype": raw.dtype(),
-    }
-    return ModelConfig(**(fields | own))
+    inner = own["intermediate_size"] if "intermediate_size" in own else raw.integer("intermediate_size")
+    rope = own["rope"] if "rope" in own else raw.rope(theta)
+    activation = own["activation"] if "activation" in own else raw.activation("hidden_act", ("silu",))
+    config = ModelConfig(
+        architecture=raw.architecture,
+        vocab_size=raw.integer("vocab_size"),
+        hidden_size=hidden,
+        num_layers=layers,
+        attention=AttentionConfig(
+            heads, kv_heads, dim, (None,) * layers, qkv_bias=attention_bias, output_bias=attention_bias
+        ),
+        positions=PositionConfig(rope, raw.integer("max_position_embeddings", 2048), (True,) * layers),
+        mlp=MLPConfig(inner, activation=activation),
+        rms_norm_eps=raw.number("rms_norm_eps", eps),
+        tie_word_embeddings=raw.flag("tie_word_embeddings", False),
+        dtype=raw.dtype(),
+    )
+    return config.changed(**own)
 
 
 def read_moe(

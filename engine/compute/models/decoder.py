@@ -23,7 +23,8 @@ from engine.compute.layers.recurrent.short_convolution import ShortConvolution
 from engine.compute.layers.residual import ResidualStream
 from engine.compute.layers.rotary import RotaryEmbedding
 from engine.compute.models.base import CausalLM, DecoderLayer
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import RopeConfig
 from engine.config.states import ConvolutionShape, MambaShape, RecurrentShape, StateShape
 
 StateBlock = GatedDeltaNet | Mamba2 | ShortConvolution
@@ -62,7 +63,7 @@ class PreNormLayer:
         self.attention_norm, self.mlp_norm = (
             read_norm(config, source, f"{prefix}{name}.weight") for name in self.norm_names
         )
-        self.scale = config.residual_scale
+        self.scale = config.scales.residual
 
     def forward(self, stream: ResidualStream, step: Step) -> None:
         """Add what this layer computes."""
@@ -103,11 +104,12 @@ class Decoder(CausalLM):
         self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)
         self.layers = [self.layer(config, index, source) for index in range(config.num_layers)]
         self.norm = read_norm(config, source, "model.norm.weight")
-        self.rotaries = [self._rotary(config.rope, config.rotated_dim())]
-        if config.local_rope is not None:
-            self.rotaries.append(self._rotary(config.local_rope, config.rotated_dim(local=True)))
+        positions = config.positions
+        self.rotaries = [self._rotary(positions.rope, config.rotated_dim())]
+        if positions.local_rope is not None:
+            self.rotaries.append(self._rotary(positions.local_rope, config.rotated_dim(local=True)))
 
     def _rotary(self, rope: RopeConfig, width: int) -> Rotary:
         two_sets = rope.kind == "longrope" and rope.factors != rope.long_factors
         kind = LongRotaryEmbedding if two_sets else RotaryEmbedding
-        return kind(rope, width, self.config.max_position, self.dtype, self.device)
+        return kind(rope, width, self.config.positions.max_position, self.dtype, self.device)

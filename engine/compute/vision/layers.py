@@ -18,7 +18,7 @@ from engine.compute.layers.interface import Norm, WeightSource
 from engine.compute.layers.layer_norm import LayerNorm
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.norm import RMSNorm
-from engine.config.model import ActivationKind
+from engine.config.feed_forward import ActivationKind
 from engine.config.raw import RawConfig
 
 MOST_LAYERS = 1000

@@ -26,7 +26,7 @@ from engine.compute.vision.layers import (
 )
 from engine.compute.vision.merging import in_squares, patch_positions
 from engine.compute.vision.settings import CLIP, MOST_RESIZED, Colours, Section, TowerConfig, token_of
-from engine.config.model import ActivationKind
+from engine.config.feed_forward import ActivationKind
 
 NAMES = Names(
     ("attention_norm", "ffn_norm"),

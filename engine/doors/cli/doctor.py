@@ -230,8 +230,8 @@ def kernels(model: CausalLM) -> list[Kernel]:
 
 def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
     """The attention backend for each kind of window that the layers have, and for drafted trees."""
-    config, latent = model.config, model.config.latent
-    layers_of = Counter((config.heads_of(layer).width, config.windows[layer]) for layer in config.attending)
+    heads, latent = model.config.attention, model.config.attention.latent
+    layers_of = Counter((heads.heads_of(layer).width, heads.windows[layer]) for layer in model.config.attending)
     for (head, window), layers in layers_of.items():
         kinds = [("attention", "dense", (head, head), model.kv_dtype)]
         if latent is not None:
@@ -253,15 +253,15 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         return
     config, kinds = model.config, (model.dtype, model.device)
     reasons: dict[str, str | None] = {}
-    if config.latent is None:
-        turns = config.rope.width(config.head_dim) if any(config.rotary) else 0
+    if config.attention.latent is None:
+        turns = config.positions.rope.width(config.attention.head_dim) if any(config.positions.rotary) else 0
         kind = "rotation and writing of keys and values"
-        reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.head_dim, turns, *kinds)
+        reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.attention.head_dim, turns, *kinds)
     weight = torch.float32 if config.unit_offset_norms else model.dtype
     reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *kinds)
-    if config.activation != "relu" and config.activation != "relu2":
+    if config.mlp.activation not in ("relu", "relu2"):
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
-        reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *kinds)
+        reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.mlp.activation, *kinds)
     if isinstance(config.recurrent, RecurrentShape):
         reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds, delta_rule.by_torch)
     for part, reason in reasons.items():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from engine.config.feed_forward import ExpertNames
 from engine.config.model import ModelConfig
 from engine.config.states import RecurrentShape
 from engine.formats.gguf import rope
@@ -370,7 +371,7 @@ def _holds(files: GGUFFile, end: str) -> bool:
 def _parted(config: ModelConfig, keys: Keys) -> ModelConfig:
     """The converter takes gate and up apart."""
     moe = config.moe
-    return replace(config, fused_mlp=False, moe=moe and replace(moe, shared="shared_experts"))
+    return config.changed(fused_mlp=False, moe=moe and replace(moe, names=ExpertNames()))
 
 
 def _nemotron_h(keys: Keys, files: GGUFFile, common: Values) -> Values:
@@ -445,7 +446,7 @@ def _tiled(config: ModelConfig, keys: Keys) -> ModelConfig:
 def _unrotated(config: ModelConfig, keys: Keys) -> ModelConfig:
     """A Granite can have no position embedding at all."""
     rotates = keys.flag("rope.scaling.finetuned", True)
-    return config if rotates else replace(config, rotary=(False,) * config.num_layers)
+    return config if rotates else config.changed(rotary=(False,) * config.num_layers)
 
 
 ARCHITECTURES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -81,7 +80,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
     raw = RawConfig(values | kind.values(keys, files, values), files.path)
     config: ModelConfig = family(raw.architecture).read_config(raw)
     config = kind.finish(config, keys)
-    return replace(config, rope=rope.with_factors(config.rope, config.rotated_dim(), files))
+    return config.changed(rope=rope.with_factors(config.positions.rope, config.rotated_dim(), files))
 
 
 def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:

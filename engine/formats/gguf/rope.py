@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from engine.base.errors import CheckpointError
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 from engine.config.raw import REPAIR
 from engine.formats.gguf.container import GGUFFile
 from engine.formats.gguf.keys import Keys, short

@@ -17,7 +17,8 @@ from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.dense import Concatenated, Dense
 from engine.compute.layers.linear.ggml_blocks import BLOCKS
 from engine.compute.layers.linear.triton.experts import stacked
-from engine.config.model import LatentShape, ModelConfig
+from engine.config.attention import LatentShape
+from engine.config.model import ModelConfig
 from engine.formats.gguf.architectures import Architecture
 from engine.formats.gguf.container import GGUFFile, GgufTensorInfo
 from engine.formats.gguf.names import GATE_UP, K_UP, KV_UP, STACKED, UP, V_UP, Names
@@ -52,9 +53,9 @@ class GGUFSource(Source):
         super().__init__(files.entries, settings)
         self.files = files
         self._names, self._norm_offset = Names(architecture.names, config.num_layers), architecture.norm_offset
-        heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
+        heads = {"q_proj": config.attention.num_heads, "k_proj": config.attention.num_kv_heads}
         self._heads = heads if architecture.interleaved else {}
-        self._latent = config.latent
+        self._latent = config.attention.latent
 
     # --- what families ask for ---------------------------------------------------------------------------------
 

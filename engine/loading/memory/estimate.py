@@ -98,7 +98,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     float32 copies that sampling makes. Native products keep a copy of their input, in float32 at most and once for all
     layers.
     """
-    read, moe = config.intermediate_size, config.moe
+    read, moe = config.mlp.intermediate_size, config.moe
     inner = 3 * read
     if moe is not None:
         most = max(moe.intermediate_size, moe.shared_size)
@@ -107,18 +107,19 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
         together = 2 * moe.intermediate_size + max(moe.intermediate_size, config.hidden_size)
         asked = max(asked, moe.experts_per_token * together + config.hidden_size)
         inner, read = (asked, most) if all(moe.sparse) and not moe.parallel else (max(inner, asked), max(read, most))
-    shapes, latent = set(config.arena_shapes), config.latent
-    attention = max(3 * (config.num_heads + 2 * shape.kv_heads) * shape.width for shape in shapes)
+    heads, shapes = config.attention.num_heads, set(config.arena_shapes)
+    latent = config.attention.latent
+    attention = max(3 * (heads + 2 * shape.kv_heads) * shape.width for shape in shapes)
     scratch = SCRATCH_BYTES
     if latent is not None:
         # Absorbed: q twice, q in the latents' space, and the result there. Expanded keys and values stand next to
         # the latents that they come from and the projection on its way into place.
-        attention = 2 * config.num_heads * (config.head_dim + latent.rank + latent.rope)
+        attention = 2 * heads * (config.attention.head_dim + latent.rank + latent.rope)
         scratch += 3 * EXPANDED_BYTES
     if config.recurrent is not None:
         attention = max(attention, config.recurrent.widest)
     widest = 3 * config.hidden_size + max(inner, attention)
-    copied = 4 * max(config.hidden_size, read, config.num_heads * max(shape.width for shape in shapes))
+    copied = 4 * max(config.hidden_size, read, heads * max(shape.width for shape in shapes))
     logits = config.vocab_size * (logit_rows * dtype.itemsize + 4 * min(logit_rows, FLOAT_ROWS))
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 
@@ -130,7 +131,7 @@ def gpu_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
     Where more are captured than are counted on, and memory runs out, all are given up (`engine.compute.runner.graphs`).
     """
     results = sum(ROW_CLASSES) * config.vocab_size * dtype.itemsize
-    turned = config.rotated_dim() + (config.rotated_dim(local=True) if config.local_rope is not None else 0)
+    turned = config.rotated_dim() + (config.rotated_dim(local=True) if config.positions.local_rope is not None else 0)
     rotation = 2 * context * turned * dtype.itemsize
     return GPU_SCRATCH_BYTES + GRAPHS * GRAPH_BYTES + results + rotation
 
@@ -142,7 +143,7 @@ def kv_bytes_per_token(
 
     ``in_window``: in the layers with a sliding window alone, or in the others; None: in all.
     """
-    if config.latent is not None:
+    if config.attention.latent is not None:
         return config.cached_elements * dtype.itemsize * (not in_window)
     bits = 8.0 * dtype.itemsize
     packed = kind is not None and kind.name != "16bit"

@@ -152,6 +152,6 @@ def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
 
     Nemotron's is two layers of one block each, attention and experts. (In GGUF they are one, which is left out.)
     """
-    if checkpoint.config.feed_forward and not checkpoint.has_tensor("mtp.layers.0.mlp.gate.weight"):
+    if checkpoint.config.mlp.only and not checkpoint.has_tensor("mtp.layers.0.mlp.gate.weight"):
         return None
     return layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)

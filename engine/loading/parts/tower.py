@@ -65,9 +65,9 @@ class VisionTower:
             tower = load_tower(self.part, token_id, place.device, place.dtype, place.packing, tick)
         except CheckpointError as error:
             return self.without(CANNOT.format(name=target.name, reason=str(error).rstrip(".")))
-        config = target.checkpoint.config
-        pairs = config.rope.width(config.head_dim) // 2
-        if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
+        config, rope = target.checkpoint.config, target.checkpoint.config.positions.rope
+        pairs = rope.width(config.attention.head_dim) // 2
+        if tower.positions == "mrope" and not rope.interleaved and sum(rope.sections) != pairs:
             reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
             return self.without(CANNOT.format(name=target.name, reason=reason))
         marker = token_id(tower.marker)

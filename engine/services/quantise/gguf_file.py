@@ -131,7 +131,7 @@ def _kind(name: str, shape: tuple[int, ...], config: ModelConfig, kind: Any) -> 
 def _read(
     checkpoint: Checkpoint, name: str, architecture: Architecture, config: ModelConfig
 ) -> tuple[Callable[[], Tensor], Callable[[Tensor], Tensor]]:
-    heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}.get(name.split(".")[-2], 0)
+    heads = {"q_proj": config.attention.num_heads, "k_proj": config.attention.num_kv_heads}.get(name.split(".")[-2], 0)
     heads = heads if architecture.interleaved else 0
     return lambda: neighbours(checkpoint.files.view(name), heads), lambda rows: rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from engine.base.errors import CheckpointError
 from engine.compute.layers.rotary import inverse_frequencies
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.model import PLACES, ModelConfig
+from engine.config.positions import RopeConfig
 from engine.formats.gguf.architectures import ARCHITECTURES
 from engine.formats.gguf.config import read_config
 from engine.formats.gguf.container import GGUFFile, GgufTensorInfo
@@ -39,30 +40,30 @@ def architecture_of(config: ModelConfig) -> str:
 
 def metadata(config: ModelConfig, name: str) -> dict[str, Any]:
     """The keys that say what the model's layers are."""
-    width = config.rotated_dim()
+    heads, positions = config.attention, config.positions
     found: dict[str, Any] = {
         "block_count": config.num_layers,
-        "context_length": config.max_position,
+        "context_length": positions.max_position,
         "embedding_length": config.hidden_size,
-        "feed_forward_length": config.intermediate_size,
-        "attention.head_count": config.num_heads,
-        "attention.head_count_kv": config.num_kv_heads,
-        "attention.key_length": config.head_dim,
-        "attention.value_length": config.head_dim,
+        "feed_forward_length": config.mlp.intermediate_size,
+        "attention.head_count": heads.num_heads,
+        "attention.head_count_kv": heads.num_kv_heads,
+        "attention.key_length": heads.head_dim,
+        "attention.value_length": heads.head_dim,
         "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
-        "rope.dimension_count": config.rope.width(width),
+        "rope.dimension_count": positions.rope.width(config.rotated_dim()),
         "vocab_size": config.vocab_size,
-        **_rope(config.rope),
+        **_rope(positions.rope),
     }
-    window = next((window for window in config.windows if window is not None), None)
+    window = next((window for window in heads.windows if window is not None), None)
     if window is not None:
         found["attention.sliding_window"] = window
-    if config.local_rope is not None:
-        found["rope.freq_base_swa"] = config.local_rope.theta
-    if config.attention_softcap is not None:
-        found["attn_logit_softcapping"] = config.attention_softcap
-    if config.logit_softcap is not None:
-        found["final_logit_softcapping"] = config.logit_softcap
+    if positions.local_rope is not None:
+        found["rope.freq_base_swa"] = positions.local_rope.theta
+    if heads.softcap is not None:
+        found["attn_logit_softcapping"] = heads.softcap
+    if config.scales.logit_softcap is not None:
+        found["final_logit_softcapping"] = config.scales.logit_softcap
     return {f"{name}.{key}": value for key, value in found.items()}
 
 
@@ -79,11 +80,12 @@ def _rope(rope: RopeConfig) -> dict[str, Any]:
 
 def rope_factors(config: ModelConfig) -> Tensor | None:
     """Divisors of the rotary frequencies, float32 ``[width / 2]``; None if nothing divides them."""
-    if config.rope.kind != "llama3":
+    rope = config.positions.rope
+    if rope.kind != "llama3":
         return None
     width = config.rotated_dim()
-    plain, _ = inverse_frequencies(RopeConfig(config.rope.theta), width)
-    scaled, _ = inverse_frequencies(config.rope, width)
+    plain, _ = inverse_frequencies(RopeConfig(rope.theta), width)
+    scaled, _ = inverse_frequencies(rope, width)
     return plain / scaled
 
 
@@ -94,10 +96,10 @@ def check(config: ModelConfig, keys: Mapping[str, Any], entries: Mapping[str, tu
         found = read_config(GGUFFile(path, dict(keys), infos))
     except CheckpointError as error:
         raise RecipeError(f"GGUF has no words for this model: {error}") from error
-    if config.rope.kind == "llama3":
-        found = replace(found, rope=config.rope)
-    for field in fields(ModelConfig):
-        wanted, read = getattr(config, field.name), getattr(found, field.name)
-        if field.name not in _NOT_COMPARED and wanted != read:
-            what = field.name.replace("_", " ")
+    if config.positions.rope.kind == "llama3":
+        found = found.changed(rope=config.positions.rope)
+    for name, place in PLACES.items():
+        value_of = attrgetter(place)
+        if name not in _NOT_COMPARED and value_of(config) != value_of(found):
+            what = name.replace("_", " ")
             raise RecipeError(f"GGUF has no words for this model's {what}. Choose another format, such as nf4.")

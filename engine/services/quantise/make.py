@@ -295,7 +295,7 @@ def _opened(plan: MakePlan) -> Checkpoint:
     config = checkpoint.config
     if plan.to in CALIBRATED and config.moe is not None:
         raise RecipeError(f"{name} has experts, which {plan.to.upper()} is not made for here yet. Choose --to nf4.")
-    if plan.to in CALIBRATED and config.kv_sources:
+    if plan.to in CALIBRATED and config.attention.kv_sources:
         raise RecipeError(
             f"{name} has layers that read each other's keys, so it cannot be quantised layer by layer. Choose --to nf4."
         )
@@ -343,7 +343,7 @@ def _calibration(plan: MakePlan, checkpoint: Checkpoint, texts: list[Path]) -> t
     """
     tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
     words = TextEncoder.of(tokenizer, template, checkpoint.generation_config.bos_id)
-    found = passages(texts, words, min(plan.length, checkpoint.config.max_position))
+    found = passages(texts, words, min(plan.length, checkpoint.config.positions.max_position))
     random.Random(0).shuffle(found)
     held_out = found[::HELD_OUT] if plan.text else []
     rest = [piece for i, piece in enumerate(found) if i % HELD_OUT] if plan.text else found

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.compute.layers.rotary import inverse_frequencies
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import RopeConfig
 from engine.services.training.acceptance import AcceptanceFigures
 from engine.services.training.features import FeatureBatch
 from engine.services.training.heads import Heads, some
@@ -46,11 +47,11 @@ class EagleShape(NamedTuple):
     @classmethod
     def of(cls, config: ModelConfig) -> EagleShape:
         """The target's own heads where they share its hidden size evenly, as the hub's layout wants it."""
-        hidden, heads, kv_heads = config.hidden_size, config.num_heads, config.num_kv_heads
-        if hidden % heads or (hidden // heads) % 2 or config.latent is not None:
+        hidden, heads, kv_heads = config.hidden_size, config.attention.num_heads, config.attention.num_kv_heads
+        if hidden % heads or (hidden // heads) % 2 or config.attention.latent is not None:
             heads = next(count for count in (hidden // 128, hidden // 64, 1) if count and hidden % (2 * count) == 0)
             kv_heads = heads
-        return cls(hidden, config.intermediate_size, heads, kv_heads)
+        return cls(hidden, config.mlp.intermediate_size, heads, kv_heads)
 
 
 class _Attention(nn.Module):
@@ -91,7 +92,7 @@ class EagleHead(Heads):
         super().__init__()
         self.shape = EagleShape.of(config)
         self.rate = 2e-3 * 256 / config.hidden_size
-        self.theta = config.rope.theta
+        self.theta = config.positions.rope.theta
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size)
         self.layers = nn.ModuleList([_Layer(self.shape, config.rms_norm_eps)])
         frequencies, _ = inverse_frequencies(RopeConfig(self.theta), self.shape.head_dim)
@@ -198,7 +199,7 @@ class EagleHead(Heads):
             "num_attention_heads": shape.heads,
             "num_key_value_heads": shape.kv_heads,
             "head_dim": shape.head_dim,
-            "max_position_embeddings": config.max_position,
+            "max_position_embeddings": config.positions.max_position,
             "rms_norm_eps": config.rms_norm_eps,
             "rope_theta": self.theta,
             "tie_word_embeddings": False,

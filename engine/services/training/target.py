@@ -46,7 +46,7 @@ class TargetModel:
             raise RecipeError("Heads cannot be trained yet for a model whose layers carry states.")
         self.checkpoint, self.model = checkpoint, model
         self.config, self.device = model.config, model.device
-        self.length = min(length, model.config.max_position)
+        self.length = min(length, model.config.positions.max_position)
         tokenizer, bos_id = checkpoint.tokenizer(), checkpoint.generation_config.bos_id
         self.eos_ids = frozenset(checkpoint.end_ids(tokenizer))
         self.words = TextEncoder.of(tokenizer, checkpoint.chat_template(), bos_id)
@@ -121,8 +121,8 @@ class TargetModel:
 
     def logits(self, features: Tensor) -> Tensor:
         """Apply the output layer to ``features [n, hidden_size]``: ``[n, vocab_size]`` float32, with gradients."""
-        logits = F.linear(features.to(self.head.dtype), self.head).float() / self.config.logit_divisor
-        cap = self.config.logit_softcap
+        logits = F.linear(features.to(self.head.dtype), self.head).float() / self.config.scales.logit_divisor
+        cap = self.config.scales.logit_softcap
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def embed(self, tokens: Tensor) -> Tensor:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from engine.cache.stores.kinds import KVKind
 from engine.compute.models.arenas import new_store, refuses
-from engine.config.model import LatentShape
+from engine.config.attention import LatentShape
 from engine.loading.memory.estimate import kv_bytes_per_token
 from tests.kit.models import CONFIG
 
@@ -48,9 +46,9 @@ def test_kinds_that_make_no_sense_are_refused() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
 @pytest.mark.parametrize("width", [64, 80, 96, 128, 192, 256])
 def test_the_bits_are_those_of_the_allocated_bytes(kind: KVKind, width: int) -> None:
-    shape = replace(CONFIG, head_dim=width)
+    shape = CONFIG.changed(head_dim=width)
     store = new_store(shape, 9, torch.bfloat16, kind=kind, recent_pages=5)
-    elements = shape.num_layers * 2 * shape.num_kv_heads * width
+    elements = shape.num_layers * 2 * shape.attention.num_kv_heads * width
     assert store.bytes_per_token() * 8 == elements * kind.bits_per_element(width)
     assert store.bytes_per_token() == kv_bytes_per_token(shape, torch.bfloat16, kind)
     recent = 5 * 16 * elements * 2 if kind.residual else 0
@@ -58,7 +56,7 @@ def test_the_bits_are_those_of_the_allocated_bytes(kind: KVKind, width: int) -> 
 
 
 def test_latents_stay_as_they_are() -> None:
-    latent = replace(CONFIG, head_dim=64, latent=LatentShape(32, 16, 8, 16))
+    latent = CONFIG.changed(head_dim=64, latent=LatentShape(32, 16, 8, 16))
     assert refuses(latent, KVKind()) == ""
     for kind in KINDS[1:]:
         assert "kept in 16 bits" in refuses(latent, kind)
@@ -67,6 +65,6 @@ def test_latents_stay_as_they_are() -> None:
 
 
 def test_a_width_that_fills_no_byte_is_refused() -> None:
-    odd = replace(CONFIG, head_dim=66)
+    odd = CONFIG.changed(head_dim=66)
     assert refuses(odd, KVKind("int4")) == ""
     assert "packs 4 channels into a byte, and this model's heads have 66" in refuses(odd, KVKind("kivi", 4, 2))

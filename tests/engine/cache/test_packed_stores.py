@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -36,7 +35,7 @@ def slots(pages: list[int]) -> Tensor:
 
 def filled(kind: KVKind, pages: list[int], width: int = 64, cut: int = TOKENS) -> KVStore:
     """Two layers of 96 tokens on six pages, written in runs of `cut`; for KIVI the same pages hold the recent ones."""
-    store = new_store(replace(CONFIG, head_dim=width), PAGES, torch.float32, kind=kind)
+    store = new_store(CONFIG.changed(head_dim=width), PAGES, torch.float32, kind=kind)
     places = slots(pages)
     for layer in range(2):
         k, v = rows(layer, width=width)
@@ -98,7 +97,7 @@ def test_the_arenas_hold_the_codes_of_the_layout(kind: KVKind) -> None:
 class TestPacked(KVStoreContract):
     cases: ClassVar = {
         "make": {
-            kind.title: partial(new_store, replace(CONFIG, head_dim=64), PAGES, torch.float32, kind=kind)
+            kind.title: partial(new_store, CONFIG.changed(head_dim=64), PAGES, torch.float32, kind=kind)
             for kind in KINDS
         }
     }

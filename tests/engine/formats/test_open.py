@@ -35,7 +35,7 @@ def test_a_sound_checkpoint_opens(folder: Path) -> None:
     assert opened.parameters == sum(tensor.numel() for tensor in tensors().values())
     assert opened.weight_bytes == 4 * opened.parameters
     assert opened.quantisation_title == "fp32"
-    assert opened.config.head_dim == 8
+    assert opened.config.attention.head_dim == 8
 
 
 def test_missing_things(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +85,7 @@ def test_by_products_of_sound_models_are_not(tmp_path: Path) -> None:
 def test_keys_and_values_that_a_layer_shares(tmp_path: Path) -> None:
     """Those of the layer that shares are there in sound files and not read; in safetensors and in GGUF."""
     config = open_checkpoint(write(tmp_path)).config
-    shared = replace(config, kv_sources=(0, 0))
+    shared = config.changed(kv_sources=(0, 0))
     names = ["model.layers.{}.self_attn.k_proj.weight", "model.layers.{}.self_attn.k_norm.weight",
              "blk.{}.attn_v.weight", "blk.{}.attn_k_norm.weight"]  # fmt: skip
     for layer, found in ((0, 4), (1, 0)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from tests.kit.models import CONFIG, RandomWeights
 
 PAGES = 40
 LONG = 170
-WIDE = replace(CONFIG, head_dim=32, windows=(None, 100))
+WIDE = CONFIG.changed(head_dim=32, windows=(None, 100))
 
 
 class Sequence1:

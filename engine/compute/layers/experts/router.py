@@ -12,7 +12,7 @@ from engine.compute.layers.linear.dense import Dense
 
 if TYPE_CHECKING:
     from engine.compute.layers.interface import WeightSource
-    from engine.config.model import MoEConfig
+    from engine.config.feed_forward import MoEConfig
 
 
 class Router:
@@ -21,14 +21,14 @@ class Router:
     def __init__(self, moe: MoEConfig, hidden_size: int, source: WeightSource, prefix: str) -> None:
         """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``."""
         self.moe, self.numerics = moe, source.numerics
-        self.linear = source.linear(prefix, (moe.router,), [moe.num_experts], hidden_size, moe.bias)
+        self.linear = source.linear(prefix, (moe.names.router,), [moe.num_experts], hidden_size, moe.bias)
         if isinstance(self.linear, Dense):
             bias = self.linear.bias
             self.linear = Dense(self.linear.weight.float(), None if bias is None else bias.float(), source.numerics)
         self.scales: Tensor | None = None
         self.bias: Tensor | None = None
         if moe.choice_bias:
-            self.bias = source.array(f"{prefix}{moe.router}.e_score_correction_bias", (moe.num_experts,))
+            self.bias = source.array(f"{prefix}{moe.names.router}.e_score_correction_bias", (moe.num_experts,))
         if moe.expert_scales:
             self.scales = source.array(f"{prefix}router.per_expert_scale", (moe.num_experts,))
 

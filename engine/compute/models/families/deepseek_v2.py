@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from engine.compute.layers.interface import WeightSource
 from engine.compute.layers.mla import LatentAttention
 from engine.compute.layers.rotary import softmax_scale
 from engine.compute.models.common import read_decoder, read_moe
 from engine.compute.models.decoder import Decoder, PreNormLayer
-from engine.config.model import LatentShape, ModelConfig, MoEConfig
+from engine.config.attention import LatentShape
+from engine.config.feed_forward import MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 
@@ -26,8 +27,7 @@ def read_latent(raw: RawConfig, read_experts: Callable[[RawConfig], MoEConfig | 
     heads = raw.integer("num_attention_heads")
     if raw.integer("num_key_value_heads", heads) != heads:
         raise raw.wrong("its heads share keys and values, which latent attention does not do")
-    return replace(
-        read_decoder(raw, head_dim=head_dim, rope=rope, mlp_bias=raw.flag("mlp_bias", False)),
+    return read_decoder(raw, head_dim=head_dim, rope=rope, mlp_bias=raw.flag("mlp_bias", False)).changed(
         num_kv_heads=1,
         head_dim=head_dim,
         qkv_bias=bias,

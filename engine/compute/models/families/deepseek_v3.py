@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from engine.compute.models.common import read_moe
 from engine.compute.models.families import deepseek_v2
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.feed_forward import MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 

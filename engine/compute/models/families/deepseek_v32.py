@@ -20,8 +20,9 @@ SHARED = ("shared", "S")
 def read_config(raw: RawConfig) -> ModelConfig:
     """A token leaves an index key in each layer that ranks keys, besides its latent."""
     config = deepseek_v2.read_latent(raw, deepseek_v3.read_experts)
-    ranking = sum(kind not in SHARED for kind in _indexers(raw, config.num_layers))
-    return replace(config, index_elements=ranking * raw.integer("index_head_dim", 128))
+    latent, ranking = config.attention.latent, sum(kind not in SHARED for kind in _indexers(raw, config.num_layers))
+    assert latent is not None
+    return config.changed(latent=replace(latent, index_elements=ranking * raw.integer("index_head_dim", 128)))
 
 
 def _indexers(raw: RawConfig, layers: int) -> list[str]:

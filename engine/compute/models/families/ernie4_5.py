@@ -11,7 +11,8 @@ from engine.compute.layers.attention import Attention
 from engine.compute.layers.rotary import halves_of_pairs
 from engine.compute.models.common import read_decoder, read_moe
 from engine.compute.models.decoder import Decoder, PreNormLayer
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.feed_forward import MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 NAMES = ((".mlp.moe_statics.", ".mlp.gate."), (".mlp.gate.moe_statics.", ".mlp.gate."))

@@ -4,7 +4,8 @@ with a window."""
 from __future__ import annotations
 
 from engine.compute.models.families import gemma2
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import RopeConfig
 from engine.config.raw import RawConfig
 
 

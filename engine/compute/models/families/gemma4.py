@@ -22,7 +22,9 @@ from engine.compute.layers.norm import RMSNorm, read_norm
 from engine.compute.layers.residual import ResidualStream
 from engine.compute.models.common import proportional_rope, read_decoder, read_moe
 from engine.compute.models.families import gemma2
-from engine.config.model import HeadShape, ModelConfig, MoEConfig
+from engine.config.attention import HeadShape
+from engine.config.feed_forward import ExpertNames, MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
@@ -124,8 +126,7 @@ def _experts(raw: RawConfig, layers: int) -> MoEConfig:
         sparse=(True,) * layers,
         normalised=True,
         expert_scales=True,
-        block="",
-        router="router.proj",
+        names=ExpertNames(block="", router="router.proj"),
         parallel=True,
     )
 
@@ -202,7 +203,7 @@ class LayerInput:
         self.gate = source.linear(prefix, ("per_layer_input_gate",), [width], hidden, False)
         self.up = source.linear(prefix, ("per_layer_projection",), [hidden], width, False)
         self.norm = read_norm(config, source, f"{prefix}post_per_layer_input_norm.weight")
-        self.activation = Activation(config.activation, source.numerics)
+        self.activation = Activation(config.mlp.activation, source.numerics)
 
     def forward(self, x: Tensor, vectors: Tensor) -> Tensor:
         """``x [T, hidden_size]`` and ``vectors [T, width]`` -> what is added to the stream."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.compute.models.common import read_decoder
 from engine.compute.models.decoder import Decoder
 from engine.compute.models.families import deepseek_v3
@@ -22,7 +20,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         rope=raw.rope(partial=0.5),
         moe=deepseek_v3.read_experts(raw),
     )
-    return replace(config, output_bias=False)
+    return config.changed(output_bias=False)
 
 
 Model = Decoder

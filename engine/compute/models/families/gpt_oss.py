@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.compute.models.common import read_decoder, read_moe
 from engine.compute.models.decoder import Decoder
+from engine.config.feed_forward import ExpertNames
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
@@ -27,7 +28,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         bias=True,
         swiglu_limit=raw.positive("swiglu_limit", 7.0),
         swiglu_alpha=raw.number("swiglu_alpha", 1.702),
-        router="router",
+        names=ExpertNames(router="router"),
     )
     return read_decoder(
         raw,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.compute.layers.gated_attention import GatedAttention
 from engine.compute.layers.interface import WeightSource
 from engine.compute.models.common import read_decoder, read_moe
 from engine.compute.models.decoder import Decoder, PreNormLayer
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.attention import HeadGate
+from engine.config.feed_forward import MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
@@ -39,8 +39,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         max_position=raw.integer("max_position_embeddings", 131_072),
         attention_bias=raw.flag("attention_bias", False),
         qk_norm=True,
-        head_gate="softplus",
-        gates_elements=gating == "per-element",
+        head_gate=HeadGate("softplus", of_elements=gating == "per-element"),
         windows=tuple(window if narrow else None for narrow in local),
         local=local,
         rope=raw.rope(500_000.0, GLOBAL, partial=0.5),
@@ -86,8 +85,8 @@ class Layer(PreNormLayer):
     attention_kind = GatedAttention
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
-        heads = config.heads_per_layer
-        super().__init__(replace(config, num_heads=heads[index]) if heads else config, index, source)
+        heads = config.attention.heads_per_layer
+        super().__init__(config.changed(num_heads=heads[index]) if heads else config, index, source)
 
 
 class Model(Decoder):

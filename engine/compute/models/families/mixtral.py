@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.compute.models.common import read_decoder, read_moe
 from engine.compute.models.decoder import Decoder
+from engine.config.feed_forward import ExpertNames
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
@@ -18,8 +19,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         intermediate_size=raw.integer("intermediate_size"),
         sparse=(True,) * layers,
         normalised=True,
-        block="block_sparse_moe.",
-        names=("w1", "w3", "w2"),
+        names=ExpertNames(block="block_sparse_moe.", experts=("w1", "w3", "w2")),
     )
     return read_decoder(
         raw,

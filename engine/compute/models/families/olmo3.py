@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.compute.models.families import gemma2, olmo2
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import RopeConfig
 from engine.config.raw import RawConfig
 
 THETA = 500_000.0
@@ -16,8 +15,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     """Every 4th layer sees all tokens where the file has no ``layer_types``."""
     config, window = olmo2.read_config(raw), raw.optional_integer("sliding_window", 4096)
     local = gemma2.local_layers(raw, config.num_layers, pattern=4)
-    return replace(
-        config,
+    return config.changed(
         windows=tuple(window if narrow else None for narrow in local),
         local=local,
         rope=raw.rope(THETA, "full_attention"),

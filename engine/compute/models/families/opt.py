@@ -13,7 +13,10 @@ from engine.compute.layers.layer_norm import LayerNorm
 from engine.compute.layers.plain_mlp import PlainMLP
 from engine.compute.models.base import CausalLM
 from engine.compute.models.decoder import PreNormLayer
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.attention import AttentionConfig
+from engine.config.feed_forward import MLPConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import PositionConfig, RopeConfig
 from engine.config.raw import RawConfig
 
 POSITION_OFFSET = 2
@@ -38,24 +41,17 @@ def read_config(raw: RawConfig) -> ModelConfig:
         architecture=raw.architecture,
         vocab_size=raw.integer("vocab_size"),
         hidden_size=hidden,
-        intermediate_size=raw.integer("ffn_dim"),
         num_layers=layers,
-        num_heads=heads,
-        num_kv_heads=heads,
-        head_dim=hidden // heads,
+        attention=AttentionConfig(heads, heads, hidden // heads, (None,) * layers, qkv_bias=bias, output_bias=bias),
+        positions=PositionConfig(
+            RopeConfig(10000.0), raw.integer("max_position_embeddings", 2048), (False,) * layers, learned=True
+        ),
+        mlp=MLPConfig(
+            raw.integer("ffn_dim"), bias=bias, activation=raw.activation("activation_function", ("relu", "gelu"))
+        ),
         rms_norm_eps=1e-5,
-        rope=RopeConfig(10000.0),
-        max_position=raw.integer("max_position_embeddings", 2048),
         tie_word_embeddings=raw.flag("tie_word_embeddings", True),
-        qkv_bias=bias,
-        output_bias=bias,
-        mlp_bias=bias,
-        qk_norm=False,
-        windows=(None,) * layers,
-        rotary=(False,) * layers,
-        learned_positions=True,
         dtype=raw.dtype(),
-        activation=raw.activation("activation_function", ("relu", "gelu")),
     )
 
 
@@ -86,7 +82,7 @@ class Model(CausalLM):
         super().__init__(config, source)
         table = source.embedding("model.decoder.embed_tokens.weight", config.vocab_size, config.hidden_size)
         self.embedding = token_table(table)
-        rows = config.max_position + POSITION_OFFSET
+        rows = config.positions.max_position + POSITION_OFFSET
         positions = source.embedding("model.decoder.embed_positions.weight", rows, config.hidden_size)
         self.positions = token_table(positions)
         self.layers = [OPTLayer(config, index, source) for index in range(config.num_layers)]
@@ -100,7 +96,7 @@ class Model(CausalLM):
         Positions after the end of the table use its last row: a draft model may run past its own context, which affects
         its draft tokens only.
         """
-        last = self.config.max_position - 1
+        last = self.config.positions.max_position - 1
         return super().embed(batch).add_(self.positions.forward(batch.positions.clamp(max=last) + POSITION_OFFSET))
 
     def storage_size(self) -> int:

@@ -9,12 +9,12 @@ llama.cpp and vLLM).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from engine.compute.models.common import read_decoder
 from engine.compute.models.decoder import Decoder
-from engine.config.model import ModelConfig, RopeConfig
+from engine.config.model import ModelConfig
+from engine.config.positions import RopeConfig
 from engine.config.raw import RawConfig, is_number
 
 
@@ -27,18 +27,20 @@ def read_config(raw: RawConfig) -> ModelConfig:
         rope=_rope(raw),
         max_position=raw.integer("max_position_embeddings", 4096),
         windows=(window,) * raw.integer("num_hidden_layers", most=10_000),
-        fused=True,
+        fused_qkv=True,
+        fused_mlp=True,
     )
-    rope, width = config.rope, config.rope.width(config.head_dim)
+    positions, head_dim = config.positions, config.attention.head_dim
+    rope, width = positions.rope, positions.rope.width(head_dim)
     if width < 2 or width % 2:
-        raise raw.wrong(f"{width} of {config.head_dim} dimensions of a head rotate, and rotary embedding needs pairs")
+        raise raw.wrong(f"{width} of {head_dim} dimensions of a head rotate, and rotary embedding needs pairs")
     if rope.kind != "longrope":
         return config
     for name, factors in (("short_factor", rope.factors), ("long_factor", rope.long_factors)):
         if len(factors) != width // 2:
             raise raw.wrong(f'"{name}" has {len(factors)} numbers where {width // 2} are needed')
-    original = min(config.max_position, rope.original_max_position)
-    return replace(config, max_position=original, longer_position=config.max_position)
+    original = min(positions.max_position, rope.original_max_position)
+    return config.changed(max_position=original, longer_position=positions.max_position)
 
 
 def _rope(raw: RawConfig) -> RopeConfig:

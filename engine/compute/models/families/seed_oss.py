@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.compute.models.common import read_decoder
 from engine.compute.models.decoder import Decoder
 from engine.config.model import ModelConfig
@@ -19,7 +17,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         mlp_bias=raw.flag("mlp_bias", False),
         max_position=raw.integer("max_position_embeddings", 524_288),
     )
-    return replace(config, output_bias=raw.flag("attention_out_bias", False))
+    return config.changed(output_bias=raw.flag("attention_out_bias", False))
 
 
 Model = Decoder

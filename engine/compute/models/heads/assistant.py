@@ -11,7 +11,6 @@ after a step of one row, and after others the keys of rejected tokens too.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,8 +36,8 @@ CENTROIDS, ORDERING = "masked_embedding.centroids", "masked_embedding.token_orde
 
 def sources_of(config: ModelConfig, target: ModelConfig) -> tuple[int, ...]:
     """The layer of the target whose keys and values each layer of the drafter reads."""
-    last = {target.local[layer]: layer for layer in target.attention_layers}
-    return tuple(last[kind] for kind in config.local)
+    last = {target.positions.local[layer]: layer for layer in target.attention_layers}
+    return tuple(last[kind] for kind in config.positions.local)
 
 
 def joined(config: ModelConfig, target: ModelConfig) -> ModelConfig:
@@ -46,16 +45,15 @@ def joined(config: ModelConfig, target: ModelConfig) -> ModelConfig:
 
     A window is one shorter for the drafter, because its rows end with the key before their token.
     """
-    own = config.num_layers
-    windows = tuple(None if window is None else max(1, window - 1) for window in config.windows)
-    shared = (*sources_of(config, target), *(target.kv_sources or range(target.num_layers)))
-    return replace(
-        config,
+    own, heads, others = config.num_layers, config.attention, target.attention
+    windows = tuple(None if window is None else max(1, window - 1) for window in heads.windows)
+    shared = (*sources_of(config, target), *map(others.source_of, range(target.num_layers)))
+    return config.changed(
         num_layers=own + target.num_layers,
-        windows=windows + target.windows,
-        rotary=config.rotary + target.rotary,
-        local=config.local + target.local,
-        shapes=config.shapes + target.shapes,
+        windows=windows + others.windows,
+        rotary=config.positions.rotary + target.positions.rotary,
+        local=config.positions.local + target.positions.local,
+        shapes=heads.shapes + others.shapes,
         kv_sources=tuple(own + source for source in shared),
         keys_as_values=(),
     )
@@ -78,7 +76,8 @@ class Assistant:
         self.target, self.numerics, self.dtype = target, source.numerics, source.dtype
         backbone, both = target.config.hidden_size, joined(config, target.config)
         self.layers = [Layer(both, index, source) for index in range(config.num_layers)]
-        seen = (config.heads_of(layer) for layer, window in enumerate(config.windows) if window is None)
+        heads, positions = config.attention, config.positions
+        seen = (heads.heads_of(layer) for layer, window in enumerate(heads.windows) if window is None)
         self._elements = sum(2 * shape.kv_heads * shape.width for shape in seen)
         self.project = source.linear("", ("pre_projection",), [config.hidden_size], 2 * backbone, False)
         self.back = source.linear("", ("post_projection",), [backbone], config.hidden_size, False)
@@ -89,9 +88,10 @@ class Assistant:
             self.head = clusters
         else:
             self.head = source.head(source.embedding(TABLE, *size) if config.tie_word_embeddings else None, *size)
-        ropes = ((config.rope, False), (config.local_rope or config.rope, True))
+        ropes = ((positions.rope, False), (positions.local_rope or positions.rope, True))
+        longest = target.config.positions.max_position
         self.rotaries = [
-            RotaryEmbedding(rope, both.rotated_dim(local=local), target.config.max_position, self.dtype, source.device)
+            RotaryEmbedding(rope, both.rotated_dim(local=local), longest, self.dtype, source.device)
             for rope, local in ropes
         ]
 

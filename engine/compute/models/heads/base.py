@@ -39,7 +39,7 @@ class HeadLayer:
     def __init__(self, config: ModelConfig, source: WeightSource, prefix: str, in_features: int | None = None) -> None:
         """``in_features`` is what q, k and v read; None: ``hidden_size``."""
         self.attention: Attention | LatentAttention
-        if config.latent is None:
+        if config.attention.latent is None:
             self.attention = Attention(config, 0, source, f"{prefix}self_attn.", in_features=in_features)
         else:
             self.attention = LatentAttention(config, 0, source, f"{prefix}self_attn.")
@@ -83,7 +83,8 @@ class FeatureHead(ABC):
         """``config`` is that of the head's one layer."""
         self.config, self.target = config, target
         self.numerics, self.device, self.dtype = source.numerics, source.device, source.dtype
-        self.rotary = RotaryEmbedding(config.rope, config.rotated_dim(), config.max_position, self.dtype, self.device)
+        rope, longest = config.positions.rope, config.positions.max_position
+        self.rotary = RotaryEmbedding(rope, config.rotated_dim(), longest, self.dtype, self.device)
         self.embedding = target.embedding
 
     # --- what a head is ----------------------------------------------------------------------------------------

@@ -92,16 +92,16 @@ def layout_of(has: Callable[[str], bool], layers: int) -> Layout | None:
 
 def _layer_shape(config: ModelConfig) -> ModelConfig:
     """The layer's configuration: experts where the last one has some, or any of a model's layers of one block each."""
-    local, moe = config.multi_token_local, config.moe
-    sparse = moe is not None and (any(moe.sparse) if config.feed_forward else moe.sparse[-1])
-    return replace(
-        config,
+    positions, moe = config.positions, config.moe
+    local = positions.multi_token_local
+    sparse = moe is not None and (any(moe.sparse) if config.mlp.only else moe.sparse[-1])
+    return config.changed(
         num_layers=1,
-        windows=(max(window or 0 for window in config.windows) or None,) if local else (None,),
-        rope=config.local_rope if local and config.local_rope is not None else config.rope,
-        rotary=(any(config.rotary),),
+        windows=(max(window or 0 for window in config.attention.windows) or None,) if local else (None,),
+        rope=positions.local_rope if local and positions.local_rope is not None else positions.rope,
+        rotary=(any(positions.rotary),),
         local=(),
-        feed_forward=(),
+        mlp_only=(),
         moe=replace(moe, sparse=(True,)) if moe is not None and sparse else None,
         recurrent=None,
     )

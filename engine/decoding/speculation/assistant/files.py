@@ -119,13 +119,13 @@ def _same(where: str, field: str, found: int, wanted: int) -> None:
 def _check_layers(where: str, config: ModelConfig, target: ModelConfig) -> None:
     """Each layer and the target's that it reads: heads of keys and values, and no more of a window than is kept."""
     for layer, source in enumerate(sources_of(config, target)):
-        own, other = config.heads_of(layer), target.heads_of(source)
+        own, other = config.attention.heads_of(layer), target.attention.heads_of(source)
         names = ("head_dim", "num_key_value_heads")
-        if not config.local[layer]:
+        if not config.positions.local[layer]:
             names = ("global_head_dim", "num_global_key_value_heads")
         _same(where, names[0], own.width, other.width)
         _same(where, names[1], own.kv_heads, other.kv_heads)
-        window, kept = config.windows[layer], target.windows[source]
+        window, kept = config.attention.windows[layer], target.attention.windows[source]
         if window is not None and kept is not None and window > kept:
             _same(where, "sliding_window", window, kept)
 

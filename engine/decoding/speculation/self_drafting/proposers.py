@@ -48,7 +48,7 @@ def layer_skipping(target: ProposerInputs) -> Made | None:
     if not drafts_alone(model):
         return None
     # What a layer writes that others read is never left out.
-    proposer = LayerSkipProposer(runner, model, eos_ids, kept, layers.skip - set(model.config.lenders))
+    proposer = LayerSkipProposer(runner, model, eos_ids, kept, layers.skip - set(model.config.attention.lenders))
     skipped = ", ".join(str(layer + 1) for layer in sorted(layers.skip)) or "none"
     return Made(proposer, f"without layers {skipped} of {model.num_layers}{_how(layers)}")
 

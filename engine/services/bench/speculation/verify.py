@@ -20,7 +20,7 @@ def measure_verify(
     model: LoadedModel, rounds: int, rows: Sequence[int] = ROWS, batches: Sequence[int] = BATCHES
 ) -> list[VerifyRow]:
     """Medians of ratios within a round, over arenas of their own; nothing where the model has none of its own kind."""
-    if model.model is None or model.model.config.max_position < CONTEXT + max(rows):
+    if model.model is None or model.model.config.positions.max_position < CONTEXT + max(rows):
         return []
     found = []
     for batch in batches:

@@ -124,13 +124,13 @@ def largest_packed(lm: CausalLM) -> Linear | None:
 
 def _attention(lm: CausalLM, keys_seen: float) -> float:
     """Operations of one row's scores and weighted sums over so many keys: a multiplication and an addition each."""
-    config = lm.config
+    heads, latent = lm.config.attention, lm.config.attention.latent
     found = 0.0
-    for layer in config.attending:
-        window = config.windows[layer]
+    for layer in lm.config.attending:
+        window = heads.windows[layer]
         seen = keys_seen if window is None else min(keys_seen, window)
-        if config.latent is not None:  # absorbed: scores over latents and their rotated part, sums over latents
-            found += 2 * config.num_heads * (2 * config.latent.rank + config.latent.rope) * seen
+        if latent is not None:  # absorbed: scores over latents and their rotated part, sums over latents
+            found += 2 * heads.num_heads * (2 * latent.rank + latent.rope) * seen
         else:
-            found += 4 * config.num_heads * config.heads_of(layer).width * seen
+            found += 4 * heads.num_heads * heads.heads_of(layer).width * seen
     return found

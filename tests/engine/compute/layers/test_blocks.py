@@ -20,7 +20,7 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.rotary import RotaryEmbedding, inverse_frequencies
 from engine.compute.runner.buffers import powers_of_two
 from engine.compute.runner.runner import Runner
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 
 CPU = torch.device("cpu")
 

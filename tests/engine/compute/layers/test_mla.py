@@ -26,7 +26,8 @@ from engine.compute.layers.rotary import RotaryEmbedding
 from engine.compute.models.registry import family
 from engine.compute.runner.buffers import powers_of_two
 from engine.compute.runner.runner import Runner
-from engine.config.model import LatentShape, ModelConfig
+from engine.config.attention import LatentShape
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 
 torch.set_num_threads(1)
@@ -82,7 +83,7 @@ class Block:
             self.attention.forms.plan = every  # type: ignore[method-assign]
         self.kv = LatentKVStore(1, PAGES, shape.rank, shape.rope, kept or dtype)
         self.backend = AttentionDispatcher(source.numerics)
-        self.rotary = RotaryEmbedding(self.config.rope, shape.rope, 512, dtype, torch.device("cpu"))
+        self.rotary = RotaryEmbedding(self.config.positions.rope, shape.rope, 512, dtype, torch.device("cpu"))
 
     def forward(self, rows: Sequence[SequenceRows], x: Tensor, padded: bool = False) -> Tensor:
         """``x [T, hidden]`` -> what the block adds for its T rows; padding rows, if any, add nothing."""

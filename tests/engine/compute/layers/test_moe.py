@@ -18,7 +18,7 @@ from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.moe import SparseMLP
 from engine.compute.layers.numerics import Numerics
-from engine.config.model import MoEConfig
+from engine.config.feed_forward import MLPConfig, MoEConfig
 
 HIDDEN, INNER, EXPERTS = 48, 24, 8
 MOE = MoEConfig(EXPERTS, 3, INNER, (True,), shared_size=2 * INNER)
@@ -47,9 +47,7 @@ class Weights:
 
 
 def block(moe: MoEConfig = MOE, **source: Any) -> tuple[SparseMLP, Weights]:
-    config = SimpleNamespace(
-        hidden_size=HIDDEN, moe=moe, activation="silu", fused=False, fused_mlp=False, mlp_bias=False
-    )
+    config = SimpleNamespace(hidden_size=HIDDEN, moe=moe, mlp=MLPConfig(INNER))
     weights = Weights(**source)
     return SparseMLP(config, weights, ""), weights  # type: ignore[arg-type]
 

@@ -20,15 +20,16 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.base import FeatureHead
 from engine.compute.models.heads.mtp import MIMO, MultiToken
 from engine.compute.models.registry import family
-from engine.config.model import HeadShape, LatentShape, MoEConfig, RopeConfig
+from engine.config.attention import HeadGate, HeadShape, LatentShape
+from engine.config.feed_forward import ExpertNames, MoEConfig
+from engine.config.positions import RopeConfig
 from engine.config.states import ConvolutionShape, MambaShape, RecurrentShape
 from engine.decoding.speculation.eagle.head import Eagle, Eagle3
 from tests.engine.compute.models.fake_cuda import CUDA, fake_cuda, on_cuda
 from tests.kit import models as kit
 
 LAYERS, PAGES, VOCABULARY = 2, 40, 200
-CONFIG = replace(
-    kit.CONFIG,
+CONFIG = kit.CONFIG.changed(
     vocab_size=VOCABULARY,
     hidden_size=128,
     intermediate_size=256,
@@ -39,73 +40,77 @@ CONFIG = replace(
 EXPERTS = MoEConfig(num_experts=4, experts_per_token=2, intermediate_size=128, sparse=(True,) * LAYERS)
 STATES = RecurrentShape((True, False), 2, 4, 16, 32, 4)
 SIGMOID = replace(EXPERTS, routing="sigmoid", choice_bias=True, normalised=True, groups=2, shared_size=128)
-LATENT = replace(CONFIG, num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24, 16, 32, 40))
-TWO_WIDTHS = replace(CONFIG, unit_offset_norms=True, activation="gelu_tanh", qk_norm=True, value_norm=True,
-                     attention_scale=1.0, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0),
-                     shapes=(HeadShape(2, 32), HeadShape(1, 64)), keys_as_values=(False, True))  # fmt: skip
+LATENT = CONFIG.changed(num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24, 16, 32, 40))
+TWO_WIDTHS = CONFIG.changed(unit_offset_norms=True, activation="gelu_tanh", qk_norm=True, value_norm=True,
+                            attention_scale=1.0, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0),
+                            shapes=(HeadShape(2, 32), HeadShape(1, 64)), keys_as_values=(False, True))  # fmt: skip
 MAMBA = MambaShape((True, False), heads=4, width=32, groups=2, state=16, kernel=4)
-CONVOLUTION = replace(CONFIG, qk_norm=True, recurrent=ConvolutionShape((True, False), 128, 3))
+CONVOLUTION = CONFIG.changed(qk_norm=True, recurrent=ConvolutionShape((True, False), 128, 3))
 OWN = {
     "LlamaForCausalLM": CONFIG,
-    "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
-    "Qwen2ForCausalLM": replace(CONFIG, qkv_bias=True, windows=(None, 24)),
-    "MiMoForCausalLM": replace(CONFIG, qkv_bias=True),
-    "Qwen3ForCausalLM": replace(CONFIG, qk_norm=True, tie_word_embeddings=True),
-    "SmolLM3ForCausalLM": replace(CONFIG, rotary=(True, False), tie_word_embeddings=True),
+    "MistralForCausalLM": CONFIG.changed(windows=(24, 24)),
+    "Qwen2ForCausalLM": CONFIG.changed(qkv_bias=True, windows=(None, 24)),
+    "MiMoForCausalLM": CONFIG.changed(qkv_bias=True),
+    "Qwen3ForCausalLM": CONFIG.changed(qk_norm=True, tie_word_embeddings=True),
+    "SmolLM3ForCausalLM": CONFIG.changed(rotary=(True, False), tie_word_embeddings=True),
     # Capped scores are left to the reference backend, which reads from the device: see the test of waiting below.
-    "Gemma2ForCausalLM": replace(CONFIG, unit_offset_norms=True, windows=(24, None), activation="gelu_tanh",
-                                 logit_softcap=30.0, tie_word_embeddings=True),
-    "Gemma3ForCausalLM": replace(CONFIG, unit_offset_norms=True, windows=(24, None), activation="gelu_tanh",
-                                 qk_norm=True, local_rope=RopeConfig(100.0), local=(True, False)),
-    "Phi3ForCausalLM": replace(CONFIG, fused=True, rope=RopeConfig(10000.0, "longrope", 4.0, 32, partial=0.75,
-                               factors=(1.0,) * 12, long_factors=(2.0,) * 12)),
+    "Gemma2ForCausalLM": CONFIG.changed(unit_offset_norms=True, windows=(24, None), activation="gelu_tanh",
+                                        logit_softcap=30.0, tie_word_embeddings=True),
+    "Gemma3ForCausalLM": CONFIG.changed(unit_offset_norms=True, windows=(24, None), activation="gelu_tanh",
+                                        qk_norm=True, local_rope=RopeConfig(100.0), local=(True, False)),
+    "Phi3ForCausalLM": CONFIG.changed(fused_qkv=True, fused_mlp=True, rope=RopeConfig(10000.0, "longrope", 4.0, 32,
+                                      partial=0.75, factors=(1.0,) * 12, long_factors=(2.0,) * 12)),
     "Olmo2ForCausalLM": CONFIG,
-    "Olmo3ForCausalLM": replace(CONFIG, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0)),
-    "OlmoHybridForCausalLM": replace(CONFIG, rotary=(False, False), recurrent=replace(
+    "Olmo3ForCausalLM": CONFIG.changed(windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0)),
+    "OlmoHybridForCausalLM": CONFIG.changed(rotary=(False, False), recurrent=replace(
         STATES, key_heads=4, key=48, value=96, share_scale=2.0)),
-    "GraniteForCausalLM": replace(CONFIG, embedding_scale=12.0, residual_scale=0.2, logit_divisor=8.0),
-    "GraniteMoeHybridForCausalLM": replace(CONFIG, fused_mlp=True, rotary=(False, False), recurrent=MAMBA, moe=replace(
-        EXPERTS, routing="chosen", shared_size=128, shared="")),
-    "NemotronHForCausalLM": replace(CONFIG, num_layers=4, windows=(None,) * 4, rotary=(False,) * 4, activation="relu2",
-                                    feed_forward=(False, True, False, True), moe=replace(
-        SIGMOID, sparse=(False, True, False, False), names=("up_proj", "down_proj"), latent_size=64),
-                                    recurrent=replace(MAMBA, layers=(True, False, False, False), bias=True)),
+    "GraniteForCausalLM": CONFIG.changed(embedding_scale=12.0, residual_scale=0.2, logit_divisor=8.0),
+    "GraniteMoeHybridForCausalLM": CONFIG.changed(fused_mlp=True, rotary=(False, False), recurrent=MAMBA, moe=replace(
+        EXPERTS, routing="chosen", shared_size=128, names=ExpertNames(shared=""))),
+    "NemotronHForCausalLM": CONFIG.changed(num_layers=4, windows=(None,) * 4, rotary=(False,) * 4, activation="relu2",
+                                           mlp_only=(False, True, False, True), moe=replace(
+        SIGMOID, sparse=(False, True, False, False), latent_size=64,
+        names=ExpertNames(experts=("up_proj", "down_proj"))),
+                                           recurrent=replace(MAMBA, layers=(True, False, False, False), bias=True)),
     "MixtralForCausalLM": replace(CONFIG, moe=replace(EXPERTS, normalised=True, groups=2, shared_size=128)),
-    "Qwen3MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=replace(EXPERTS, sparse=(True, False))),
-    "GptOssForCausalLM": replace(CONFIG, windows=(24, None), qkv_bias=True, output_bias=True, sinks=True,
-                                 moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0)),
-    "OPTForCausalLM": replace(CONFIG, num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True,
-                              mlp_bias=True, activation="relu", tie_word_embeddings=True),
+    "Qwen3MoeForCausalLM": CONFIG.changed(qk_norm=True, moe=replace(EXPERTS, sparse=(True, False))),
+    "GptOssForCausalLM": CONFIG.changed(windows=(24, None), qkv_bias=True, output_bias=True, sinks=True,
+                                        moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0)),
+    "OPTForCausalLM": CONFIG.changed(num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True,
+                                     mlp_bias=True, activation="relu", tie_word_embeddings=True),
     "DeepseekV2ForCausalLM": replace(LATENT, moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
     "DeepseekV3ForCausalLM": replace(LATENT, moe=SIGMOID),
     "Glm4MoeLiteForCausalLM": replace(LATENT, moe=replace(SIGMOID, sparse=(False, True))),
-    "KimiLinearForCausalLM": replace(LATENT, rotary=(False, False), moe=replace(SIGMOID, sparse=(False, True)),
-                                     recurrent=replace(STATES, key_heads=4, key=32, channel_decays=True)),
-    "Glm4MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=SIGMOID, rope=RopeConfig(10000.0, partial=0.5)),
-    "Ministral3ForCausalLM": replace(CONFIG, rope=RopeConfig(1e6, original_max_position=32, query_beta=0.1)),
+    "KimiLinearForCausalLM": LATENT.changed(rotary=(False, False), moe=replace(SIGMOID, sparse=(False, True)),
+                                            recurrent=replace(STATES, key_heads=4, key=32, channel_decays=True)),
+    "Glm4MoeForCausalLM": CONFIG.changed(qk_norm=True, moe=SIGMOID, rope=RopeConfig(10000.0, partial=0.5)),
+    "Ministral3ForCausalLM": CONFIG.changed(rope=RopeConfig(1e6, original_max_position=32, query_beta=0.1)),
     "Gemma4ForCausalLM": replace(TWO_WIDTHS, layer_inputs=16, moe=replace(
-        EXPERTS, normalised=True, expert_scales=True, parallel=True, block="", router="router.proj")),
+        EXPERTS, normalised=True, expert_scales=True, parallel=True, names=ExpertNames("", "router.proj"))),
     "Gemma4UnifiedForCausalLM": TWO_WIDTHS,
     "Lfm2ForCausalLM": CONVOLUTION,
-    "Lfm3ForCausalLM": replace(CONVOLUTION, head_gate="sigmoid", windows=(None, 24), local=(False, True),
-                               local_rope=RopeConfig(100.0)),
-    "SeedOssForCausalLM": replace(CONFIG, qkv_bias=True),
+    "Lfm3ForCausalLM": CONVOLUTION.changed(head_gate=HeadGate("sigmoid"), windows=(None, 24), local=(False, True),
+                                           local_rope=RopeConfig(100.0)),
+    "SeedOssForCausalLM": CONFIG.changed(qkv_bias=True),
     "Ernie4_5ForCausalLM": CONFIG,
     "Ernie4_5_MoeForCausalLM": replace(CONFIG, moe=replace(EXPERTS, choice_bias=True, normalised=True, shared_size=128,
                                                            sparse=(False, True))),
-    "MellumForCausalLM": replace(CONFIG, qk_norm=True, windows=(24, None), local=(True, False), moe=EXPERTS,
-                                 local_rope=RopeConfig(100.0)),
-    "LagunaForCausalLM": replace(CONFIG, qk_norm=True, windows=(24, None), local=(True, False), head_gate="softplus",
-                                 local_rope=RopeConfig(100.0), heads_per_layer=(2, 4), moe=replace(SIGMOID, groups=1),
-                                 rope=RopeConfig(10000.0, partial=0.5)),
+    "MellumForCausalLM": CONFIG.changed(qk_norm=True, windows=(24, None), local=(True, False), moe=EXPERTS,
+                                        local_rope=RopeConfig(100.0)),
+    "LagunaForCausalLM": CONFIG.changed(qk_norm=True, windows=(24, None), local=(True, False),
+                                        head_gate=HeadGate("softplus"), local_rope=RopeConfig(100.0),
+                                        heads_per_layer=(2, 4), moe=replace(SIGMOID, groups=1),
+                                        rope=RopeConfig(10000.0, partial=0.5)),
     "Lfm2MoeForCausalLM": replace(CONVOLUTION, moe=replace(EXPERTS, routing="sigmoid", choice_bias=True,
                                                            sparse=(False, True))),
-    "Qwen3NextForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
-                                    moe=replace(EXPERTS, normalised=True, shared_size=128, shared_gate="gate")),
-    "Qwen3_5ForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
-                                  rope=RopeConfig(10000.0, partial=0.25)),
-    "Qwen3_5MoeForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
-                                     moe=replace(EXPERTS, shared_size=128, shared_gate="gate")),
+    "Qwen3NextForCausalLM": CONFIG.changed(unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
+                                           moe=replace(EXPERTS, normalised=True, shared_size=128,
+                                                       names=ExpertNames(shared_gate="gate"))),
+    "Qwen3_5ForCausalLM": CONFIG.changed(unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
+                                         rope=RopeConfig(10000.0, partial=0.25)),
+    "Qwen3_5MoeForCausalLM": CONFIG.changed(unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
+                                            moe=replace(EXPERTS, shared_size=128,
+                                                        names=ExpertNames(shared_gate="gate"))),
 }  # fmt: skip
 
 
@@ -214,6 +219,6 @@ def forward(
 
 
 def heads(lm: CausalLM, source: Weights) -> list[FeatureHead]:
-    shape = replace(CONFIG, num_layers=1, windows=(None,), rotary=(True,))
+    shape = CONFIG.changed(num_layers=1, windows=(None,), rotary=(True,))
     ids = torch.empty(40, dtype=torch.int64, device=CUDA)
     return [Eagle(shape, lm, source, True), Eagle3(shape, lm, source, False, ids, 40), MultiToken(lm, source, MIMO)]

@@ -13,7 +13,9 @@ import torch
 from engine.base.errors import CheckpointError
 from engine.compute.models.arenas import new_store
 from engine.compute.models.registry import FAMILIES, family
-from engine.config.model import LatentShape, ModelConfig, RopeConfig
+from engine.config.attention import HeadGate, LatentShape
+from engine.config.model import ModelConfig
+from engine.config.positions import RopeConfig
 from engine.config.raw import RawConfig
 from engine.config.states import MambaShape, RecurrentShape
 from engine.loading.memory.estimate import kv_bytes_per_token
@@ -57,13 +59,14 @@ def read(architecture: str, **values: Any) -> ModelConfig:
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
     latent = architecture.startswith(("Deepseek", "Glm4MoeLite", "KimiLinear"))
-    heads = 4 if latent else 2
+    kv_heads = 4 if latent else 2
     values = EXPERTS | MAMBA.get(architecture, {}) | OWN.get(architecture, {})
-    config = read(architecture, num_key_value_heads=heads, rms_norm_eps=1e-5, ffn_dim=128, norm_eps=1e-5,
+    config = read(architecture, num_key_value_heads=kv_heads, rms_norm_eps=1e-5, ffn_dim=128, norm_eps=1e-5,
                   block_auto_adjust_ff_dim=False, **values)  # fmt: skip
-    assert (config.num_heads, config.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
-    assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
-    assert len(config.windows) == len(config.rotary) == config.num_layers == 4
+    heads = config.attention
+    assert (heads.num_heads, heads.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
+    assert (config.hidden_size, config.mlp.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
+    assert len(heads.windows) == len(config.positions.rotary) == config.num_layers == 4
     own = {
         "Qwen3_5ForCausalLM": 256,
         "Qwen3_5MoeForCausalLM": 256,
@@ -82,13 +85,13 @@ def test_every_family_reads_the_plain_fields(architecture: str) -> None:
         "MellumForCausalLM": 128,
         "LagunaForCausalLM": 128,
     }
-    assert config.head_dim == own.get(architecture, 192 if latent else 16)
-    assert (config.latent is not None) == latent
-    assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm", "Mellum", "Laguna"))
-    assert config.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss", "SeedOss"))
+    assert heads.head_dim == own.get(architecture, 192 if latent else 16)
+    assert (heads.latent is not None) == latent
+    assert heads.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm", "Mellum", "Laguna"))
+    assert heads.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss", "SeedOss"))
     assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm", "Ernie"))
-    assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu", "Nemo": "relu2"}.get(architecture[:4], "silu")
-    assert config.fused == architecture.startswith("Phi3")
+    assert config.mlp.activation == {"Gemm": "gelu_tanh", "OPTF": "relu", "Nemo": "relu2"}.get(architecture[:4], "silu")
+    assert heads.fused_qkv == architecture.startswith("Phi3")
 
 
 GEMMA4 = {"num_key_value_heads": 2, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 100,
@@ -126,13 +129,13 @@ def test_layers_of_a_gemma_4_as_transformers_writes_them() -> None:
     written = json.loads(transformers.Gemma4TextConfig(**GEMMA4, **shape).to_json_string())
     config = read("Gemma4ForCausalLM", **written)
     assert sorted(written["per_layer_config"]) == ["05", "11"]
-    assert [config.heads_of(layer).width for layer in range(12)] == ([16] * 5 + [32]) * 2
+    assert [config.attention.heads_of(layer).width for layer in range(12)] == ([16] * 5 + [32]) * 2
     alike = read("Gemma4ForCausalLM", **(written | {"per_layer_config": {}}))
-    assert {alike.heads_of(layer).width for layer in range(12)} == {16}
+    assert {alike.attention.heads_of(layer).width for layer in range(12)} == {16}
 
 
 def test_layers_of_their_own_kind_are_refused_elsewhere() -> None:
-    assert read("LlamaForCausalLM", per_layer_config={"00": {"head_dim": 16}}, head_dim=16).head_dim == 16
+    assert read("LlamaForCausalLM", per_layer_config={"00": {"head_dim": 16}}, head_dim=16).attention.head_dim == 16
     with pytest.raises(CheckpointError, match="layer 3 has 'intermediate_size' of its own"):
         read("LlamaForCausalLM", per_layer_config={"03": {"intermediate_size": 5}})
 
@@ -141,17 +144,17 @@ def test_what_gemma_4s_layers_are() -> None:
     """As the config.json of its checkpoints says it: E4B's and 31B's ways."""
     small = read("Gemma4ForCausalLM", **GEMMA4, num_kv_shared_layers=2, use_double_wide_mlp=True,
                  layer_types=["sliding_attention", "full_attention"] * 2)  # fmt: skip
-    assert [small.heads_of(layer).width for layer in range(4)] == [256, 512] * 2
-    assert small.kv_sources == (0, 1, 0, 1)
+    assert [small.attention.heads_of(layer).width for layer in range(4)] == [256, 512] * 2
+    assert small.attention.kv_sources == (0, 1, 0, 1)
     assert small.attention_layers == (0, 1)
-    assert [small.inner_of(layer) for layer in range(4)] == [128, 128, 256, 256]
+    assert [small.mlp.inner_of(layer) for layer in range(4)] == [128, 128, 256, 256]
     assert small.cached_elements == 2 * 2 * (256 + 512)
     assert (small.rotated_dim(), small.rotated_dim(local=True)) == (512, 256)
     large = read("Gemma4ForCausalLM", **(GEMMA4 | {"hidden_size_per_layer_input": 0}), attention_k_eq_v=True,
                  num_global_key_value_heads=1)  # fmt: skip
-    assert [large.heads_of(layer) for layer in (0, 3)] == [(2, 256), (1, 512)]
-    assert large.keys_as_values == (False, False, False, True)
-    assert large.windows == (512, 512, 512, None)
+    assert [large.attention.heads_of(layer) for layer in (0, 3)] == [(2, 256), (1, 512)]
+    assert large.attention.keys_as_values == (False, False, False, True)
+    assert large.attention.windows == (512, 512, 512, None)
 
 
 @pytest.mark.parametrize(
@@ -180,28 +183,31 @@ def test_an_unknown_architecture_is_named_beside_those_known() -> None:
 
 
 def test_unstated_key_value_heads_are_the_heads() -> None:
-    assert read("LlamaForCausalLM").num_kv_heads == 4
+    assert read("LlamaForCausalLM").attention.num_kv_heads == 4
 
 
 def test_mistral_windows() -> None:
-    assert read("MistralForCausalLM", sliding_window=32).windows == (32,) * 4
-    assert read("MistralForCausalLM", sliding_window=None).windows == (None,) * 4
-    assert read("MistralForCausalLM").windows == (4096,) * 4
+    assert read("MistralForCausalLM", sliding_window=32).attention.windows == (32,) * 4
+    assert read("MistralForCausalLM", sliding_window=None).attention.windows == (None,) * 4
+    assert read("MistralForCausalLM").attention.windows == (4096,) * 4
 
 
 def test_qwen_windows() -> None:
     stated = {"sliding_window": 32, "max_window_layers": 3}
-    assert read("Qwen2ForCausalLM", **stated).windows == (None,) * 4
-    assert read("Qwen2ForCausalLM", use_sliding_window=True, **stated).windows == (None, None, None, 32)
+    assert read("Qwen2ForCausalLM", **stated).attention.windows == (None,) * 4
+    assert read("Qwen2ForCausalLM", use_sliding_window=True, **stated).attention.windows == (None, None, None, 32)
     types = ["sliding_attention", "full_attention"] * 2
-    assert read("Qwen2ForCausalLM", use_sliding_window=True, layer_types=types, **stated).windows == (32, None) * 2
+    assert (
+        read("Qwen2ForCausalLM", use_sliding_window=True, layer_types=types, **stated).attention.windows
+        == (32, None) * 2
+    )
     with pytest.raises(CheckpointError, match="linear_attention"):
         read("Qwen3ForCausalLM", layer_types=["linear_attention"] * 4)
 
 
 def test_smollm3_layers_without_rotation() -> None:
-    assert read("SmolLM3ForCausalLM").rotary == (True, True, True, False)
-    assert read("SmolLM3ForCausalLM", no_rope_layers=[1, 0, 1, 0]).rotary == (True, False, True, False)
+    assert read("SmolLM3ForCausalLM").positions.rotary == (True, True, True, False)
+    assert read("SmolLM3ForCausalLM", no_rope_layers=[1, 0, 1, 0]).positions.rotary == (True, False, True, False)
     with pytest.raises(CheckpointError, match="no_rope_layers"):
         read("SmolLM3ForCausalLM", no_rope_layers=[1])
 
@@ -210,23 +216,26 @@ def test_rope_from_either_place() -> None:
     llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 1024}
     new = read("LlamaForCausalLM", rope_parameters={"rope_type": "llama3", "rope_theta": 5e5, **llama3})
     old = read("LlamaForCausalLM", rope_theta=5e5, rope_scaling={"type": "llama3", **llama3})
-    assert new.rope == old.rope
-    assert (new.rope.theta, new.rope.kind, new.rope.factor) == (5e5, "llama3", 8.0)
+    assert new.positions.rope == old.positions.rope
+    rope = new.positions.rope
+    assert (rope.theta, rope.kind, rope.factor) == (5e5, "llama3", 8.0)
 
 
 def test_yarn_takes_its_factor_from_the_contexts() -> None:
-    rope = read("Qwen2ForCausalLM", rope_scaling={"type": "yarn", "original_max_position_embeddings": 1024}).rope
+    rope = read(
+        "Qwen2ForCausalLM", rope_scaling={"type": "yarn", "original_max_position_embeddings": 1024}
+    ).positions.rope
     assert rope.factor == 4.0
-    assert read("LlamaForCausalLM", rope_scaling=None).rope.kind == "default"
+    assert read("LlamaForCausalLM", rope_scaling=None).positions.rope.kind == "default"
 
 
 def test_gemma_2_caps_and_windows() -> None:
     config = read("Gemma2ForCausalLM", query_pre_attn_scalar=144)
-    assert config.windows == (4096, None) * 2
-    assert (config.attention_softcap, config.logit_softcap, config.attention_scale) == (50.0, 30.0, 1 / 12)
+    assert config.attention.windows == (4096, None) * 2
+    assert (config.attention.softcap, config.scales.logit_softcap, config.attention.scale) == (50.0, 30.0, 1 / 12)
     assert config.unit_offset_norms
     plain = read("Gemma2ForCausalLM", attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=None)
-    assert (plain.attention_softcap, plain.logit_softcap, plain.windows) == (None, None, (None,) * 4)
+    assert (plain.attention.softcap, plain.scales.logit_softcap, plain.attention.windows) == (None, None, (None,) * 4)
 
 
 def test_gemma_3_rotations_from_either_place() -> None:
@@ -237,17 +246,18 @@ def test_gemma_3_rotations_from_either_place() -> None:
         "full_attention": scaling | {"rope_theta": 5e5},
         "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
     })  # fmt: skip
-    assert (new.rope, new.local_rope) == (old.rope, old.local_rope)
-    assert (old.rope.kind, old.rope.factor, old.rope.theta) == ("linear", 8.0, 5e5)
-    assert old.local_rope == RopeConfig(300.0)
+    assert (new.positions.rope, new.positions.local_rope) == (old.positions.rope, old.positions.local_rope)
+    rope = old.positions.rope
+    assert (rope.kind, rope.factor, rope.theta) == ("linear", 8.0, 5e5)
+    assert old.positions.local_rope == RopeConfig(300.0)
     silent = read("Gemma3ForCausalLM", num_hidden_layers=6, attn_logit_softcapping=50.0)
-    assert (silent.rope.theta, silent.local_rope) == (1e6, RopeConfig(1e4))
-    assert silent.local == (True,) * 5 + (False,)
-    assert silent.windows == (4096,) * 5 + (None,)
-    assert (silent.attention_softcap, silent.logit_softcap) == (None, None)
-    assert read("Gemma3ForCausalLM", sliding_window_pattern=2).local == (True, False) * 2
+    assert (silent.positions.rope.theta, silent.positions.local_rope) == (1e6, RopeConfig(1e4))
+    assert silent.positions.local == (True,) * 5 + (False,)
+    assert silent.attention.windows == (4096,) * 5 + (None,)
+    assert (silent.attention.softcap, silent.scales.logit_softcap) == (None, None)
+    assert read("Gemma3ForCausalLM", sliding_window_pattern=2).positions.local == (True, False) * 2
     types = ["full_attention", "sliding_attention"] * 2
-    assert read("Gemma3ForCausalLM", layer_types=types, sliding_window=None).local == (False, True) * 2
+    assert read("Gemma3ForCausalLM", layer_types=types, sliding_window=None).positions.local == (False, True) * 2
 
 
 def test_which_layers_have_experts() -> None:
@@ -269,14 +279,15 @@ def test_experts_of_either_name() -> None:
     assert (old.num_experts, old.experts_per_token, old.intermediate_size, old.normalised) == (16, 8, 32, True)
     mixtral = read("MixtralForCausalLM", num_local_experts=8).moe
     assert mixtral is not None
-    assert (mixtral.experts_per_token, mixtral.intermediate_size, mixtral.names) == (2, 128, ("w1", "w3", "w2"))
+    assert (mixtral.experts_per_token, mixtral.intermediate_size, mixtral.names.experts) == (2, 128, ("w1", "w3", "w2"))
 
 
 def test_gpt_oss_where_the_file_is_silent() -> None:
     config = read("GptOssForCausalLM", num_local_experts=32)
-    assert config.windows == (128, None) * 2
-    assert (config.rope.kind, config.rope.theta, config.rope.factor, config.rope.truncate) == ("yarn", 15e4, 32, False)
-    assert config.sinks
+    assert config.attention.windows == (128, None) * 2
+    rope = config.positions.rope
+    assert (rope.kind, rope.theta, rope.factor, rope.truncate) == ("yarn", 15e4, 32, False)
+    assert config.attention.sinks
     assert config.moe is not None
     assert (config.moe.experts_per_token, config.moe.swiglu_limit, config.moe.routing) == (4, 7.0, "chosen")
 
@@ -288,23 +299,19 @@ LONG = {"short_factor": [1.0] * 8, "long_factor": [4] * 8}
 def test_phi_3_longrope(kind: str) -> None:
     """Served up to the original context; the factor is the extension where the file has none."""
     old = read("Phi3ForCausalLM", rope_scaling={"type": kind, **LONG}, original_max_position_embeddings=1024)
-    assert (old.rope.kind, old.rope.factor, old.rope.original_max_position, old.max_position) == (
-        "longrope",
-        4,
-        1024,
-        1024,
-    )
-    assert (old.rope.factors, old.rope.long_factors) == ((1.0,) * 8, (4.0,) * 8)
+    rope, longest = old.positions.rope, old.positions.max_position
+    assert (rope.kind, rope.factor, rope.original_max_position, longest) == ("longrope", 4, 1024, 1024)
+    assert (rope.factors, rope.long_factors) == ((1.0,) * 8, (4.0,) * 8)
     new = read("Phi3ForCausalLM", rope_parameters={
         "rope_type": kind, "rope_theta": 10000.0, "original_max_position_embeddings": 1024, **LONG
     })  # fmt: skip
-    assert new.rope == old.rope
+    assert new.positions.rope == old.positions.rope
 
 
 def test_phi_3_rotates_a_part_of_each_head() -> None:
-    assert read("Phi3ForCausalLM", partial_rotary_factor=0.75).rope.width(16) == 12
-    assert read("Phi3ForCausalLM").windows == (None,) * 4
-    assert read("Phi3ForCausalLM").max_position == 4096
+    assert read("Phi3ForCausalLM", partial_rotary_factor=0.75).positions.rope.width(16) == 12
+    assert read("Phi3ForCausalLM").attention.windows == (None,) * 4
+    assert read("Phi3ForCausalLM").positions.max_position == 4096
     with pytest.raises(CheckpointError, match="only a part"):
         read("LlamaForCausalLM", partial_rotary_factor=0.75)
 
@@ -323,9 +330,9 @@ V2_LITE: dict[str, Any] = {
 def test_deepseek_v2_lite() -> None:
     """The softmax scale is that of the release: 192^-0.5 times the square of 0.1 * 0.707 * ln 40 + 1."""
     config = read("DeepseekV2ForCausalLM", **V2_LITE)
-    assert config.latent == LatentShape(512, 128, 64, 128, None)
-    assert (config.head_dim, config.num_kv_heads, config.rotated_dim()) == (192, 1, 64)
-    assert config.attention_scale == pytest.approx(192**-0.5 * (0.1 * 0.707 * math.log(40) + 1) ** 2)
+    assert config.attention.latent == LatentShape(512, 128, 64, 128, None)
+    assert (config.attention.head_dim, config.attention.num_kv_heads, config.rotated_dim()) == (192, 1, 64)
+    assert config.attention.scale == pytest.approx(192**-0.5 * (0.1 * 0.707 * math.log(40) + 1) ** 2)
     assert config.moe is not None
     assert read("DeepseekV2ForCausalLM", **V2_LITE | {"first_k_dense_replace": 27}).moe is None
     assert read("DeepseekV2ForCausalLM", **V2_LITE | {"n_routed_experts": None}).moe is None
@@ -333,7 +340,7 @@ def test_deepseek_v2_lite() -> None:
     assert config.moe.sparse == (False, *[True] * 26)
     assert kv_bytes_per_token(config, torch.bfloat16) == 31_104
     assert new_store(config, 2, torch.bfloat16, "meta").bytes_per_token() == 31_104
-    assert read("DeepseekV2ForCausalLM", **V2_LITE | {"rope_scaling": None}).attention_scale == 192**-0.5
+    assert read("DeepseekV2ForCausalLM", **V2_LITE | {"rope_scaling": None}).attention.scale == 192**-0.5
 
 
 @pytest.mark.parametrize(
@@ -427,9 +434,9 @@ def test_every_fourth_layer_of_qwen_attends_where_the_file_is_silent() -> None:
 
 def test_olmo_hybrids_states_where_the_file_is_silent() -> None:
     config = read("OlmoHybridForCausalLM", num_hidden_layers=8)
-    assert config.rotary == (False,) * 8
+    assert config.positions.rotary == (False,) * 8
     assert config.recurrent == RecurrentShape((True, True, True, False) * 2, 4, 4, 12, 24, 4, share_scale=2.0)
-    assert read("OlmoHybridForCausalLM", rope_theta=500.0).rotary == (True,) * 4
+    assert read("OlmoHybridForCausalLM", rope_theta=500.0).positions.rotary == (True,) * 4
     with pytest.raises(CheckpointError, match="2 value heads have 4 key heads"):
         read("OlmoHybridForCausalLM", linear_num_value_heads=2)
 
@@ -448,7 +455,8 @@ def test_what_kimi_linear_is() -> None:
     config = read("KimiLinearForCausalLM", **KIMI)
     layers = True, True, False, True
     assert config.recurrent == RecurrentShape(layers, 3, 3, 16, 16, 5, channel_decays=True)
-    assert (config.rotary, config.max_position, config.head_dim) == ((False,) * 4, 77, 192)
+    positions = config.positions
+    assert (positions.rotary, positions.max_position, config.attention.head_dim) == ((False,) * 4, 77, 192)
     moe = config.moe
     assert moe is not None
     assert (moe.num_experts, moe.experts_per_token, moe.groups, moe.shared_size) == (8, 3, 2, 256)
@@ -475,9 +483,12 @@ def test_what_a_laguna_is() -> None:
     own = {"num_attention_heads_per_layer": [4, 2, 2, 8], "num_key_value_heads": 2, "sliding_window": 9,
            "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]}  # fmt: skip
     config = read("LagunaForCausalLM", **EXPERTS, **own)
-    assert (config.num_heads, config.heads_per_layer, config.windows) == (8, (4, 2, 2, 8), (None, 9, 9, None))
-    assert (config.rope.partial, config.moe is not None and config.moe.sparse) == (0.5, (False, True, True, True))
-    assert not config.gates_elements
+    heads = config.attention
+    assert (heads.num_heads, heads.heads_per_layer, heads.windows) == (8, (4, 2, 2, 8), (None, 9, 9, None))
+    assert config.moe is not None
+    assert config.moe.sparse == (False, True, True, True)
+    assert config.positions.rope.partial == 0.5
+    assert config.attention.head_gate == HeadGate("softplus")
 
 
 @pytest.mark.parametrize(
@@ -506,8 +517,9 @@ def test_what_these_families_cannot_be(architecture: str, values: dict[str, Any]
 def test_olmo_3s_older_files_scale_layers_without_a_window() -> None:
     scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
     config = read("Olmo3ForCausalLM", rope_theta=3000.0, rope_scaling=scaling)
-    assert config.windows == (4096, 4096, 4096, None)
-    assert (config.rope.kind, config.rope.theta, config.local_rope) == ("yarn", 3000.0, RopeConfig(3000.0))
+    assert config.attention.windows == (4096, 4096, 4096, None)
+    rope, local = config.positions.rope, config.positions.local_rope
+    assert (rope.kind, rope.theta, local) == ("yarn", 3000.0, RopeConfig(3000.0))
 
 
 @pytest.mark.parametrize("architecture", list(MAMBA))
@@ -519,10 +531,10 @@ def test_what_layers_of_mamba_are(architecture: str) -> None:
     assert states == MambaShape(layers, heads=8, width=16, groups=2, state=32, kernel=4)
     assert (states.channels, states.matrix) == (256, (8, 32, 16))
     assert config.attention_layers == (2,)
-    assert not any(config.rotary)
+    assert not any(config.positions.rotary)
     assert config.moe is not None
     assert config.moe.sparse == ((True,) * 4 if granite else (False, True, False, False))
-    assert config.feed_forward == (() if granite else (False, True, False, True))
+    assert config.mlp.only == (() if granite else (False, True, False, True))
 
 
 def test_either_way_to_say_what_a_nemotrons_layers_are() -> None:

@@ -36,7 +36,7 @@ from engine.compute.models.heads.base import OUTPUT
 from engine.compute.models.registry import family
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import Draw, _choose, new_history, over_kinds, processed, sample
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 from tests.engine.compute.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 from tests.engine.compute.models.fake_families import (
     BATCHES,
@@ -80,12 +80,15 @@ def test_packed_caches_stay_on_the_gpu(kind: Literal["int8", "int4"], name: str,
 def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
     with fake_cuda():
         kv = new_store(CONFIG, PAGES, torch.bfloat16, CUDA, KVKind("kivi"))
-        k = torch.empty(3, CONFIG.num_kv_heads, CONFIG.head_dim, dtype=torch.bfloat16, device=CUDA)
+        k = torch.empty(3, CONFIG.attention.num_kv_heads, CONFIG.attention.head_dim, dtype=torch.bfloat16, device=CUDA)
         slots = torch.tensor([[1, 2, 3], [4, 5, 6]], device=CUDA)
         flush = Flush(torch.arange(32, device=CUDA), torch.tensor([4, 9], device=CUDA))
         kv.write(1, k, k, Placement(slots, [-1, -1], flush))
         packed, _ = unpack_pages(kv.view(1), torch.tensor([4, 9], device=CUDA), torch.bfloat16)
-        assert (packed.device, tuple(packed.shape)) == (CUDA, (32, CONFIG.num_kv_heads, CONFIG.head_dim))
+        assert (packed.device, tuple(packed.shape)) == (
+            CUDA,
+            (32, CONFIG.attention.num_kv_heads, CONFIG.attention.head_dim),
+        )
 
 
 @pytest.mark.parametrize("invariant", [False, True])
@@ -102,7 +105,9 @@ def test_adapters_stay_on_the_gpu(invariant: bool) -> None:
             lm.adapters.attach(Adapter(number, str(number), "", "", 4, 2, 0), parts)
         rows = [AdapterRows(number, torch.empty(number, dtype=torch.int64, device=CUDA)) for number in (1, 2)]
         for groups in (rows, [AdapterRows(2, None)]):
-            kv = DenseKVStore([(CONFIG.num_kv_heads, CONFIG.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA)
+            kv = DenseKVStore(
+                [(CONFIG.attention.num_kv_heads, CONFIG.attention.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA
+            )
             moved = replace(on_cuda(batch), adapters=groups)
             assert lm.forward(moved, kv, AttentionDispatcher(lm.numerics)).logits.device == CUDA
 
@@ -148,7 +153,7 @@ def test_an_assistant_stays_on_the_gpu(clusters: bool) -> None:
             model("dense", torch.bfloat16, "Gemma4UnifiedForCausalLM", False),
             Weights("dense", torch.bfloat16, Numerics()),
         )
-        shape = replace(target, hidden_size=64, num_heads=2)
+        shape = target.changed(hidden_size=64, num_heads=2)
         ordering = torch.empty(VOCABULARY, dtype=torch.int64, device=CUDA)
         head = Assistant(shape, lm, source, Clusters(shape, source, ordering, 10, 3) if clusters else None)
         states = torch.empty(batch.tokens.shape[0], target.hidden_size, dtype=torch.bfloat16, device=CUDA)
@@ -163,7 +168,9 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
     batch = padded_batch(BATCHES["a prompt"], frozenset({1, 2}))
     with fake_cuda():
         lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
-        kv = DenseKVStore([(CONFIG.num_kv_heads, CONFIG.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA)
+        kv = DenseKVStore(
+            [(CONFIG.attention.num_kv_heads, CONFIG.attention.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA
+        )
         early = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(0, 1))
         late = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(1, 2), hidden_in=early.hidden[1])
         assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
@@ -172,11 +179,13 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
 @pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "Qwen3_5ForCausalLM"])
 def test_pictures_stay_on_the_gpu(architecture: str) -> None:
     """With rows and columns to rotate by, and additions after the first layer."""
-    sections = RopeConfig(10000.0, sections=(2, 1, 1), interleaved=True, partial=OWN[architecture].rope.partial)
+    sections = RopeConfig(
+        10000.0, sections=(2, 1, 1), interleaved=True, partial=OWN[architecture].positions.rope.partial
+    )
     batch = padded_batch(BATCHES["a prompt"])
     with fake_cuda():
         source = Weights("dense", torch.bfloat16, Numerics())
-        config = replace(OWN[architecture], rope=sections)
+        config = OWN[architecture].changed(rope=sections)
         lm: CausalLM = family(architecture).Model(config, source)
         vectors = torch.empty(5, 2 * CONFIG.hidden_size, dtype=torch.bfloat16, device=CUDA)
         axes = torch.empty(3, batch.tokens.shape[0], dtype=torch.int64, device=CUDA)
@@ -266,7 +275,7 @@ def test_batch_invariant_attention_never_waits_for_the_gpu(name: str, window: in
 @pytest.mark.parametrize("name", list(BATCHES))
 def test_choosing_pages_never_waits_for_the_gpu(name: str, invariant: bool) -> None:
     """Of three rows two choose, in a model whose third layer has bounds."""
-    config = replace(CONFIG, num_layers=3, windows=(None,) * 3, rotary=(True,) * 3)
+    config = CONFIG.changed(num_layers=3, windows=(None,) * 3, rotary=(True,) * 3)
     batch = padded_batch(BATCHES[name])
     batch = replace(batch, views=RowViews(sparse=(np.arange(batch.host.T) + 1) % 3))
     with fake_cuda():
@@ -292,7 +301,9 @@ def test_a_tensor_left_on_the_host_would_be_noticed() -> None:
     with fake_cuda():
         lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
         lm.head = Dense(torch.empty(VOCABULARY, CONFIG.hidden_size, dtype=torch.bfloat16), None, lm.numerics)
-        kv = DenseKVStore([(CONFIG.num_kv_heads, CONFIG.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA)
+        kv = DenseKVStore(
+            [(CONFIG.attention.num_kv_heads, CONFIG.attention.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA
+        )
         with pytest.raises(RuntimeError, match="device"):
             lm.forward(on_cuda(batch), kv, AttentionDispatcher())
 

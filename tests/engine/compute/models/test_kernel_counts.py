@@ -18,7 +18,7 @@ from engine.compute.layers.moe import SparseMLP
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.registry import family
 from engine.compute.native.triton_launch import Launch, Variants
-from engine.config.model import MoEConfig
+from engine.config.feed_forward import MoEConfig
 from tests.gpu.pretended import (
     CUDA,
     LLAMA_8B,
@@ -62,15 +62,15 @@ def test_a_layer_of_llama_8b(name: str) -> None:
 
 
 OWN = {
-    "granite": (replace(LLAMA_8B, architecture="GraniteForCausalLM", residual_scale=0.22), 10),
+    "granite": (LLAMA_8B.changed(architecture="GraniteForCausalLM", residual_scale=0.22), 10),
     # Norms of each head, whose weights differ, and a product by those.
-    "qwen 3": (replace(LLAMA_8B, architecture="Qwen3ForCausalLM", qk_norm=True), 12),
+    "qwen 3": (LLAMA_8B.changed(architecture="Qwen3ForCausalLM", qk_norm=True), 12),
     "gemma 2": (
-        replace(LLAMA_8B, architecture="Gemma2ForCausalLM", unit_offset_norms=True, activation="gelu_tanh"),
+        LLAMA_8B.changed(architecture="Gemma2ForCausalLM", unit_offset_norms=True, activation="gelu_tanh"),
         16,
     ),
     "olmo 2": (replace(LLAMA_8B, architecture="Olmo2ForCausalLM"), 15),
-    "opt": (replace(LLAMA_8B, architecture="OPTForCausalLM", rotary=(False,) * 32, activation="relu"), 12),
+    "opt": (LLAMA_8B.changed(architecture="OPTForCausalLM", rotary=(False,) * 32, activation="relu"), 12),
 }
 
 

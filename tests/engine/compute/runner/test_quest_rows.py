@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from engine.compute.models.arenas import new_store
 from engine.compute.models.families.llama import Model as Llama
 from engine.compute.runner.buffers import powers_of_two
 from engine.compute.runner.runner import Runner
-from engine.config.model import LatentShape
+from engine.config.attention import LatentShape
 from tests.kit.models import RandomWeights, deep, tokens
 
 LAYERS, PAGES, PROMPT, LENGTH = 4, 60, 70, 150
@@ -157,8 +156,8 @@ def test_a_budget_for_everything_is_dense(invariant: bool) -> None:
 
 
 def test_the_first_layers_and_windows_read_everything() -> None:
-    shallow = replace(DEEP, num_layers=2, windows=(None, None), rotary=(True, True))
-    windows = replace(DEEP, windows=(None, None, 40, 40))
+    shallow = DEEP.changed(num_layers=2, windows=(None, None), rotary=(True, True))
+    windows = DEEP.changed(windows=(None, None, 40, 40))
     for config in (shallow, windows):
         sparse, dense = (expected(True, policy, config) for policy in (QUEST, DENSE))
         assert torch.equal(sparse, dense)
@@ -205,7 +204,7 @@ def test_a_store_without_bounds_is_refused() -> None:
 
 def test_latents_are_refused() -> None:
     with pytest.raises(ValueError, match="latents"):
-        new_store(replace(DEEP, latent=LatentShape(8, 8, 4, 8)), PAGES, torch.float32, "cpu", KVKind(bounds=True))
+        new_store(DEEP.changed(latent=LatentShape(8, 8, 4, 8)), PAGES, torch.float32, "cpu", KVKind(bounds=True))
 
 
 @pytest.mark.parametrize("budget", [15, 0, -16])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -36,7 +34,7 @@ def whole(runner: Runner, ids: list[int], policy: PagePolicy | None = POLICY) ->
     return runner.forward([SequenceRows(ids, 0, pages, len(ids), policy=policy)]).logits
 
 
-@pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, windows=(40, None)), replace(CONFIG, rotary=(True, False))])
+@pytest.mark.parametrize("config", [CONFIG, CONFIG.changed(windows=(40, None)), CONFIG.changed(rotary=(True, False))])
 @pytest.mark.parametrize("invariant", [False, True])
 def test_any_chunks_in_any_company(config: ModelConfig, invariant: bool) -> None:
     """Equal to the bit under batch-invariant numerics, else up to rounding."""
@@ -124,9 +122,9 @@ def test_a_tree_gives_each_node_the_logits_of_its_path(policy: object, start: in
 
 
 def test_models_that_cannot_say_why() -> None:
-    assert POLICY.refuses(CONFIG) == KeepAll().refuses(replace(CONFIG, learned_positions=True)) == ""
-    assert POLICY.refuses(replace(CONFIG, rotary=(False, False))) == ""
-    assert "learned positions" in POLICY.refuses(replace(CONFIG, learned_positions=True))
+    assert POLICY.refuses(CONFIG) == KeepAll().refuses(CONFIG.changed(learned_positions=True)) == ""
+    assert POLICY.refuses(CONFIG.changed(rotary=(False, False))) == ""
+    assert "learned positions" in POLICY.refuses(CONFIG.changed(learned_positions=True))
 
 
 def test_a_request_takes_the_policy_of_its_arrival() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 import torch
@@ -49,7 +48,7 @@ class Chat:
 def test_slots_that_come_and_go(kind: str, capturing: bool, all_windows: bool) -> None:
     rng = random.Random(kind)
     windows = tuple(WINDOW if all_windows or layer % 2 else None for layer in range(CONFIG.num_layers))
-    config = replace(CONFIG, windows=windows)
+    config = CONFIG.changed(windows=windows)
     modes, player = Numerics(), Player()
     plain = new_store(config, PAGES, torch.float32, kind=KVKind(kind))
     store = new_store(config, PAGES, torch.float32, kind=KVKind(kind, windowed=True), window_pages=SLOTS)

@@ -42,7 +42,7 @@ def test_a_shape_is_a_checkpoint_that_opens(tmp_path: Path, group: int) -> None:
     opened = open_checkpoint(folder)
     assert opened.config.quantisation is not None
     assert opened.config.quantisation.group_size == group
-    assert (opened.config.num_layers, opened.config.vocab_size, opened.config.head_dim) == (2, 504, 16)
+    assert (opened.config.num_layers, opened.config.vocab_size, opened.config.attention.head_dim) == (2, 504, 16)
     made = (folder / "model.safetensors").stat().st_mtime_ns
     assert gptq_folder(shape, tmp_path) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == made, "made twice"

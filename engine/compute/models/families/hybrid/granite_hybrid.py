@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine.compute.models.common import read_mamba, read_moe, some_states
 from engine.compute.models.decoder import Decoder
 from engine.compute.models.families import granite
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.feed_forward import ExpertNames, MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.config.states import MambaShape
 
@@ -80,7 +81,7 @@ def _experts(raw: RawConfig, layers: int, inner: int) -> MoEConfig:
         sparse=(True,) * layers,
         routing="chosen",
         shared_size=inner,
-        shared="",
+        names=ExpertNames(shared=""),
     )
 
 

@@ -5,8 +5,6 @@ Experts are DeepSeek-V3's.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.compute.layers.recurrent.separate_delta_net import KimiDeltaAttention
 from engine.compute.models.common import some_states
 from engine.compute.models.families import deepseek_v2, deepseek_v3
@@ -43,7 +41,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     if raw.values.get("moe_router_activation_func", "sigmoid") != "sigmoid":
         raise raw.wrong('"moe_router_activation_func" is not "sigmoid", which this family needs in Kvasir')
     config = deepseek_v2.read_latent(raw, deepseek_v3.read_experts)
-    return replace(config, rotary=(False,) * config.num_layers, recurrent=_states(raw, config.num_layers))
+    return config.changed(rotary=(False,) * config.num_layers, recurrent=_states(raw, config.num_layers))
 
 
 _LEFT_OUT = ("head_dim", "rope_parameters", "rope_scaling")

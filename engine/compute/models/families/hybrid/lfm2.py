@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from engine.compute.models.common import read_decoder, read_moe, some_states
 from engine.compute.models.decoder import Decoder
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.feed_forward import MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.config.states import ConvolutionShape
 

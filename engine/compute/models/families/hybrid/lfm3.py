@@ -7,6 +7,7 @@ from engine.compute.models.common import proportional_rope, read_decoder, some_s
 from engine.compute.models.decoder import Decoder
 from engine.compute.models.families.gemma2 import SandwichLayer
 from engine.compute.models.families.hybrid import lfm2
+from engine.config.attention import HeadGate
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.config.states import ConvolutionShape
@@ -46,7 +47,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         tie_word_embeddings=raw.flag("tie_embedding", raw.flag("tie_word_embeddings", True)),
         attention_bias=raw.flag("attention_bias", False),
         qk_norm=True,
-        head_gate="sigmoid" if raw.flag("use_attention_gate", True) else None,
+        head_gate=HeadGate("sigmoid") if raw.flag("use_attention_gate", True) else None,
         windows=tuple(window if kind == LOCAL else None for kind in types),
         local=tuple(kind == LOCAL for kind in types),
         rope=proportional_rope(raw, GLOBAL, head_dim, share=0.5),

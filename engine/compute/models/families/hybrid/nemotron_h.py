@@ -21,7 +21,8 @@ from engine.compute.layers.recurrent.mamba import Mamba2
 from engine.compute.layers.residual import ResidualStream
 from engine.compute.models.common import read_decoder, read_mamba, read_moe, some_states
 from engine.compute.models.decoder import Decoder
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.feed_forward import ExpertNames, MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.config.states import MambaShape
 
@@ -66,7 +67,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         mlp_bias=raw.flag("mlp_bias", False),
         rotary=(False,) * len(kinds),
         recurrent=_states(raw, kinds),
-        feed_forward=tuple(kind in (MLP, EXPERTS) for kind in kinds),
+        mlp_only=tuple(kind in (MLP, EXPERTS) for kind in kinds),
         moe=_experts(raw, kinds) if EXPERTS in kinds else None,
     )
 
@@ -107,7 +108,7 @@ def _experts(raw: RawConfig, kinds: list[str]) -> MoEConfig:
         groups_per_token=raw.optional_integer("topk_group", 1) or 1 if groups > 1 else 1,
         shared_size=raw.integer("moe_shared_expert_intermediate_size"),
         latent_size=raw.optional_integer("moe_latent_size") or 0,
-        names=("up_proj", "down_proj"),
+        names=ExpertNames(experts=("up_proj", "down_proj")),
     )
 
 
@@ -121,7 +122,7 @@ class Layer:
         self.norm, prefix = read_norm(config, source, f"{name}norm.weight"), f"{name}mixer."
         if config.recurrent is not None and config.recurrent.layers[index]:
             self.block = Mamba2(config, index, source, prefix)
-        elif not config.feed_forward[index]:
+        elif not config.mlp.only[index]:
             self.block = Attention(config, index, source, prefix)
         elif config.moe is not None and config.moe.sparse[index]:
             self.block = SparseMLP(config, source, prefix)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from engine.compute.models.common import read_decoder, read_moe, some_states
 from engine.compute.models.decoder import Decoder
-from engine.config.model import ModelConfig, MoEConfig
+from engine.config.feed_forward import ExpertNames, MoEConfig
+from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.config.states import RecurrentShape
 
@@ -66,8 +67,7 @@ def read_experts(raw: RawConfig) -> MoEConfig:
         sparse=(True,) * raw.integer("num_hidden_layers", most=10_000),
         normalised=True,
         shared_size=raw.integer("shared_expert_intermediate_size", 512),
-        shared="shared_expert",
-        shared_gate="shared_expert_gate",
+        names=ExpertNames(shared="shared_expert", shared_gate="shared_expert_gate"),
     )
 
 

@@ -25,7 +25,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         raise raw.wrong("none of its layers has experts, which no model of this family does")
     normalised, inner = raw.flag("norm_topk_prob", True), raw.integer("intermediate_size", 5632)
     moe = replace(qwen3_5.read_experts(raw), sparse=sparse, normalised=normalised)
-    return replace(config, moe=moe, intermediate_size=inner)
+    return config.changed(moe=moe, intermediate_size=inner)
 
 
 class GroupedDeltaNet(GatedDeltaNet):

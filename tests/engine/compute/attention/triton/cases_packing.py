@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -18,7 +16,7 @@ from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import pack, pack_trial
 from engine.compute.layers.rotary import RotaryEmbedding
 from engine.compute.models.arenas import STORES, Arenas
-from engine.config.model import RopeConfig
+from engine.config.positions import RopeConfig
 from tests.engine.compute.attention.triton import reference
 from tests.engine.compute.attention.triton.numpy_packers import absolute, by_channel, by_token
 from tests.gpu.gpu_support import CONFIG as TINY
@@ -26,7 +24,7 @@ from tests.gpu.gpu_support import CONFIG as TINY
 SLOTS = 64
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.content("engine/compute/attention/triton")
-CONFIG = replace(TINY, num_layers=3, windows=(None,) * 3, rotary=(True, True, False))
+CONFIG = TINY.changed(num_layers=3, windows=(None,) * 3, rotary=(True, True, False))
 
 
 def arenas(kind: str, width: int, v_width: int, bits: tuple[int, int] = (4, 4), heads: int = 2) -> PackedKV:

@@ -27,7 +27,7 @@ from engine.compute.layers.linear.triton.runtime import FIXED, Tile
 from engine.compute.layers.moe import SparseMLP
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import triton_launch
-from engine.config.model import MoEConfig
+from engine.config.feed_forward import MLPConfig, MoEConfig
 from engine.formats import source as checkpoint_source
 from engine.formats.open import open_checkpoint
 from tests.conformance.engine_support import Ours
@@ -108,10 +108,7 @@ def block(
     config = SimpleNamespace(
         hidden_size=WIDTHS.get(kind, HIDDEN),
         moe=moe,
-        activation=activation,
-        fused=False,
-        fused_mlp=False,
-        mlp_bias=False,
+        mlp=MLPConfig(INNER, activation=activation),
     )
     source = Weights(kind, invariant)
     return SparseMLP(cast(Any, config), cast(Any, source), ""), source
@@ -403,9 +400,7 @@ def test_one_layer_that_cannot_leaves_the_other_its_loop() -> None:
             return super()._expert(expert, outputs, inputs, bias)
 
     width = WIDTHS["NF4"]
-    config = SimpleNamespace(
-        hidden_size=width, moe=MOE, activation="silu", fused=False, fused_mlp=False, mlp_bias=False
-    )
+    config = SimpleNamespace(hidden_size=width, moe=MOE, mlp=MLPConfig(INNER))
     mlp = SparseMLP(cast(Any, config), cast(Any, Half("NF4")), "")
     assert mlp.grouped is None
     assert [layer.declined for layer in mlp.gate_up] == [

@@ -17,7 +17,7 @@ from engine.compute.layers.norm import RMSNorm
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.triton import fused
 from engine.compute.layers.triton.fused import Gating
-from engine.config.model import ActivationKind
+from engine.config.feed_forward import ActivationKind
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # numpy's, where the function has ended

@@ -22,7 +22,7 @@ from engine.compute.layers.triton import delta, delta_kernels, fused, fused_kern
 from engine.compute.native import triton_launch
 from engine.compute.native.delta import DeltaWeights
 from engine.compute.native.gpu import HOPPER
-from engine.config.model import MoEConfig
+from engine.config.feed_forward import MoEConfig
 from engine.config.states import RecurrentShape
 from tests.gpu.kernel_kinds import KINDS
 from tests.gpu.machine_code import (
