@@ -82,8 +82,6 @@ class Program:
         gpu: Sequence[str] | None = None,
         models: Sequence[str] | None = None,
         quantise: Sequence[str] | None = None,
-        lab: Sequence[str] | None = None,
-        compare: Sequence[str] | None = None,
     ) -> None:
         self._closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
@@ -107,8 +105,6 @@ class Program:
         )
         self.library.store_moved.connect(self.store.move_models)
         self.library.limit = lambda: self.store.settings.download_limit
-        self._lab_command = lab if lab is not None else [*own, "lab"] if own else []
-        self._compare_command = compare if compare is not None else [*own, "compare"] if own else []
         self.lab: LabRuns | None = None
         self.compare: Comparison | None = None
         self.lab_page = LazyPage(self._make_lab)
@@ -178,7 +174,7 @@ class Program:
         from app.window.lab_wiring import LabWiring
 
         window, runs = self.window, self._lab_runs()
-        compare = ComparePage(self._compare_command, self.theme)
+        compare = ComparePage(self.link, self.theme)
         compare.comparison.device = runs.device
         self.compare = compare.comparison
         view = LabView(runs, compare, self.theme)
@@ -193,7 +189,7 @@ class Program:
         if self.lab is None:
             from app.lab.runs import LabRuns
 
-            self.lab = LabRuns(self._lab_command, parent=self.window, kept=self._lab_index)
+            self.lab = LabRuns(self.link, parent=self.window, kept=self._lab_index)
             self.lab.device = lambda: self.store.settings.device
         return self.lab
 

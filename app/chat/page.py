@@ -257,7 +257,7 @@ class ChatPage(FocusFirst):
     def _show_state(self) -> None:
         """Show what can be asked of which model, or the reason nothing can."""
         card, talk, loading = self._link.card, self.session.talk, self.header.loading
-        self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE, self.sending.lent)
+        self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
         self.composer.thinking.show_for(card, talk.chat.thinking)
         self.composer.see(card)
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")

@@ -30,7 +30,6 @@ QUESTIONS = (
     "How do I get a better model?",
 )
 """Questions for that model: all are in the texts that it learned from (assets/demo/knowledge)."""
-LENT = "The Lab has the model for now"
 ASK, CHOOSE = "Ask something to begin", "Choose a model to begin"
 LOCAL = "What you write stays on this computer."
 TINY = "The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model."
@@ -152,22 +151,15 @@ class WelcomeView(QWidget):
         place.installEventFilter(self)
         self.hide()
 
-    def show_for(self, card: ModelCard | None, empty: bool, without: bool = False, lent: bool = False) -> None:
-        """``empty``: nothing was said yet; ``without``: no model will come by itself; ``lent``: the
-        Lab has it for now.
+    def show_for(self, card: ModelCard | None, empty: bool, without: bool = False) -> None:
+        """``empty``: nothing was said yet; ``without``: no model will come by itself.
 
         Only the bundled model's questions are known.
         """
         self._empty = empty
         self.title.setText(CHOOSE if without else ASK)
         self._guide = card is not None and card.name == BUNDLED
-        self.chat.about.setText(
-            TINY
-            if self._guide
-            else f"{LENT}. It comes back when the run ends."
-            if lent and card is None
-            else _about(card, without)
-        )
+        self.chat.about.setText(TINY if self._guide else _about(card, without))
         self.chat.button.setEnabled(not without)
         self._fit()
 

@@ -340,7 +340,7 @@ class LabView(FocusFirst):
     def _status(self) -> str:
         """Status of the run."""
         runs = self._runs
-        return words.STOPPING if runs.stopping else words.status(runs.sides, runs.progress, runs.preparing)
+        return words.STOPPING if runs.stopping else words.status(runs.sides, runs.progress)
 
     def _on_told(self, told: object) -> None:
         if self.view is None or self.view.page.name != self._runs.running:

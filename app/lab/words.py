@@ -24,11 +24,11 @@ BUSY = "An answer is being written, which would disturb the figures. Run this wh
 MEASURING = "A measurement of the panel is running. Run this when that is finished."
 LOADING = "A model is being loaded. Run this when it is there."
 TAKEN = "The Lab is measuring. Wait until it has finished."
+LATER = "The Lab is measuring. What you asked of the engine is done when it has finished."
 COMPARING = "A comparison is running."
 ELSEWHERE = "Another experiment is running."
 RUNNING = "It is running now."
-PREPARING, STARTING = "Making room for the model…", "Loading the model…"
-DISTURBED = "An answer was written while this ran, so its times are worth little; counts are not affected."
+STARTING = "Loading the model…"
 PAPER_ALIKE, PAPER_OTHER, PAPER_WHY = "As in the paper", "Not as in the paper", "Why the figures differ"
 SAMPLE = "The first answer, as the model wrote it: here it only matters whether the sides wrote the same."
 EVERY_SIDE = "The same picture for all sides"
@@ -64,26 +64,21 @@ def where(index: LabIndex) -> str:
 
 
 def memory(name: str) -> str:
-    """Before a run with a model that the engine holds."""
+    """Before a run with a model of the person's."""
     return (
-        f"To make room, {name} is unloaded for the time of the run and loaded again afterwards; no chat is answered "
-        "meanwhile. It takes longer than with the bundled model."
+        f"It runs with {name} as it is loaded; no chat is answered meanwhile. It takes longer than with the bundled "
+        "model."
     )
-
-
-def lent(name: str) -> str:
-    """While the engine has given up its model."""
-    return f"{name} is unloaded while the Lab measures. It is loaded again at the end."
 
 
 def refusal(page: LabPage) -> str:
     return f"{page.refused} {page.instead}".strip()
 
 
-def status(sides: list[str], progress: LabProgress | None, preparing: bool = False) -> str:
-    """Status of a run of these sides; ``preparing``: it still waits for memory."""
+def status(sides: list[str], progress: LabProgress | None) -> str:
+    """Status of a run of these sides."""
     if progress is None:
-        return PREPARING if preparing else STARTING
+        return STARTING
     side = sides[progress.side] if 0 <= progress.side < len(sides) else ""
     return doing(progress) + (f": {side}" if side else "")
 
@@ -96,7 +91,7 @@ def doing(progress: LabProgress) -> str:
 
 def note_role(note: str) -> str:
     """Role of the note on how a run ended."""
-    return "caption" if note == STOPPED else "warn" if note == DISTURBED else "bad"
+    return "caption" if note == STOPPED else "bad"
 
 
 def clear(result: LabResult) -> bool:

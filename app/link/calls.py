@@ -23,6 +23,7 @@ AnswerT = TypeVar("AnswerT")
 WAIT_MS = 60_000
 """Milliseconds that a call waits for an engine that starts."""
 NOT_RUNNING = "The engine is not running. Wait until it has started, then try again."
+STOPPED = "It was stopped before it began."
 GONE = "The engine stopped before it answered. Try again."
 TOO_LARGE = f"That is more than the {protocol.MAX_FRAME >> 20} MiB that the engine takes at once."
 
@@ -32,7 +33,7 @@ def _ignore(record: Any) -> None:
 
 
 class PendingCall(Generic[EventT, AnswerT]):
-    """A call until its end. Nothing is heard of it after :meth:`cancel`."""
+    """A call until its end. Nothing is heard of it after :meth:`cancel`; after :meth:`stop` how it ended."""
 
     def __init__(
         self,
@@ -41,16 +42,20 @@ class PendingCall(Generic[EventT, AnswerT]):
         on_event: Callable[[EventT], object],
         on_answer: Callable[[AnswerT], object],
         on_error: Callable[[protocol.Error], object],
-        drop: Callable[[PendingCall[Any, Any]], object],
+        stop: Callable[[PendingCall[Any, Any], bool], object],
     ) -> None:
         self.message = message
         self.sent = False
-        self._operation, self._drop = operation, drop
+        self._operation, self._stop = operation, stop
         self._on_event, self._on_answer, self.fail = on_event, on_answer, on_error
 
     def cancel(self) -> None:
         """Have it stop, if it has not ended."""
-        self._drop(self)
+        self._stop(self, False)
+
+    def stop(self) -> None:
+        """The same, but its end is heard: an answer that came first, or an error."""
+        self._stop(self, True)
 
     def take(self, message: protocol.CallEvent) -> None:
         self._on_event(self._operation.read_event(message.event))
@@ -158,9 +163,15 @@ class Calls(QObject):
         if not (call.sent or self._dead or self._patience.isActive()):
             self._patience.start()
 
-    def _cancel(self, call: PendingCall[Any, Any]) -> None:
-        if self._pending.pop(call.message.id, None) is not None and call.sent:
+    def _cancel(self, call: PendingCall[Any, Any], heard: bool) -> None:
+        if call.message.id not in self._pending:
+            return
+        if call.sent:
             self._send(protocol.Cancel(id=call.message.id))
+        if not heard:
+            del self._pending[call.message.id]
+        elif not call.sent:
+            QTimer.singleShot(0, self, lambda: self._fail_one(call.message.id, "cancelled", STOPPED))
 
     def _fail(self, sent: bool, sentence: str) -> None:
         for id in [id for id, call in self._pending.items() if call.sent is sent]:

@@ -27,7 +27,8 @@ class Lab(Protocol):
 class Busy(QObject):
     """Lives as long as the window. ``lab`` gives the Lab's parts, none before it is first shown.
 
-    An answer that is asked for during a measurement is written when the person says so, or waits for its end.
+    An answer that is asked for during a measurement of the panel is written when the person says so, or waits for its
+    end; the engine gives none before a run of the Lab is over.
     """
 
     def __init__(self, chat: ChatPage, measuring: MeasureWiring, parent: QObject) -> None:
@@ -39,12 +40,11 @@ class Busy(QObject):
         measuring.changed.connect(self.settle)
 
     def ends(self) -> tuple[str, str] | None:
-        """Work that a load of a model would end or spoil, as a sentence without its end, and which of both."""
+        """Work that a load of a model would end, as a sentence without its end, and that; a run of the Lab it lets
+        end first."""
         if self._chat.answers.busy:
             return ANSWER, "ends it"
-        if self._measuring.measuring:
-            return SWITCH, "ends it"
-        return (LAB, "spoils it") if self._lab_runs else None
+        return (SWITCH, "ends it") if self._measuring.measuring else None
 
     def lost(self) -> list[str]:
         """Work that the program's end would end, each as a sentence."""
@@ -55,24 +55,22 @@ class Busy(QObject):
     def _lab_runs(self) -> bool:
         return any(part.running for part in self.lab())
 
-    @property
-    def _spoilt(self) -> str:
-        """Work that an answer would spoil now, "" for nothing."""
-        return LAB if self._lab_runs else SWITCH if self._measuring.comparing else ""
-
     def settle(self) -> None:
         """Something that was under way may be over: what waited for that goes on."""
-        if self._spoilt:
+        if self._lab_runs or self._measuring.comparing:
             return
         self._chat.notice.clear(_SPOILS)
         self._chat.sending.release()
 
     def _before_answer(self, ask: Callable[[], object], wait: Callable[[], object] | None) -> None:
         """``ask`` asks for an answer now, ``wait`` when nothing is measured any more; None where that cannot be."""
+        if self._lab_runs:
+            (wait or ask)()
+            return
         notice: NoticeBar = self._chat.notice
-        if not (spoilt := self._spoilt):
+        if not self._measuring.comparing:
             ask()
             return
         other = ("Wait", wait) if wait is not None else None
-        words = f"{spoilt}; an answer now spoils it."
+        words = f"{SWITCH}; an answer now spoils it."
         notice.say(words, topic=_SPOILS, action="Ask anyway", act=ask, other=other)

@@ -1,4 +1,4 @@
-"""The Lab: what `kvasir lab … --json` prints, an object a line: the experiments, a run's pictures, its result."""
+"""The Lab: its experiments, a run's pictures, its result; `kvasir lab … --json` prints them, an object a line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from engine.protocol.base import Message, Part, Quantise, Value
+from engine.protocol.base import DeviceName, Message, Part, Quantise, Value
 from engine.protocol.from_engine import Effect
+from engine.protocol.records import LoadOptions
 
 LabGroup = Literal["The basics", "Memory", "Sharing", "Speculation"]
 Doing = Literal["waiting", "reading", "writing", "idle"]
@@ -431,3 +432,60 @@ class LabRoofline(Message, frozen=True):
 
 
 LabLine = LabIndex | LabProgress | LabPicture | LabResult | LabCompared | LabRoofline
+LabEvent = LabProgress | LabPicture
+SECONDS = 40.0
+"""After these no further pair of runs begins, if eight are there."""
+
+
+class ListExperiments(Part, frozen=True):
+    """The Lab's experiments, and the newest result of each with its usual settings. ``device``: of the bundled model,
+    for which it is said what it cannot show."""
+
+    device: DeviceName = "auto"
+
+
+class RunExperiment(Part, frozen=True):
+    """Run an experiment, or the roofline, and keep the result.
+
+    ``model``: a name or a path, "" for the bundled one; ``draft``: "" for none, None for what the model brings.
+    ``pairs``: pairs of runs, 0 for as many as a verdict takes; ``seconds`` as of `kvasir lab`. ``chosen``: settings.
+    """
+
+    name: str
+    model: str = ""
+    draft: str | None = None
+    options: LoadOptions = LoadOptions()
+    chosen: dict[str, int] = {}
+    seed: int = 1
+    pairs: int = 0
+    seconds: float = SECONDS
+
+
+class LabOutcome(Part, frozen=True):
+    """Outcome of a run. ``warning``: what went wrong all the same, as a sentence, "" for nothing."""
+
+    found: LabResult | LabRoofline
+    warning: str = ""
+
+
+class CompareColumns(Part, frozen=True):
+    """Compare settings, models and quantisations on the same prompts.
+
+    ``prompts``: those of a chat; ``prompts_file`` and ``text_file`` are paths of files as `kvasir compare` takes them,
+    "" for none. Without prompts the built-in ones are taken. ``pairs`` 0: as many rounds as a verdict takes.
+    """
+
+    columns: list[Column]
+    prompts: list[str] = []
+    prompts_file: str = ""
+    text_file: str = ""
+    tokens: int = 64
+    pairs: int = 0
+    device: DeviceName = "auto"
+
+
+class LabComparison(Part, frozen=True):
+    """``report``: the comparison as an HTML file."""
+
+    found: LabCompared
+    report: str

@@ -13,6 +13,17 @@ from msgspec import Meta
 
 from engine.protocol.base import DeviceName, Part, Quantise
 from engine.protocol.calls import NoEvent, Operation
+from engine.protocol.lab import (
+    CompareColumns,
+    LabComparison,
+    LabEvent,
+    LabIndex,
+    LabOutcome,
+    LabProgress,
+    LabResult,
+    ListExperiments,
+    RunExperiment,
+)
 from engine.protocol.library import (
     Download,
     FitReport,
@@ -251,6 +262,14 @@ CHANGE_FOLDERS = Operation("models.folders", ChangeFolders, Folders, StoreMove)
 IMPORT_MODEL = Operation("models.import", ImportModel, Imported, StoreMove)
 LIST_UNFINISHED = Operation("models.unfinished", ListUnfinished, list[MakeProgress], NoEvent)
 REMOVE_MODEL = Operation("models.rm", RemoveModel, Removed, NoEvent)
+LIST_EXPERIMENTS = Operation("lab.list", ListExperiments, LabIndex, LabResult)
+RUN_EXPERIMENT: Operation[RunExperiment, LabEvent, LabOutcome] = Operation(
+    "lab.run",
+    RunExperiment,
+    LabOutcome,
+    LabEvent,  # type: ignore[arg-type]  # a union, which msgspec decodes like a class
+)
+COMPARE_COLUMNS = Operation("lab.compare", CompareColumns, LabComparison, LabProgress)
 
 OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
     row.name: row
@@ -272,5 +291,8 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         IMPORT_MODEL,
         LIST_UNFINISHED,
         REMOVE_MODEL,
+        LIST_EXPERIMENTS,
+        RUN_EXPERIMENT,
+        COMPARE_COLUMNS,
     )
 }

@@ -9,13 +9,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from engine.base import stopping
+from engine.base.stopping import Stop, Stopped
 from engine.cache.offload.saved import SavedChats
 from engine.catalogue.replay import replayed
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel, LoadModel
-from engine.loop.commands import AddRequest, Inspect, Shutdown
+from engine.loop.commands import AddRequest, Command, Inspect, Shutdown
 from engine.loop.engine import Engine
 from engine.loop.events import Event
 from engine.protocol import (
@@ -37,12 +39,18 @@ from engine.protocol import (
     Sampling,
     Set,
     Timings,
+    Unload,
+    Unloaded,
     Usage,
     Value,
     keys,
 )
 from engine.services.answers.request import AnswerRequest, PromptTokens
 
+if TYPE_CHECKING:
+    from engine.services.hub import EngineHub
+
+_T = TypeVar("_T")
 ALIVE_SECONDS = 0.2
 """How often a wait looks whether the engine is still there; short turns let Ctrl-C through on every platform."""
 CLOSE_SECONDS = 5.0
@@ -77,20 +85,45 @@ class Arrival(NamedTuple):
 
 
 class EngineClient:
-    """An engine in a thread of its own. Not thread-safe: one caller at a time.
+    """An engine in a thread of its own, or the one that is served. Not thread-safe: one caller at a time.
 
     But in :meth:`stream` every prompt is read from its first token, unless its ``optimisations`` say otherwise.
     """
 
     def __init__(
-        self, saved: SavedChats | None = None, device: str = "auto", make_engine: Callable[..., Engine] = Engine
+        self,
+        saved: SavedChats | None = None,
+        device: str = "auto",
+        make_engine: Callable[..., Engine] = Engine,
+        hub: EngineHub | None = None,
+        stop: Stop | None = None,
     ) -> None:
-        """``saved`` keeps chats in files, where that is switched on."""
+        """``saved`` keeps chats in files, where that is switched on. ``hub``: its engine is driven, whose events come
+        here until :meth:`close`; both are called in its event loop.
+
+        Whatever it waits for raises :class:`Stopped` once ``stop`` is set: that of the present work if left out.
+        """
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.engine = make_engine(self._events.put, device, saved=saved)
         self._numbers = itertools.count(1)
+        self._stop = stop or stopping.current()
+        self._uninterrupted = 0
+        self._hub = hub
+        if hub is not None:
+            self.engine, self._thread = hub.engine, hub.thread
+            hub.divert(self._events.put)
+            return
+        self.engine = make_engine(self._events.put, device, saved=saved)
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
         self._thread.start()
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """A context that puts back what was changed, whether the work is to stop or not."""
+        self._uninterrupted += 1
+        try:
+            yield
+        finally:
+            self._uninterrupted -= 1
 
     @property
     def model(self) -> LoadedModel:
@@ -111,28 +144,50 @@ class EngineClient:
         progress: Callable[[str, float], None] = lambda stage, fraction: None,
     ) -> tuple[ModelCard, Fit]:
         """Load a model and wait for it. Raises :class:`EngineError`."""
-        self.engine.submit(LoadModel(path, draft, options))
-        while not isinstance(event := self._next(), Loaded):
+
+        def loaded(event: Event) -> Loaded | None:
             if isinstance(event, Loading):
                 progress(event.stage, event.fraction)
+            return event if isinstance(event, Loaded) else None
+
+        event = self._obeyed(LoadModel(path, draft, options), loaded)
         return event.card, event.fit
+
+    def unload(self) -> None:
+        """Unload the model, if one is loaded, and wait for it."""
+        if self.engine.loaded is not None:
+            self._obeyed(Unload(), lambda event: event if isinstance(event, Unloaded) else None)
 
     def load_adapter(self, name: str, folder: str) -> AdapterCard:
         """Load a LoRA adapter and wait for it. Raises :class:`EngineError`."""
-        self.engine.submit(LoadAdapter(name=name, path=folder))
-        while not (isinstance(event := self._next(), Adapters) and event.adapters):
-            pass
-        return event.adapters[-1]
+        return self._obeyed(
+            LoadAdapter(name=name, path=folder),
+            lambda event: event.adapters[-1] if isinstance(event, Adapters) and event.adapters else None,
+        )
 
     def set(self, key: str, value: Value) -> None:
         """Set a switch and wait until it holds (a reload included). Raises :class:`EngineError`."""
         if self.state()[key].value == value:
             return
-        self.engine.submit(Set(key=key, value=value))
-        while True:
-            event = self._next()
-            if isinstance(event, Options) and any(s.key == key and s.value == value for s in event.catalogue):
-                return
+
+        def holds(event: Event) -> bool | None:
+            there = isinstance(event, Options) and any(s.key == key and s.value == value for s in event.catalogue)
+            return there or None
+
+        self._obeyed(Set(key=key, value=value), holds)
+
+    def _obeyed(self, command: Command, answer: Callable[[Event], _T | None]) -> _T:
+        """Submit a command and return what ``answer`` makes of the first event that is one. Raises EngineError."""
+        self.engine.submit(command)
+        try:
+            while True:
+                event = self._next()
+                if event is not None and (found := answer(event)) is not None:
+                    return found
+        except Stopped:
+            self.engine.cancel_load()
+            self.settle()
+            raise
 
     def empty_cache(self) -> None:
         """Forget every page, by making the arenas anew; models that know one kind of arenas alone are loaded anew."""
@@ -215,15 +270,19 @@ class EngineClient:
         """
         try:
             return self._collect(requests, later, after_tokens, at, slots)
-        except EngineError:
+        except (EngineError, Stopped):
             self._abandon([request.id for request in (*requests, *later)])
             raise
 
     def _abandon(self, names: Sequence[str]) -> None:
         """Cancel the other requests after one failed, and drop their remaining events: the next call must see none."""
-        seen = threading.Event()
         for name in names:
             self.engine.submit(Cancel(id=name))
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the engine has obeyed every command so far, and forget what it told of them."""
+        seen = threading.Event()
         self.engine.submit(Inspect("page", lambda _: seen.set()))  # answered after all that they still bring about
         until = time.monotonic() + SETTLED_SECONDS
         while self._thread.is_alive() and not seen.wait(ALIVE_SECONDS) and time.monotonic() < until:
@@ -287,7 +346,10 @@ class EngineClient:
         return self.model.model.storage_size() if self.model.model is not None else 0
 
     def close(self, seconds: float | None = None) -> None:
-        """End the engine and wait for it, no longer than ``seconds``."""
+        """End the engine and wait for it, no longer than ``seconds``; one that is served goes on for all others."""
+        if self._hub is not None:
+            self._hub.resume()
+            return
         self.engine.cancel_load()
         self.engine.submit(Shutdown())
         self._thread.join(seconds)
@@ -302,6 +364,8 @@ class EngineClient:
         """The next event; None where none comes in these seconds. Raises :class:`EngineError` if the engine ended."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
+            if not self._uninterrupted:
+                self._stop.check()
             left = ALIVE_SECONDS if until is None else min(ALIVE_SECONDS, until - time.monotonic())
             try:
                 event = self._events.get(timeout=max(0.0, left))

@@ -25,18 +25,25 @@ from engine.decoding.telemetry import runs
 from engine.decoding.telemetry.records import StepRecord
 from engine.decoding.telemetry.runs import Recorder
 from engine.decoding.telemetry.window import TelemetryWindow
+from engine.loading.model import LoadModel, load_name
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.loop.events import Event, RequestEvent
 from engine.protocol import (
+    Adapters,
     Cancel,
     Delta,
     Error,
     Finished,
     GpuReading,
+    LoadAdapter,
     Loaded,
     MemoryByOwner,
+    Options,
     Prefill,
+    Set,
     Telemetry,
+    Unload,
+    UnloadAdapter,
     Unloaded,
 )
 
@@ -94,7 +101,7 @@ class EngineHub:
         """Where long prompts are tokenised, one after the other."""
         self._died = died
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._events: deque[Event] = deque()
         self._woken = False
         self._stopping = False
@@ -102,6 +109,14 @@ class EngineHub:
         self._ids: OrderedDict[str, str] = OrderedDict()
         self._listeners: list[Callable[[Event], None]] = []
         self._watchers: list[Callable[[StepRecord], None]] = []
+        self._taker: Callable[[Event], None] | None = None
+        """Who drives the engine alone for now."""
+        self._missed: dict[type[Event], Event] = {}
+        """The last events of their kinds that listeners did not hear of meanwhile."""
+        self._had_model = False
+        """True if a model was loaded when that began."""
+        self._held: list[Command] = []
+        """What others ordered meanwhile."""
         self._numbers = itertools.count(1)
         self._machine: tuple[_Measured, float] | None = None
         """The last measurement, and when it was taken."""
@@ -112,7 +127,7 @@ class EngineHub:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self.thread.start()
 
     async def stop(self) -> None:
         """End the engine's thread; a step in progress is finished first."""
@@ -121,7 +136,13 @@ class EngineHub:
         self.long_prompts.shutdown(wait=False, cancel_futures=True)
         self.engine.cancel_load()
         self.engine.submit(Shutdown())
-        await asyncio.to_thread(self._thread.join, 5.0)
+        await asyncio.to_thread(self.thread.join, 5.0)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, once it is started."""
+        assert self._loop is not None
+        return self._loop
 
     @property
     def loaded(self) -> LoadedModel | None:
@@ -130,7 +151,7 @@ class EngineHub:
     @property
     def stepping(self) -> bool:
         """True while the engine's thread runs (after :meth:`stop`: a step or a load that does not end)."""
-        return self._thread.is_alive()
+        return self.thread.is_alive()
 
     @property
     def answering(self) -> int:
@@ -148,7 +169,39 @@ class EngineHub:
         return lambda: self._watchers.remove(watcher)
 
     def submit(self, command: Command) -> None:
-        self.engine.submit(command)
+        """Send a command to the engine; one that changes what it serves waits while somebody drives it alone."""
+        if self._taker is not None and isinstance(command, Set | LoadModel | Unload | LoadAdapter | UnloadAdapter):
+            self._held.append(command)
+        else:
+            self.engine.submit(command)
+
+    def cancel_load(self) -> None:
+        """Stop the load in progress and those that wait, but for those of somebody who drives the engine alone."""
+        if self._taker is None:
+            self.engine.cancel_load()
+        loads = [command for command in self._held if isinstance(command, LoadModel)]
+        self._held = [command for command in self._held if command not in loads]
+        for load in loads:
+            text = f"Loading {load_name(load.path)} was cancelled."
+            self._dispatch(Error(code="load_cancelled", message=text))
+
+    def divert(self, taker: Callable[[Event], None]) -> None:
+        """Let one caller drive the engine alone: ``taker`` hears of every event, in the engine's thread, and others of
+        the steps alone. Nothing may be in progress."""
+        self._missed.clear()
+        self._had_model = self.loaded is not None
+        self._taker = taker
+
+    def resume(self) -> None:
+        """End that: the others hear of what is loaded and set now, if that changed, and what they ordered is done."""
+        self._taker = None
+        if not self._had_model:
+            self._missed.pop(Unloaded, None)  # of what they did not know of
+        for event in self._missed.values():
+            self._dispatch(event)
+        held, self._held = self._held, []
+        for command in held:
+            self.engine.submit(command)
 
     def add(self, request: AddRequest, listener: Callable[[RequestEvent], None]) -> str:
         """Start a request, of which ``listener`` hears until it has ended; return the engine's name of it.
@@ -206,6 +259,12 @@ class EngineHub:
     async def caught_up(self, seconds: float | None = MEASURE_SECONDS) -> None:
         """Wait until the engine has obeyed every command so far, a reload included. Raises TimeoutError."""
         await self._asked(partial(Inspect, "page"), seconds)
+
+    async def settled(self) -> None:
+        """Wait until every command so far was obeyed and nothing of the machine is measured for the loaded model."""
+        await self.caught_up(None)
+        if self._measuring is not None:
+            await asyncio.wait([self._measuring])
 
     async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float | None) -> _T:
         """Send a command to the engine thread and return its reply. Raises TimeoutError; a later reply is dropped."""
@@ -267,10 +326,25 @@ class EngineHub:
             self._call_in_loop(self._died)
 
     def _emit(self, event: Event) -> None:
+        if (taker := self._taker) is not None:
+            taker(event)
+            if not isinstance(event, StepRecord):
+                self._miss(event)
+                return
         self._events.append(event)
         if not self._woken:
             self._woken = True
             self._call_in_loop(self._drain)
+
+    def _miss(self, event: Event) -> None:
+        """Keep what listeners must know in the end: what is loaded, with its adapters, and the switches."""
+        if isinstance(event, Loaded | Unloaded):
+            before = self._missed.get(Loaded)
+            if isinstance(event, Loaded) and isinstance(before, Loaded):  # the model was loaded before its cache was
+                event = msgspec.structs.replace(event, rebuilt=event.rebuilt and before.rebuilt)
+            self._missed.clear()
+        if isinstance(event, Loaded | Unloaded | Adapters | Options):
+            self._missed[type(event)] = event
 
     def _call_in_loop(self, function: Callable[[], None]) -> None:
         loop = self._loop
@@ -297,7 +371,7 @@ class EngineHub:
         match event:
             case StepRecord():
                 self.window.add(event)
-                if self._recorder is not None:
+                if self._recorder is not None and self._taker is None:
                     self._recorder.add(event)
                 for watcher in self._watchers:
                     watcher(event)

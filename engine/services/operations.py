@@ -25,6 +25,7 @@ from engine.protocol.calls import Operation
 
 if TYPE_CHECKING:
     from engine.services.hub import EngineHub
+    from engine.services.residency import Residency
 
 RequestT = TypeVar("RequestT", bound=Part)
 EventT = TypeVar("EventT")
@@ -49,6 +50,9 @@ FUNCTIONS = {
     "models.import": "engine.services.models.importing:bring",
     "models.unfinished": "engine.services.models.making:unfinished",
     "models.rm": "engine.services.models.stored:remove",
+    "lab.list": "engine.services.lab.operations:experiments",
+    "lab.run": "engine.services.lab.operations:run",
+    "lab.compare": "engine.services.lab.operations:compare_columns",
 }
 """Module and name of the function of each operation that runs in the engine."""
 FETCH_FAILED = "fetch_failed"
@@ -60,9 +64,10 @@ class OperationFailed(Exception):  # noqa: N818 - an outcome that a person is to
 
 
 class Context(NamedTuple):
-    """``hub``: the engine of this process; None in a terminal's, which has none."""
+    """``hub``: the engine of this process, and ``residency`` its models; None in a terminal's, which has none."""
 
     hub: EngineHub | None = None
+    residency: Residency | None = None
 
 
 def perform(

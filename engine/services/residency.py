@@ -6,8 +6,9 @@ Everything here runs in the event loop's thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -111,11 +112,41 @@ class Residency:
         self._idle: Wanted | None = None
         """What the engine was last told to unload for being idle. A load that was on its way may have come first."""
         self._stopped: Refused | None = None
+        self._pumped = asyncio.Event()
+        """Set when somebody may have left, or a load may be over."""
+        self._one_alone = asyncio.Lock()
+        self._alone_over: asyncio.Event | None = None
+        """What sets free those that are asked for while one has the engine alone; None: nobody has."""
         hub.listen(self._on_event)
 
     def use(self) -> Lease:
         """From now until the end of what is returned no model is unloaded for being idle."""
         return Lease(self)
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """The engine for one caller: running answers end first, and later ones wait until this is left.
+
+        A model that was unloaded for being idle is loaded again before. Raises :class:`Refused` if that fails.
+        """
+        with self.use():
+            async with self._one_alone:
+                with self.use() as use:
+                    await use.model()
+                over = self._alone_over = asyncio.Event()
+                try:
+                    while self._users or self._waiting or self._loading is not None:
+                        self._pumped.clear()
+                        await self._pumped.wait()
+                    await self._hub.settled()
+                    ttl = self._ttl
+                    try:
+                        yield
+                    finally:
+                        self._ttl = ttl
+                finally:
+                    self._alone_over = None
+                    over.set()
 
     def set_unload_after(self, seconds: float) -> None:
         """Another idle time, at once; 0: never."""
@@ -123,9 +154,9 @@ class Residency:
         self._rest()
 
     def unload(self) -> None:
-        """Unload the model because a client asks for it; answers that run are let to end, and it stays then."""
-        loaded = self._hub.loaded
-        if loaded is not None and not self._hub.answering and self._loading is None:
+        """Unload the model because a client asks for it; whatever runs is let to end, and it stays then."""
+        loaded, busy = self._hub.loaded, self._hub.answering or self._loading is not None
+        if loaded is not None and not busy and self._alone_over is None:
             self._let_go(loaded, "because a client asked")
 
     def stop(self, refusal: Refused) -> None:
@@ -133,6 +164,8 @@ class Residency:
         self._stopped = refusal
         if self._loading is not None:
             self._loading.cancel()
+        if self._alone_over is not None:
+            self._alone_over.set()
         self._cancel_timer()
         self._refuse(refusal)
 
@@ -161,7 +194,12 @@ class Residency:
 
     async def admit(self, name: str | None, ttl: float | None) -> bool:
         """Wait until the model for :meth:`Lease.model` is loaded; True if one is held. Raises :class:`Refused`."""
-        wanted = await self._wanted(name)
+        while True:
+            while self._alone_over is not None and self._stopped is None:
+                await self._alone_over.wait()
+            wanted = await self._wanted(name)
+            if self._alone_over is None or self._stopped is not None:
+                break  # else what is loaded is none of its business
         if wanted is None:
             return False
         if self._stopped is not None:
@@ -216,6 +254,7 @@ class Residency:
 
     def _pump(self) -> None:
         """Let on whoever may go on, or begin the load that the oldest waits for."""
+        self._pumped.set()
         if self._loading is not None or self._stopped is not None:
             return
         self._drop_those_gone()

@@ -1,17 +1,19 @@
-"""What `kvasir compare --json-lines` does, without an engine: ``fake_compare.py STATE …``.
+"""A comparison without an engine. Its figures are invented, and follow from the columns.
 
-STATE is a JSON file: ``way`` is how it goes ("well", "fails", "dies", "silent", "noise"), ``waits`` seconds before the
-result. It writes the arguments that it got into STATE. Its figures are invented, and follow from the columns.
+STATE.json: ``way`` is how it goes ("well" or "fails"), ``waits`` seconds before the result. The request is noted in
+``request``.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import msgspec
+
+from engine.protocol.lab import CompareColumns, LabCompared, LabComparison, LabProgress
+from tests.app.fake_lab import Steps
 
 SECOND = "The pool hands out pages, and a page holds sixteen tokens of one chat."
 METRICS = (
@@ -22,40 +24,20 @@ METRICS = (
 )  # fmt: skip
 
 
-def main() -> int:
-    state = Path(sys.argv[1])
-    told = json.loads(state.read_text())
-    arguments = sys.argv[2:]
-    state.write_text(json.dumps({**told, "arguments": arguments}))
-    columns = [json.loads(value) for flag, value in pairwise(arguments) if flag == "--column"]
+def compare(path: Path, request: CompareColumns) -> Steps:
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "request": msgspec.to_builtins(request)}))
     if told["way"] == "fails":
-        sys.stderr.write("kvasir: There is no model 'gone'. Give the full path of a model folder.\n")
-        return 1
-    say({"type": "LabProgress", "name": "prose", "done": 0, "total": 6, "side": 1, "sentence": "warming up"})
-    say({"type": "LabProgress", "name": "prose", "done": 2, "total": 6, "run": 3, "side": 0})
-    time.sleep(told["waits"])
-    if told["way"] == "dies":
-        sys.stderr.write("Segmentation fault\n")
-        return 139
-    if told["way"] == "noise":
-        sys.stdout.write("not JSON\n")
-    if told["way"] != "silent":
-        result = compared(columns, told.get("lossless", False))
-        for each in result["kinds"]:
-            each["prompts"] *= told.get("prompts", 1)
-            each["texts"] *= told.get("prompts", 1)
-        say(result)
-        for flag, name in pairwise(arguments):
-            if flag == "--html":
-                Path(name).write_text("<!doctype html><title>report</title>")
-            elif flag == "--json":
-                Path(name).write_text(json.dumps(result))
-    return 0
-
-
-def say(line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+        raise RuntimeError("There is no model 'gone'. Give the full path of a model folder.")
+    yield LabProgress(name="prose", done=0, total=6, side=1, sentence="warming up")
+    yield LabProgress(name="prose", done=2, total=6, run=3, side=0)
+    yield told["waits"]
+    result = compared(msgspec.to_builtins(request)["columns"], told.get("lossless", False))
+    for each in result["kinds"]:
+        each["prompts"] *= told.get("prompts", 1)
+        each["texts"] *= told.get("prompts", 1)
+    found = msgspec.convert(result, LabCompared)
+    return LabComparison(found=found, report="<!doctype html><title>report</title>")
 
 
 def compared(columns: list[dict[str, Any]], lossless: bool) -> dict[str, Any]:
@@ -102,7 +84,3 @@ def text(one: str, other: str) -> dict[str, Any]:
 
 def quality() -> dict[str, Any]:
     return {"first": 12.5, "perplexity": 12.6, "kl": 0.0123, "same_top": 0.97, "tokens": 400}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,30 +1,28 @@
-"""`kvasir lab` without a model: python fake_lab.py STATE.json [NAME] …
+"""The Lab's operations without a model, in seconds or none.
 
 STATE.json: ``steps`` (seconds of a run; a negative number: none but the first ever ends), ``fails`` (a sentence before
-which nothing is found; "" for none), ``dies`` (whether it is gone in the middle), ``full`` (whether the disk is),
-``kept`` (names that have a result), ``index_fails`` (a sentence). It notes its arguments in ``asked``.
+which nothing is found; "" for none), ``dies`` (whether the engine is gone in the middle), ``full`` (whether the disk
+is), ``kept`` (names that have a result), ``index_fails`` (a sentence). Runs are noted in ``asked``.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import sys
-import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-sys.path.insert(0, os.getcwd())  # it runs as a script, from the repository's root
-
+from app.link.calls import GONE
 from engine.protocol import Effect, Metric, keys
-from engine.protocol.base import Message
 from engine.protocol.lab import (
     Axis,
     Ceiling,
     LabFigure,
     LabIndex,
+    LabOutcome,
     LabPage,
     LabPicture,
     LabProgress,
@@ -32,10 +30,12 @@ from engine.protocol.lab import (
     LabRoofline,
     LabSetting,
     LabText,
+    ListExperiments,
     PaperFigure,
     Plot,
     PointGroup,
     RoofPoint,
+    RunExperiment,
     Series,
     Tree,
     TreeNode,
@@ -213,22 +213,17 @@ def roofline() -> LabRoofline:
     )
 
 
-def main() -> int:
-    path, *arguments = Path(sys.argv[1]), *sys.argv[2:]
+Steps = Generator[Any, None, Any]
+"""Events, and numbers of seconds to wait; at last an answer. Raises RuntimeError with what is said of a failure."""
+
+
+def experiments(path: Path, request: ListExperiments) -> Steps:
     state = json.loads(path.read_text())
-    state["asked"].append(arguments)
-    write(path, state)
-    if "--results" in arguments:
-        for name in state["kept"]:
-            tell(result(name))
-        return 0
-    if arguments[0].startswith("--"):
-        if state["index_fails"]:
-            sys.stderr.write(f"kvasir: {state['index_fails']}\n")
-            return 1
-        tell(LabIndex(model="kvasir-guide", device="cpu", pages=PAGES))
-        return 0
-    return run(arguments, state)
+    for name in state["kept"]:
+        yield result(name)
+    if state["index_fails"]:
+        raise RuntimeError(state["index_fails"])
+    return LabIndex(model="kvasir-guide", device="cpu", pages=PAGES)
 
 
 def write(path: Path, state: dict) -> None:
@@ -238,37 +233,25 @@ def write(path: Path, state: dict) -> None:
     new.replace(path)
 
 
-def run(arguments: list[str], state: dict) -> int:
-    name = arguments[0]
-    model = arguments[arguments.index("--model") + 1] if "--model" in arguments else "kvasir-guide"
+def run(path: Path, request: RunExperiment) -> Steps:
+    state = json.loads(path.read_text())
+    write(path, {**state, "asked": [*state["asked"], msgspec.to_builtins(request)]})
+    name = request.name
     for done in range(2):
         said = "" if done else "warming up"
-        tell(LabProgress(name=name, done=done, total=4, run=done, side=done, sentence=said))
-        tell(LabPicture(name=name, side=done, picture=tree(done)))
+        yield LabProgress(name=name, done=done, total=4, run=done, side=done, sentence=said)
+        yield LabPicture(name=name, side=done, picture=tree(done))
         if state["dies"]:
-            os._exit(9)
-        time.sleep(60.0 if state["steps"] < 0 else state["steps"])
+            raise RuntimeError(GONE)
+        yield 60.0 if state["steps"] < 0 else state["steps"]
     if name == "roofline":
-        tell(roofline())
-        return 0
+        return LabOutcome(found=roofline())
     if state["fails"]:
-        sys.stderr.write(f"kvasir: {state['fails']}\n")
-        return 1
-    tell(LabProgress(name=name, done=4, total=4))
-    told = (each.split("=") for before, each in itertools.pairwise(arguments) if before == "--set")
+        raise RuntimeError(state["fails"])
+    yield LabProgress(name=name, done=4, total=4)
     usual = {each.key: each.usual for each in SETTINGS}
-    chosen = {key: int(value) for key, value in told if int(value) != usual[key]}
-    found = result(name, Path(model).name, state["same"])
-    tell(msgspec.structs.replace(found, chosen=chosen, settings={**found.settings, **chosen}))
-    if state["full"]:
-        sys.stderr.write("kvasir: the result could not be kept: No space left on device.\n")
-    return 0
-
-
-def tell(line: Message) -> None:
-    sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    chosen = {key: value for key, value in request.chosen.items() if value != usual[key]}
+    found = result(name, Path(request.model).name or "kvasir-guide", state["same"])
+    full = "The result could not be kept: No space left on device."
+    found = msgspec.structs.replace(found, chosen=chosen, settings={**found.settings, **chosen})
+    return LabOutcome(found=found, warning=full if state["full"] else "")

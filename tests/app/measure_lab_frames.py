@@ -26,6 +26,7 @@ from PySide6.QtWidgets import QApplication
 from app.lab.compare.page import ComparePage
 from app.lab.page import COMPARE, LabView
 from app.lab.runs import LabRuns
+from app.link.link import EngineLink
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from tests.app.measure_frames import frames
@@ -34,7 +35,6 @@ from tests.app.pressing import press
 BUDGET_MS = 1000 / 60
 SETTLED = 1.5
 """Seconds after a result in which its page still grows."""
-KVASIR = [sys.executable, "-m", "engine.doors.cli.main"]
 
 
 class Phases:
@@ -71,8 +71,10 @@ def main() -> None:
     apply(theme, app)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KVASIR_HOME"] = folder
-        runs = LabRuns([*KVASIR, "lab"], ["--pairs", "1"])
-        compare = ComparePage([*KVASIR, "compare"], theme)
+        link = EngineLink()
+        link.start()
+        runs = LabRuns(link, pairs=1)
+        compare = ComparePage(link, theme)
         view = LabView(runs, compare, theme)
         view.resize(1440, 900)
         view.show()
@@ -84,6 +86,7 @@ def main() -> None:
             comparison(phases, view, compare)
         runs.close_down()
         compare.close_down()
+        link.shutdown()
         phases.show()
 
 

@@ -108,3 +108,19 @@ def test_nothing_is_heard_of_a_cancelled_call(qapp) -> None:
     assert engine.take(p.CallAnswer(id=sent[0].id, answer=b"{}"))
     assert not engine.take(p.Error(code="cancelled", message="It was stopped.", id=sent[0].id))
     assert heard.all == []
+
+
+def test_the_end_of_a_stopped_call_is_heard(qtbot) -> None:
+    sent: list[p.Message] = []
+    there = [True]
+    engine, heard = Calls(lambda message: there[0] and not sent.append(message)), Heard()
+    call = heard.call(engine, operations.LIST_MODELS, ListModels())
+    call.stop()
+    assert [type(message) for message in sent] == [p.Call, p.Cancel]
+    assert engine.take(p.Error(code="cancelled", message="It was stopped.", id=sent[0].id))
+    call.stop()
+    assert (len(sent), heard.all) == (2, ["It was stopped."])
+    there[0] = False
+    heard.call(engine, operations.LIST_MODELS, ListModels()).stop()
+    qtbot.waitUntil(lambda: heard.all[1:] == [calls.STOPPED])
+    engine.close()

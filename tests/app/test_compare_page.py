@@ -1,13 +1,14 @@
-"""Columns compared from the window, with a fake `kvasir compare` behind the page, and once with the true one."""
+"""Columns compared from the window, with made-up figures behind the page, and once with the true ones."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QSpinBox, QTextEdit, QWidget
@@ -17,15 +18,19 @@ from app.lab.compare import words
 from app.lab.compare.page import ComparePage
 from app.lab.compare.result import SHOWN
 from app.lab.figures import Dots
+from app.link.calls import Caller
+from app.link.link import EngineLink
 from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
 from engine.protocol import KnownModel, Metric
 from engine.protocol.compared import FAULT, ROUNDING, amount
+from engine.protocol.lab import Column, CompareColumns
+from tests.app import fake_compare
+from tests.app.lab_support import FakeCaller, true_engine
 from tests.app.naming import nameless
 from tests.app.pressing import button_of, press
 from tests.app.specs import choice, number, switch
 
-FAKE = Path(__file__).with_name("fake_compare.py")
 KV = choice(
     "16bit", key="kv_kind", title="KV cache precision", group="Cache", default="16bit", choices=["16bit", "int8"],
     choice_titles=["16-bit", "8-bit (per group)"], compare=["16bit", "int8"],
@@ -50,8 +55,8 @@ def change(path: Path, **facts: Any) -> None:
 def start(qtbot, qapp) -> Iterator[Callable[..., ComparePage]]:
     pages = []
 
-    def begin(*command: str) -> ComparePage:
-        page = ComparePage(command, Theme("dark", 1.0, True))
+    def begin(caller: Caller | None) -> ComparePage:
+        page = ComparePage(caller, Theme("dark", 1.0, True))
         pages.append(page)
         qtbot.addWidget(page)
         page.resize(1000, 700)
@@ -66,8 +71,14 @@ def start(qtbot, qapp) -> Iterator[Callable[..., ComparePage]]:
 
 
 @pytest.fixture
+def true(qtbot) -> Iterator[EngineLink]:
+    with true_engine(qtbot) as link:
+        yield link
+
+
+@pytest.fixture
 def page(start, state: Path) -> ComparePage:
-    return start(sys.executable, "-S", str(FAKE), str(state))
+    return start(FakeCaller({"lab.compare": partial(fake_compare.compare, state)}))
 
 
 def compare(qtbot, page: ComparePage) -> None:
@@ -81,13 +92,8 @@ def add(page: ComparePage, at: int, key: str) -> None:
     press(page.columns.cards[at], f"compare.add.{key}")
 
 
-def arguments(state: Path) -> list[str]:
-    return json.loads(state.read_text())["arguments"]
-
-
-def columns(state: Path) -> list[dict[str, Any]]:
-    told = arguments(state)
-    return [json.loads(told[at + 1]) for at, each in enumerate(told) if each == "--column"]
+def asked(state: Path) -> CompareColumns:
+    return msgspec.convert(json.loads(state.read_text())["request"], CompareColumns)
 
 
 def texts(page: ComparePage, name: str) -> list[str]:
@@ -101,9 +107,9 @@ def test_two_columns_from_the_cards_to_the_result(qtbot, page, state):
     assert not button_of(page.columns.cards[1], "compare.add.kv_kind").isVisible()  # it is set already
     assert nameless(page) == []
     compare(qtbot, page)
-    assert columns(state) == [
-        {"name": "baseline", "model": BUNDLED},
-        {"name": "KV cache precision 8-bit", "model": BUNDLED, "set": {"kv_kind": "int8"}},
+    assert asked(state).columns == [
+        Column(name="baseline", model=BUNDLED),
+        Column(name="KV cache precision 8-bit", model=BUNDLED, set={"kv_kind": "int8"}),
     ]
     assert page.note.isHidden()
     assert texts(page, "compare.median")[:4] == ["151.2", "212", "14.5 ms", "14.6 ms"]
@@ -185,7 +191,7 @@ def test_a_lossless_column_that_differs_is_called_a_fault_where_arithmetic_is_ex
 
 def test_columns_alike_are_compared_and_told_apart(qtbot, page, state):
     compare(qtbot, page)
-    assert [column["name"] for column in columns(state)] == ["baseline", "baseline (B)"]
+    assert [column.name for column in asked(state).columns] == ["baseline", "baseline (B)"]
     assert set(texts(page, "compare.verdict")) == {"no clear difference"}
     assert texts(page, "compare.text") == ["Identical, 8 tokens."] * 2
     assert not any(view.extraSelections() for view in page.result.findChildren(QTextEdit))
@@ -212,7 +218,7 @@ def test_cards_are_changed_duplicated_and_removed(qtbot, page, state):
     assert page.columns.cards[1].column.set == {"draft_length": 7}
     page.set_models([])  # the model of the cards went away
     compare(qtbot, page)
-    assert [column["model"] for column in columns(state)] == [OWN.path] * 2
+    assert [column.model for column in asked(state).columns] == [OWN.path] * 2
     for _ in range(len(words.LETTERS) - 2):
         press(page, "compare.more")
     assert not page.columns.more.isEnabled()
@@ -225,18 +231,10 @@ def test_what_the_columns_are_to_do(qtbot, page, state, tmp_path, monkeypatch):
     page.tokens.setValue(32)
     page.rounds.setValue(3)
     page.comparison.device = lambda: "cpu"
-    kept: list[str] = []
-    page.comparison.progressed.connect(  # the file goes with the run
-        lambda _: kept.append(Path(arguments(state)[arguments(state).index("--prompts") + 1]).read_text())
-    )
     compare(qtbot, page)
-    told = arguments(state)
-    for pair in (["--tokens", "32"], ["--pairs", "3"], ["--device", "cpu"]):
-        assert pair[1] == told[told.index(pair[0]) + 1]
-    assert [json.loads(line) for line in kept[0].splitlines()] == [
-        {"text": "What is a page?", "kind": "this chat"},
-        {"text": "And a pool?", "kind": "this chat"},
-    ]
+    told = asked(state)
+    assert (told.tokens, told.pairs, told.device) == (32, 3, "cpu")
+    assert told.prompts == ["What is a page?", "And a pool?"]
     page.set_prompts([])  # an empty chat
     prompts, text = tmp_path / "prompts.jsonl", tmp_path / "text.txt"
     press(page, "compare.prompts.file")
@@ -253,9 +251,8 @@ def test_what_the_columns_are_to_do(qtbot, page, state, tmp_path, monkeypatch):
     assert page.note.text() == f"There is no file {text}. Choose one."
     text.write_text("words")
     compare(qtbot, page)
-    told = arguments(state)
-    assert told[told.index("--prompts") + 1] == str(prompts)
-    assert told[told.index("--text") + 1] == str(text)
+    told = asked(state)
+    assert (told.prompts, told.prompts_file, told.text_file) == ([], str(prompts), str(text))
 
 
 def test_progress_and_cancel_keep_what_is_on_the_page(qtbot, page, state):
@@ -282,23 +279,15 @@ def test_progress_and_cancel_keep_what_is_on_the_page(qtbot, page, state):
     assert QApplication.focusWidget() is page.go
 
 
-@pytest.mark.parametrize(
-    ("way", "sentence"),
-    [
-        ("fails", "There is no model 'gone'. Give the full path of a model folder."),
-        ("dies", "kvasir compare stopped (exit code 139): Segmentation fault."),
-        ("silent", words.NO_RESULT),
-    ],
-)
-def test_a_run_without_a_result_says_why_and_keeps_the_last_one(qtbot, page, state, way, sentence):
+def test_a_run_without_a_result_says_why_and_keeps_the_last_one(qtbot, page, state):
     compare(qtbot, page)
     before = page.result
-    change(state, way=way)
+    change(state, way="fails")
     compare(qtbot, page)
-    assert page.note.text() == sentence
+    assert page.note.text() == "There is no model 'gone'. Give the full path of a model folder."
     assert page.note.property("role") == "bad"
     assert page.result is before
-    change(state, way="noise")  # a line that is no message is passed over
+    change(state, way="well")
     compare(qtbot, page)
     assert page.note.isHidden()
     assert page.result is not before
@@ -308,9 +297,9 @@ def test_the_report_and_the_figures_are_saved(qtbot, page, state, tmp_path, monk
     assert not page.findChild(QPushButton, "compare.save.html").isVisible()
     add(page, 1, "kv_kind")
     compare(qtbot, page)
-    change(state, way="dies")
+    change(state, way="fails")
     compare(qtbot, page)  # those of the result on show stay
-    for kind, begins in (("html", "<!doctype html>"), ("json", '{"type": "LabCompared"')):
+    for kind, begins in (("html", "<!doctype html>"), ("json", '{\n "type": "LabCompared"')):
         path = tmp_path / f"mine.{kind}"
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, path=path: (str(path), ""))
         press(page, f"compare.save.{kind}")
@@ -322,35 +311,13 @@ def test_the_report_and_the_figures_are_saved(qtbot, page, state, tmp_path, monk
     assert page.result is not None
 
 
-def test_memory_is_made_for_models_of_the_person(qtbot, page, state):
-    asked: list[tuple[bool, Callable[[str], None]]] = []
-    page.comparison.prepare = lambda own, go: asked.append((own, go))
-    press(page, "compare.run")
-    assert not asked[0][0]
-    assert page.status.text() == words.PREPARING
-    press(page, "compare.cancel")
-    assert page.note.text() == words.STOPPED
-    press(page.columns.cards[0], f"compare.model.{OWN.path}")
-    press(page, "compare.run")
-    asked[0][1]("")  # for the run that was stopped: it starts none
-    assert page.status.text() == words.PREPARING
-    assert asked[1][0]
-    with qtbot.waitSignal(page.done):
-        asked[1][1]("An answer is being written.")
-    assert page.note.text() == "An answer is being written."
-    press(page, "compare.run")
-    with qtbot.waitSignal(page.done):
-        asked[2][1]("")
-    assert page.result is not None
-
-
 def test_nothing_runs_where_it_is_blocked(start, page):
     page.set_blocked("An answer is being written.")
     assert not page.go.isEnabled()
     assert page.status.text() == "An answer is being written."
     page.set_blocked("")
     assert page.go.isEnabled()
-    assert start().status.text() == words.NO_COMPARE
+    assert start(None).status.text() == words.NO_COMPARE
 
 
 def test_the_keyboard_reaches_all(qtbot, page):
@@ -384,8 +351,8 @@ def test_narrow_and_large(page):
 
 
 @pytest.mark.slow
-def test_the_true_command(qtbot, start, tmp_path, monkeypatch):
-    page = start(sys.executable, "-m", "engine.doors.cli.main", "compare")
+def test_a_true_comparison(qtbot, start, true, tmp_path, monkeypatch):
+    page = start(true)
     add(page, 1, "kv_kind")
     page.tokens.setValue(4)
     page.rounds.setValue(1)

@@ -1,8 +1,7 @@
-"""The Lab's page with a fake `kvasir lab` behind it."""
+"""The Lab's page with made-up runs behind it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,9 +31,9 @@ from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
 from app.theme.widgets import tip
 from engine.protocol import LoadOptions, Metric
-from engine.protocol.lab import LabPicture, LabProgress
+from engine.protocol.lab import LabOutcome, LabPicture, LabProgress, RunExperiment
 from tests.app.fake_lab import HEADLINE, PAGES, PAPER, result, tree
-from tests.app.lab_support import FAKE, asked, change, said
+from tests.app.lab_support import asked, change, lab_of, said
 from tests.app.naming import nameless
 from tests.app.pressing import button_of, press
 from tests.app.tabbing import tab_reaches_all
@@ -47,9 +46,9 @@ def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
     begun: list[LabRuns] = []
 
     def begin() -> LabView:
-        runs = LabRuns([sys.executable, str(FAKE), str(state)])
+        runs = LabRuns(lab_of(state))
         begun.append(runs)
-        view = LabView(runs, ComparePage([sys.executable, "-c", ""], theme), theme)
+        view = LabView(runs, ComparePage(lab_of(state), theme), theme)
         qtbot.addWidget(view)
         view.resize(1200, 800)
         view.show()
@@ -95,19 +94,19 @@ def begin(qtbot, lab: LabView, state: Path, name: str = "prefixes") -> None:
 
 
 def test_what_was_known_at_the_last_start_is_there_at_once(qtbot, theme, state, tmp_path):
-    command, kept = [sys.executable, str(FAKE), str(state)], tmp_path / "lab" / "index.kept"
-    first = LabRuns(command, kept=kept)
+    kept = tmp_path / "lab" / "index.kept"
+    first = LabRuns(lab_of(state), kept=kept)
     first.refresh()
     qtbot.waitUntil(lambda: first.index is not None)
     old = msgspec.structs.replace(first.index, model="of another day")
     kept.write_bytes(msgspec.json.encode(old))
-    again = LabRuns(command, kept=kept)
+    again = LabRuns(lab_of(state), kept=kept)
     assert again.index == old
     again.refresh()
     qtbot.waitUntil(lambda: again.index == first.index)
-    assert LabRuns([], kept=kept).index == first.index
+    assert LabRuns(None, kept=kept).index == first.index
     kept.write_bytes(b"no list")
-    assert LabRuns([], kept=kept).index is None
+    assert LabRuns(None, kept=kept).index is None
     for runs in (first, again):
         runs.close_down()
 
@@ -197,7 +196,7 @@ def test_predict_run_and_see(qtbot, lab, state):
     button = lab.view.findChild(object, "lab.choice.2")
     button.click()
     run(qtbot, lab)
-    assert asked(state) == [["prefixes", "--json"]]
+    assert asked(state) == [RunExperiment(name="prefixes")]
     assert said(lab, "lab.headline") == HEADLINE
     assert said(lab, "lab.second") == "4.0 times sooner (from 3.9 to 4.1 in 8 pairs)."
     assert said(lab, "lab.quiet") == "● This computer was quiet: other programs took 10\u00a0% of its processor."
@@ -351,9 +350,7 @@ def test_a_run_that_was_stopped_leaves_what_was_known(qtbot, lab, state):
     assert not lab.save.isEnabled()
     press(lab, "lab.cancel")
     assert said(lab, "lab.status") == words.STOPPING
-    kill = lab._runs._run._patience.remainingTime()
-    press(lab, "lab.cancel")
-    assert lab._runs._run._patience.remainingTime() <= kill, "it is not given more time"
+    press(lab, "lab.cancel")  # it is told once
     ended(qtbot, lab)
     assert [view._picture for view in lab.view.pictures] == before
     assert said(lab, "lab.prediction") == wrong, "the result was known before the other prediction"
@@ -364,8 +361,8 @@ def test_a_run_that_was_stopped_leaves_what_was_known(qtbot, lab, state):
 
 def test_a_run_that_is_stopped_after_its_result_keeps_it(qtbot, lab, state):
     begin(qtbot, lab, state)
-    lab._runs._take(result("prefixes"))  # before its process has ended
     press(lab, "lab.cancel")
+    lab._runs._run.answer(LabOutcome(found=result("prefixes")))
     ended(qtbot, lab)
     assert said(lab, "lab.note") == ""
     assert said(lab, "lab.headline").startswith("10.5 times")
@@ -375,7 +372,7 @@ def test_enter_runs_it(qtbot, lab, state):
     lab.show_experiment("prefixes")
     qtbot.keyClick(lab.view.findChild(object, "lab.choice.1"), Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: "prefixes" in lab._runs.results and not lab._runs.running)
-    assert asked(state) == [["prefixes", "--json"]]
+    assert asked(state) == [RunExperiment(name="prefixes")]
     qtbot.keyClick(lab.topics, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: len(asked(state)) == 2)
     ended(qtbot, lab)
@@ -488,7 +485,7 @@ def test_enter_measures_the_roofline(qtbot, lab, state):
     ("fact", "sentence"),
     [
         ({"fails": "The experiment ended: the engine stopped."}, "The experiment ended: the engine stopped."),
-        ({"dies": True}, "The Lab stopped (exit code 9)."),
+        ({"dies": True}, "The engine stopped before it answered. Try again."),
         ({"full": True}, "The result could not be kept: No space left on device."),
     ],
 )
@@ -516,7 +513,7 @@ def test_what_the_model_cannot_show_says_what_can(qtbot, lab, state):
     assert said(lab, "lab.refused") == "The context is too short. A longer one can."
     assert lab.view.run.text() == "Run with needle-tiny, about 30 s"
     run(qtbot, lab, "needle")
-    assert asked(state) == [["needle", "--json", "--model", "needle-tiny"]]
+    assert asked(state) == [RunExperiment(name="needle", model="needle-tiny")]
     assert "needle-tiny on CPU" in said(lab, "lab.taken")
     lab.show_experiment("")
     assert said(lab, "lab.card.needle.found").endswith("(needle-tiny)")
@@ -525,7 +522,7 @@ def test_what_the_model_cannot_show_says_what_can(qtbot, lab, state):
 def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
     press(lab, "lab.all")
     ended(qtbot, lab)
-    assert [each[0] for each in asked(state)] == ["cache", "needle", "prefixes"]
+    assert [each.name for each in asked(state)] == ["cache", "needle", "prefixes"]
     change(state, steps=-1)
     press(lab, "lab.all")
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
@@ -537,11 +534,9 @@ def test_run_all_runs_what_can_be_shown_in_its_order(qtbot, lab, state):
     assert said(lab, "lab.card.cache.found") == HEADLINE, "what is kept stays"
 
 
-def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab, state):
+def test_ones_own_model_is_chosen(qtbot, lab, state):
     options = LoadOptions(quantise="int8", context=8192, memory=0.6, dtype="float16")
-    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", own=True, options=options)
-    waiting: list[Callable[[str], None]] = []
-    lab._runs.prepare = lambda subject, go: waiting.append(go)
+    own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", options=options)
     lab._runs.device = lambda: "cuda:1"
     assert not lab.models.isVisibleTo(lab)
     lab.set_own(own)
@@ -552,27 +547,16 @@ def test_ones_own_model_is_chosen_and_its_memory_is_made_free_before(qtbot, lab,
     assert button_of(lab, "lab.model.own") is chosen
     assert said(lab, "lab.memory") == words.memory("Qwen3-4B")
     press(lab, "lab.run")
-    assert said(lab, "lab.status") == words.PREPARING
-    assert not asked(state)
-    waiting.pop()("")
+    assert said(lab, "lab.status") == words.STARTING
     ended(qtbot, lab)
+    there = msgspec.structs.replace(options, device="cuda:1")
     assert asked(state) == [
-        [
-            "prefixes", "--json", "--model", "/models/Qwen3-4B", "--draft", "/models/draft", "--quantise", "int8",
-            "--context", "8192", "--memory", "60%", "--dtype", "float16", "--device", "cuda:1",
-        ]
-    ]  # fmt: skip
-    assert Subject(options=LoadOptions(memory=6.5e9)).arguments == ["--memory", "6.5"]
-    assert Subject(draft="").arguments == ["--draft", "none"]  # where the person said so
+        RunExperiment(name="prefixes", model="/models/Qwen3-4B", draft="/models/draft", options=there)
+    ]
     press(lab, "lab.run")
-    press(lab, "lab.cancel")  # before there was room
+    press(lab, "lab.cancel")  # before it began
+    ended(qtbot, lab)
     assert said(lab, "lab.note") == words.STOPPED
-    press(lab, "lab.run")
-    first, second = waiting
-    first("")  # too late: nobody waits for it
-    assert len(asked(state)) == 1
-    second("It cannot be unloaded.")
-    assert said(lab, "lab.note") == "It cannot be unloaded."
     assert len(asked(state)) == 1
 
 
@@ -627,7 +611,7 @@ def test_what_comes_from_outside_is_text_in_an_exported_page():
 
 @pytest.mark.parametrize(("width", "scale", "columns"), [(800, 1.0, 1), (800, 1.5, 1), (1300, 1.0, 2)])
 def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns):
-    lab.set_own(Subject(name="Qwen3-4B", path="/models/Qwen3-4B", own=True))
+    lab.set_own(Subject(name="Qwen3-4B", path="/models/Qwen3-4B"))
     run(qtbot, lab)
     try:
         theme.set_scale(scale)
@@ -648,8 +632,8 @@ def test_a_run_tells_sides_other_than_the_pages(qtbot, lab, state):
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
     assert lab.view.sides == PREFIXES.sides
     sides = ["none", "half", "all"]
-    lab._runs._take(LabProgress(name="prefixes", done=0, total=0, side=2, sentence="looking", sides=sides))
-    lab._runs._take(LabPicture(name="prefixes", side=1, picture=tree(1)))
+    lab._runs._on_event(LabProgress(name="prefixes", done=0, total=0, side=2, sentence="looking", sides=sides))
+    lab._runs._on_event(LabPicture(name="prefixes", side=1, picture=tree(1)))
     assert (lab.view.sides, said(lab, "lab.status")) == (sides, "Looking: all")
     lab.show_experiment("cache")
     lab.show_experiment("prefixes")
@@ -664,7 +648,6 @@ def test_progress_in_words():
     assert words.status(PREFIXES.sides, told) == "Run 4: prefix tree"
     longer = msgspec.structs.replace(told, sentence="running longer because this computer is busy")
     assert words.status(PREFIXES.sides, longer) == "Run 4, running longer because this computer is busy: prefix tree"
-    assert words.status(PREFIXES.sides, None, True) == words.PREPARING
     assert words.status(PREFIXES.sides, None) == words.STARTING
 
 
@@ -685,7 +668,7 @@ def test_the_roofline_is_measured_and_shown(qtbot, lab, state):
     assert any("5.0 billion bytes a second. The fastest of several sums." in text for text in texts)
     for told in ("61 % of its roof, the fastest pass 70 %; measured: 90 passes", "1.20× the limit of one answer"):
         assert told in texts
-    assert asked(state)[-1][:2] == ["roofline", "--json"]
+    assert asked(state)[-1].name == "roofline"
     lab.show_experiment("")
     assert lab.overview.cards
     lab.show_experiment("roofline")
@@ -768,11 +751,11 @@ def test_a_run_that_is_cancelled_before_its_first_picture_leaves_those_of_the_re
     before = [view.picture for view in lab.view.pictures]
     lab.activateWindow()
     lab.view.player.slider.setFocus()
-    lab._runs.prepare = lambda subject, go: None
     press(lab, "lab.run")
     assert lab.view.pictures == []
     assert QApplication.focusWidget() is lab.view.cancel, "the keyboard is not lost with the slider"
     press(lab, "lab.cancel")
+    ended(qtbot, lab)
     assert [view.picture for view in lab.view.pictures] == before
     assert lab.view.player.isVisibleTo(lab)
 
@@ -812,9 +795,7 @@ def test_it_is_repeated_with_other_settings_which_are_not_what_was_asked(
     qtbot.keyClick(users, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: len(asked(state)) == 3)
     ended(qtbot, lab)
-    assert asked(state)[1:] == [
-        ["prefixes", "--json", "--set", "text=3000", "--set", f"users={users}"] for users in (12, 6)
-    ]
+    assert [each.chosen for each in asked(state)[1:]] == [{"text": 3000, "users": users} for users in (12, 6)]
     assert said(lab, "lab.headline").startswith("10.5 times")
     assert said(lab, "lab.prediction") == ""
     told = words.otherwise("Users 6")
@@ -898,27 +879,16 @@ def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state
     ended(qtbot, lab)
     lab.show_experiment("prefixes")
     assert not lab.compare.isVisibleTo(lab)
-    lab.compare.comparison.running = True
+    lab.compare.comparison._run = object()
     lab.compare.changed.emit()
     assert not lab.view.run.isEnabled()
-    lab.compare.comparison.running = False
+    lab.compare.comparison._run = None
     lab.compare.changed.emit()
     assert lab.view.run.isEnabled()
 
 
-def test_a_run_that_was_disturbed_keeps_what_it_counted(lab):
-    lab._runs.notes["cache"] = words.DISTURBED
-    lab._refresh()
-    assert said(lab, "lab.card.cache.found") == HEADLINE
-    assert said(lab, "lab.card.cache.note") == words.DISTURBED
-    lab.show_experiment("cache")
-    assert said(lab, "lab.headline") == HEADLINE
-    assert said(lab, "lab.note") == words.DISTURBED
-    assert words.note_role(words.DISTURBED) == "warn"
-
-
 def test_the_model_that_an_experiment_brings_is_the_one_that_is_offered(lab):
-    lab.set_own(Subject("llama", "/llama", own=True))
+    lab.set_own(Subject("llama", "/llama"))
     assert lab.models._bundled == "kvasir-guide"
     lab.show_experiment("needle")
     assert lab.models._bundled == "needle-tiny"

@@ -1,4 +1,4 @@
-"""All ten experiments through the page, with the real `kvasir lab` and a bundled model.
+"""All ten experiments through the page, with the real engine and a bundled model.
 
 What the page then shows is compared with counts made here, of the result's settings and of the models' files.
 """
@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil
 from pathlib import Path
 from statistics import mean
@@ -24,13 +24,14 @@ from PySide6.QtWidgets import QLabel, QWidget
 from app.lab.compare.page import ComparePage
 from app.lab.page import LabView
 from app.lab.runs import LabRuns
+from app.link.link import EngineLink
 from app.theme.theme import Theme
 from engine.library.paths import find_model
 from engine.protocol.lab import Cells, Drafts, LabIndex, LabResult, Lanes, Pages, Strip, Tree
+from tests.app.lab_support import true_engine
 from tests.app.pressing import press
 
 COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "lab"]
-BRIEF = ["--pairs", "1", "--seconds", "1"]
 PAGE = 16
 FEW = " in the one run of each side that was asked for."
 """What one pair of times can say."""
@@ -216,13 +217,21 @@ SHORT = "kv_cache"
 """Run in `make test`: tests/engine/services/lab counts the others, and other tests show made-up results."""
 
 
+@pytest.fixture
+def link(qtbot) -> Iterator[EngineLink]:
+    with true_engine(qtbot) as link:
+        yield link
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name != SHORT)) for name in COUNTS])
-def test_through_the_page(qtbot, theme: Theme, name: str) -> None:
-    runs = LabRuns(COMMAND, BRIEF)
+def test_through_the_page(qtbot, theme: Theme, link: EngineLink, name: str) -> None:
+    unloaded: list[object] = []
+    link.unloaded.connect(unloaded.append)
+    runs = LabRuns(link, pairs=1, seconds=1.0)
     runs.index, runs.device = index(), lambda: "cpu"
     page = runs.pages[name]
-    view = LabView(runs, ComparePage([], theme), theme)
+    view = LabView(runs, ComparePage(None, theme), theme)
     qtbot.addWidget(view)
     view.resize(1200, 800)
     view.show()
@@ -233,6 +242,7 @@ def test_through_the_page(qtbot, theme: Theme, name: str) -> None:
         press(view, "lab.run")
         qtbot.waitUntil(lambda: not runs.running)
         assert not view.view.note.isVisibleTo(view), view.view.note.text()
+        assert (link.card, unloaded) == (None, []), "of the run's model nobody else hears"
         result = runs.results[name]
         assert result.model == (page.brings or index().model)
         found = view.view.found
@@ -257,7 +267,7 @@ def test_through_the_page(qtbot, theme: Theme, name: str) -> None:
             assert result.text.same == (len(set(result.text.texts)) == 1)
     finally:
         runs.close_down()
-    again = LabRuns(COMMAND)
+    again = LabRuns(link)
     try:
         again.refresh()
         qtbot.waitUntil(lambda: name in again.results)

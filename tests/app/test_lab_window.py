@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
@@ -12,24 +13,31 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.chat.session.queued import WAITS_FOR_LAB
-from app.chat.welcome import LENT
 from app.lab import words
 from app.lab.page import LabView
-from app.link.link import LinkState
+from app.link.calls import GONE
 from app.program import Program
 from app.shortcuts import TABLE
 from app.window.window import MainWindow
 from engine import protocol
+from engine.protocol.lab import RunExperiment
 from engine.protocol.library import StoredModel
 from tests.app.conftest import ask
-from tests.app.lab_support import FAKE, asked, change, said
+from tests.app.lab_support import asked, change, lab_of, said
 from tests.app.naming import nameless
 from tests.app.pressing import press
 
 
 @pytest.fixture
 def program(start, state: Path) -> Program:
-    return start("--rate", "2000", lab=[sys.executable, str(FAKE), str(state)])
+    program = start("--rate", "2000")
+    fake, call = lab_of(state), program.link.call
+
+    def perform(operation: Any, *details: Any) -> Any:
+        return (fake.call if operation.name.startswith("lab.") else call)(operation, *details)
+
+    program.link.call = perform
+    return program
 
 
 @pytest.fixture
@@ -83,111 +91,46 @@ def test_it_is_made_when_it_is_first_shown_and_has_the_keyboard(qtbot, program, 
     assert stopped == [1]
 
 
-def test_ones_own_model_gives_its_memory_and_comes_back(qtbot, program, lab, sent, state, monkeypatch):
-    free: list[bool] = []
-    begin = lab._runs._begin
-    monkeypatch.setattr(lab._runs, "_begin", lambda: (free.append(program.link.card is None), begin()))
-    program.link.send(protocol.LoadAdapter(name="pirate", path="/adapters/pirate"))
-    qtbot.waitUntil(lambda: bool(program.link.adapters))
+def test_ones_own_model_is_run_as_it_is_loaded(qtbot, program, lab, sent, state):
     order = program.link.last_load
     run_own(lab)
-    qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
-    assert free == [True]  # before the command began
-    unload, load = of(sent, protocol.Unload, protocol.Load)
-    assert unload == protocol.Unload(reason=words.lent("tiny"))
-    assert load == order
-    assert asked(state) == [["prefixes", "--json", "--model", "/models/tiny"]]
-    assert said(lab, "lab.headline").startswith("10.5 times")
-    qtbot.waitUntil(lambda: [card.name for card in program.link.adapters] == ["pirate"])
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert asked(state) == [RunExperiment(name="prefixes", model="/models/tiny", draft=order.draft)]
+    assert of(sent, protocol.Unload, protocol.Load) == []
+    qtbot.waitUntil(lambda: said(lab, "lab.headline").startswith("10.5 times"))
     assert lab.models.isVisibleTo(lab)
     assert said(lab, "lab.memory") == words.memory("tiny")  # it is still chosen
 
 
 def test_nothing_runs_while_a_model_is_being_loaded(qtbot, program, lab, sent):
-    run_own(lab)
-    qtbot.waitUntil(lambda: not lab._runs.running)
-    assert program.link.card is None  # it is on its way back
-    assert said(lab, "lab.status") == words.LOADING
-    assert not lab.view.run.isEnabled()
-    qtbot.waitUntil(lambda: program.link.card is not None)
-    assert lab.view.run.isEnabled()
+    lab.show_experiment("prefixes")
     program.chat.header.load_now("odd")
+    assert said(lab, "lab.status") == words.LOADING
     assert not lab.view.run.isEnabled()
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == "odd")
     qtbot.waitUntil(lab.view.run.isEnabled)
     program.chat.header.load_now("missing")
     qtbot.waitUntil(lab.view.run.isEnabled)  # it failed
-    assert len(of(sent, protocol.Load)) == 3
 
 
-@pytest.mark.parametrize("how", ["fails", "dies", "cancel"])
-def test_however_it_ends_the_model_comes_back(qtbot, program, lab, sent, state, how):
-    change(state, **({"steps": -1} if how == "cancel" else {how: "It failed." if how == "fails" else True}))
-    run_own(lab)
-    if how == "cancel":
-        qtbot.waitUntil(lambda: bool(lab._runs.pictures))
-        assert program.link.card is None
-        assert program.window.notice.text == words.lent("tiny")
-        assert program.chat.sending.reason == LENT
-        assert program.chat.welcome.chat.about.text().startswith(LENT)
-        qtbot.keyClick(lab.view.cancel, Qt.Key.Key_Escape)
-    qtbot.waitUntil(lambda: not lab._runs.running and program.link.card is not None)
-    assert len(of(sent, protocol.Load)) == 1
-    assert said(lab, "lab.note") == {"fails": "It failed.", "cancel": words.STOPPED}.get(
-        how, "The Lab stopped (exit code 9)."
-    )
-    assert program.window.notice.text == ""
-
-
-def test_a_model_loaded_meanwhile_stays(qtbot, program, lab, sent, state):
-    change(state, steps=-1)
-    run_own(lab)
-    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
-    program.chat.header.load_now("odd")
-    qtbot.waitUntil(lambda: program.link.card is not None)
-    press(lab, "lab.cancel")
-    qtbot.waitUntil(lambda: not lab._runs.running)
-    assert [load.model for load in of(sent, protocol.Load)] == ["odd"]
-
-
-def test_an_engine_that_dies_meanwhile_gets_the_model_too(qtbot, program, lab, sent, state):
-    change(state, steps=-1)
-    run_own(lab)
-    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
-    with qtbot.waitSignal(program.link.welcomed):
+def test_an_engine_that_dies_meanwhile_is_told_and_started_again(qtbot, program, lab, state, monkeypatch):
+    monkeypatch.setattr(lab._runs, "_caller", SimpleNamespace(call=program.link._calls.call))  # the fake engine's
+    lab.show_experiment("prefixes")
+    press(lab, "lab.run")
+    qtbot.waitUntil(lambda: lab._runs._run.sent)
+    with qtbot.waitSignal(program.link.loaded):
         program.link.restart()
-    qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED)  # until then a load is kept, and sent later
-    assert program.link.card is None
-    press(lab, "lab.cancel")
-    qtbot.waitUntil(lambda: program.link.card is not None)
-    assert len(of(sent, protocol.Load)) == 1
+    assert not lab._runs.running
+    assert said(lab, "lab.note") == GONE
 
 
-def test_answers_and_experiments_do_not_disturb_each_other_unnoticed(qtbot, program, lab, sent, state):
+def test_nothing_runs_while_an_answer_is_written(qtbot, program, lab, sent, state):
     lab.show_experiment("prefixes")
     program.chat.send("slow")
     qtbot.waitUntil(lambda: said(lab, "lab.status") == words.BUSY)
     assert not lab.view.run.isEnabled()
     program.chat.stop()
     qtbot.waitUntil(lab.view.run.isEnabled)
-    change(state, steps=0.6)
-    press(lab, "lab.run")
-    qtbot.waitUntil(lambda: bool(lab._runs.pictures))
-    ask_anyway(qtbot, program)
-    qtbot.waitUntil(lambda: not lab._runs.running)
-    assert said(lab, "lab.note") == words.DISTURBED
-    change(state, steps=0)
-    press(lab, "lab.run")
-    qtbot.waitUntil(lambda: not lab._runs.running)
-    assert said(lab, "lab.note") == ""
-    assert of(sent, protocol.Unload, protocol.Load) == []  # with the bundled model the engine keeps its own
-
-
-def ask_anyway(qtbot, program: Program) -> None:
-    program.chat.send("hello")
-    assert program.chat.notice.text == "The Lab is measuring; an answer now spoils it."
-    with qtbot.waitSignal(program.link.finished):
-        press(program.chat, "notice.action")
 
 
 def test_what_can_wait_is_asked_when_the_lab_is_finished(qtbot, program, lab, state, sent):
@@ -195,21 +138,27 @@ def test_what_can_wait_is_asked_when_the_lab_is_finished(qtbot, program, lab, st
     lab.show_experiment("prefixes")
     press(lab, "lab.run")
     program.window.show_page(MainWindow.CHAT)
-    program.chat.composer.edit.setPlainText("hello")
-    program.chat.composer.edit.submitted.emit()
-    assert program.chat.composer.text == "hello", "nothing is asked yet"
     program.chat.composer.edit.setPlainText("hello there")
-    press(program.chat, "notice.other")
+    program.chat.composer.edit.submitted.emit()
     assert [message.content for message in program.chat.session.talk.path] == ["hello there"]
     assert program.chat.waits.accessibleName() == WAITS_FOR_LAB
-    program.chat.header.load("/models/odd", None)
-    assert program.window.notice.text == "The Lab is measuring. Opening odd spoils it."
-    assert of(sent, protocol.Generate, protocol.Load) == []
+    assert of(sent, protocol.Generate) == []
     lab._runs.cancel()
     with qtbot.waitSignal(program.link.finished):
         pass
     assert program.chat.waits.isHidden()
-    assert program.window.notice.text == ""
+
+
+def test_a_model_asked_for_meanwhile_is_loaded_later_which_is_said(qtbot, program, lab, state, sent):
+    change(state, steps=-1)
+    lab.show_experiment("prefixes")
+    press(lab, "lab.run")
+    program.chat.header.load("/models/odd", None)
+    assert len(of(sent, protocol.Load)) == 1  # which the engine keeps until then
+    assert program.chat.notice.text == words.LATER
+    lab._runs.cancel()
+    qtbot.waitUntil(lambda: not lab._runs.running)
+    assert program.chat.notice.text == ""
 
 
 def test_quitting_asks_while_an_experiment_runs(qtbot, program, lab, state):
@@ -243,16 +192,14 @@ def test_one_measurement_at_a_time(qtbot, program, lab, state):
         change(state, steps=-1)
         lab.show_experiment(tool)
         if tool == "compare":
-            lab.compare.comparison.running = True
+            lab.compare.comparison._run = object()
             lab.compare.comparison.changed.emit()
         else:
             press(lab, "lab.run" if tool == "prefixes" else "lab.roofline.run")
         assert reasons[-1] == words.TAKEN, tool
         lab._runs.cancel()
         qtbot.waitUntil(lambda: not lab._runs.running)
-    ask_anyway(qtbot, program)
     lab.compare.comparison._end("")
-    assert lab.compare.note.text() == words.DISTURBED
     assert reasons[-1] == ""
 
 
@@ -281,7 +228,5 @@ def test_the_window_closes_in_the_middle_of_a_run(qtbot, program, lab, state):
     change(state, steps=-1)
     run_own(lab)
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
-    process = lab._runs._run._process
     program.close()
-    assert process.state().value == 0
     assert json.loads(program.store.path.read_text())["model"] == "tiny"  # the next start loads it

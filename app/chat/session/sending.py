@@ -11,7 +11,7 @@ from app.chat.header import Header
 from app.chat.news import News
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
-from app.chat.welcome import CHOOSE, LENT
+from app.chat.welcome import CHOOSE
 from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -35,8 +35,6 @@ class Sending(QObject):
         super().__init__(parent)
         self._link, self._session, self._header = link, session, header
         self._composer, self._waits, self._news = composer, waits, news
-        self.lent = False
-        """True if the Lab has the model for now."""
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
         self._said: tuple[str, Callable[[], bool]] = "", bool
@@ -66,14 +64,7 @@ class Sending(QObject):
             return "The engine is starting"
         if self._header.loading is not None:
             return "The model is loading"
-        if self._link.card is not None:
-            return ""
-        return LENT if self.lent else CHOOSE
-
-    def set_lent(self, lent: bool) -> None:
-        """Set whether the Lab has the model for now, which comes back by itself."""
-        self.lent = lent
-        self.refresh()
+        return "" if self._link.card is not None else CHOOSE
 
     @property
     def queues(self) -> bool:

@@ -1,4 +1,4 @@
-"""Compare: the same prompts in columns of any settings, models and quantisations, measured by `kvasir compare`."""
+"""Compare: the same prompts in columns of any settings, models and quantisations, measured on the engine."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ResultView
 from app.lab.compare.run import FILES, Comparison, Work
 from app.lab.layout import take_out
+from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
@@ -42,32 +43,30 @@ _NUMBER_PX = 130
 
 
 class ComparePage(QWidget):
-    """``command`` is how `kvasir compare` is started; an empty one means that there is none, which is said.
+    """``caller`` performs a comparison; None means that none can be made, which is said.
 
     Whoever puts it into the window tells it the models, the switches and the chat's prompts with the ``set_`` methods,
-    and calls :meth:`close_down` before the program ends. Its child process loads models of its own:
-    ``comparison.prepare`` makes room for them, and after ``done`` the memory may be taken again.
+    and calls :meth:`close_down` before the program ends.
     """
 
     changed = Signal()
     """:attr:`busy` is another."""
     done = Signal()
 
-    def __init__(self, command: Sequence[str], theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, caller: Caller | None, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("compare")
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._theme = theme
-        self._blocked = "" if command else words.NO_COMPARE
+        self._blocked = "" if caller is not None else words.NO_COMPARE
         self._prompts: list[str] = []
         self._source = BUILT_IN
-        self._disturbed = False
         self._progress = ""
         self._running: list[str] = []
         """Names of the columns that are compared now."""
         self.result: ResultView | None = None
-        self.comparison = Comparison(command, self)
+        self.comparison = Comparison(caller, self)
         self.comparison.changed.connect(self._refresh)
         self.comparison.changed.connect(self.changed)
         self.comparison.progressed.connect(self._on_progress)
@@ -126,10 +125,6 @@ class ComparePage(QWidget):
         """Set the reason nothing may run now, as a sentence; empty when it may."""
         self._blocked = reason if self.comparison.possible else words.NO_COMPARE
         self._refresh()
-
-    def set_disturbed(self, disturbed: bool) -> None:
-        """Set whether an answer was written since the run began, which its figures suffered from."""
-        self._disturbed = disturbed
 
     def run(self) -> None:
         """Run the comparison the way the button does; an invalid input is reported under it."""
@@ -290,8 +285,7 @@ class ComparePage(QWidget):
         self._saves.setVisible(self.comparison.can_save)
 
     def _on_ended(self, sentence: str) -> None:
-        told = sentence or (words.DISTURBED if self._disturbed else "")
-        self._say(told, "caption" if sentence == words.STOPPED else "bad")
+        self._say(sentence, "caption" if sentence == words.STOPPED else "bad")
         self.done.emit()
 
     def _say(self, sentence: str, role: str = "bad") -> None:
@@ -306,10 +300,10 @@ class ComparePage(QWidget):
         self.go.setEnabled(not self._blocked)
         self.cancel.setVisible(running)
         self.bar.setVisible(running)
-        if running and (stopping or self.comparison.preparing):
+        if running and (stopping or not self._progress):
             self.bar.setRange(0, 0)
-        waiting = words.PREPARING if self.comparison.preparing else self._progress or words.STARTING
-        self.status.setText((words.STOPPING if stopping else waiting) if running else self._blocked)
+        waiting = words.STOPPING if stopping else self._progress or words.STARTING
+        self.status.setText(waiting if running else self._blocked)
         if had_focus:
             (self.cancel if running else self.go).setFocus()
 

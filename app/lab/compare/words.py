@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.lab.words import DISTURBED, LETTERS, STOPPED, STOPPING, doing
+from app.lab.words import LETTERS, STOPPED, STOPPING, doing
 from app.panel.controls import value_title
 from app.panel.titles import in_two
 from app.settings.page import device_title
@@ -15,13 +15,11 @@ from engine.protocol.lab import LabCompared, LabProgress, LabText
 INTRODUCTION = "Every column answers the same prompts in random order, after a warm-up. Column A is the baseline."
 AS_IT_IS = "baseline"
 NO_COMPARE = "This engine cannot compare."
-PREPARING = "Making room for the models…"
 STARTING = "Loading the models…"
-NO_RESULT = "The comparison ended without a result. Run it again."
 NO_PROMPTS = "This chat has no prompt yet."
 NO_CATALOGUE = "The engine has not told its switches yet."
 ALL_SET = "All switches are set."
-__all__ = ["DISTURBED", "LETTERS", "STOPPED", "STOPPING"]
+__all__ = ["LETTERS", "STOPPED", "STOPPING"]
 
 
 def no_file(path: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.base import stopping
 from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.types import StateRun
@@ -102,9 +103,14 @@ def scored(work: Generator[None, None, Scores]) -> Scores:
 
 
 def chunks(ids: Sequence[int], vocabulary: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """The tokens that predict another one, in the chunks that they are read in, each with the index of its first."""
+    """The tokens that predict another one, in the chunks that they are read in, each with the index of its first.
+
+    Raises :class:`engine.base.stopping.Stopped` before a chunk once the reader's work is to stop.
+    """
+    stop = stopping.current()
     size = max(PAGE_SIZE, min(_LONGEST_CHUNK, _LOGITS // max(1, vocabulary)))
     for start in range(0, len(ids) - 1, size):
+        stop.check()
         yield start, ids[start : min(start + size, len(ids) - 1)]
 
 

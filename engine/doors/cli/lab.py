@@ -125,11 +125,9 @@ def _run(name: str, lab: Lab, every: bool, json: bool) -> None:
 
 
 def _show_kept(json: bool) -> None:
-    from engine.services.lab.kept import kept
+    from engine.services.lab.kept import kept, newest
 
-    found = kept()
-    newest = {each.name: each for each in found if not each.chosen}  # which is what the window shows
-    _show_all([*newest.values()] if json else found, json)
+    _show_all(newest() if json else kept(), json)
 
 
 def _keep(result: LabResult) -> None:

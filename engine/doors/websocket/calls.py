@@ -17,7 +17,6 @@ from engine.protocol.operations import OPERATIONS
 from engine.services.answers.outbox import MAX_WAITING, Outbox
 from engine.services.answers.refused import Refused, shortened
 from engine.services.failures import sentence_of
-from engine.services.hub import EngineHub
 from engine.services.operations import Context, code_of, encoded, in_thread, perform
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ def understood(call: Call) -> tuple[Operation[Any, Any, Any], Part]:
         raise Refused("malformed", text) from None
 
 
-async def answered(call: Call, hub: EngineHub, outbox: Outbox, stop: Stop) -> None:
+async def answered(call: Call, context: Context, outbox: Outbox, stop: Stop) -> None:
     """Perform the operation; events and its end go to the client. Raises :class:`Refused`."""
     operation, request = understood(call)
     loop = asyncio.get_running_loop()
@@ -55,7 +54,7 @@ async def answered(call: Call, hub: EngineHub, outbox: Outbox, stop: Stop) -> No
         loop.call_soon_threadsafe(outbox.put, CallEvent(id=call.id, event=_raw(event)))
 
     def work() -> msgspec.Raw:
-        return _raw(perform(operation, request, emit, Context(hub)))
+        return _raw(perform(operation, request, emit, context))
 
     working = asyncio.ensure_future(in_thread(work, stop))
     try:

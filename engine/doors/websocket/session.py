@@ -64,6 +64,7 @@ from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.turns import AnswerCollector, Turns
 from engine.services.hub import EngineHub
+from engine.services.operations import Context
 from engine.services.residency import Lease, Residency
 from engine.services.why import why
 from engine.text.template import PromptError
@@ -199,7 +200,7 @@ class Session:
             case Load():
                 self._begin("", self._load(message))
             case CancelLoad():
-                hub.engine.cancel_load()
+                hub.cancel_load()
             case CountTokens():
                 self._begin(message.id, self._count(message))
             case Estimate():
@@ -348,7 +349,7 @@ class Session:
         stop = Stop()
         active.stop = stop.set
         try:
-            await answered(message, self._hub, self._outbox, stop)
+            await answered(message, Context(self._hub, self._residency), self._outbox, stop)
         finally:
             self._leave(message.id, active)
 

@@ -127,8 +127,9 @@ class Switched:
             self._client.set(key, value)
 
     def __exit__(self, *_: object) -> None:
-        for key, value in reversed(self._before.items()):
-            self._client.set(key, value)
+        with self._client.uninterrupted():
+            for key, value in reversed(self._before.items()):
+                self._client.set(key, value)
 
 
 class Reloaded:
@@ -147,7 +148,8 @@ class Reloaded:
         self._client.load(*self._meanwhile)
 
     def __exit__(self, *_: object) -> None:
-        self._client.load(*self._before)
+        with self._client.uninterrupted():
+            self._client.load(*self._before)
 
 
 class Experiment(Protocol):

@@ -35,3 +35,8 @@ def kept() -> list[LabResult]:
         else:
             found += [result] if result is not None else []
     return sorted(found, key=lambda result: result.date)
+
+
+def newest() -> list[LabResult]:
+    """The newest result of each experiment with its usual settings."""
+    return [*{each.name: each for each in kept() if not each.chosen}.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +13,11 @@ import torch
 from engine.library.paths import find_model, version
 from engine.loading.memory.probe import probe
 from engine.protocol import OptionSpec
-from engine.protocol.lab import Axis, LabFigure, LabIndex, LabLine, LabPage, LabResult, Plot, Series
+from engine.protocol.lab import Axis, LabFigure, LabIndex, LabPage, LabResult, Plot, Series
 from engine.services.bench.measure import native_code
 from engine.services.client import EngineClient, EngineError
 from engine.services.lab import papers
-from engine.services.lab.experiment import Experiment, Found, Lab, LabError, Reloaded
+from engine.services.lab.experiment import Experiment, Found, Lab, LabError, Reloaded, RunEvent
 from engine.services.lab.experiments import ALL, BY_NAME
 
 DIGITS = 20
@@ -58,19 +59,20 @@ def brought(experiment: Experiment, client: EngineClient) -> Reloaded | None:
     return Reloaded(client, as_it_comes, find_model(experiment.page.brings))
 
 
-def run(lab: Lab, experiment: Experiment, show: Callable[[LabLine], object]) -> LabResult:
+def run(lab: Lab, experiment: Experiment, show: Callable[[RunEvent], object]) -> LabResult:
     """Run it, telling its progress and pictures. Raises :class:`LabError` where the model cannot show it."""
     refusal = experiment.refuses(lab.model, lab.client.state())
     if refusal is not None:
         raise LabError(f"{refusal.why} {refusal.instead}")
     running = experiment.run(lab)
-    try:
-        while True:
-            show(next(running))
-    except StopIteration as end:
-        found: Found = end.value
-    except EngineError as error:
-        raise LabError(f"The experiment ended: {error}") from error
+    with contextlib.closing(running):
+        try:
+            while True:
+                show(next(running))
+        except StopIteration as end:
+            found: Found = end.value
+        except EngineError as error:
+            raise LabError(f"The experiment ended: {error}") from error
     return _result(lab, experiment.page, found)
 
 

@@ -187,7 +187,7 @@ def small_files(home: Path) -> dict[str, Small]:
         "figures": Small(home / "figures.json", lambda: _show_again(home / "figures.json"), (), (CommandFailed,)),
         "activations": Small(activations.file(), activations._read, ({},)),
         "window's address": Small(data / "window.address", window_address, (None,)),
-        "index of the Lab": Small(home / "index.kept", lambda: LabRuns([], kept=home / "index.kept").index, (None,)),
+        "index of the Lab": Small(home / "index.kept", lambda: LabRuns(None, kept=home / "index.kept").index, (None,)),
         "settings": Small(
             config / "settings.json", lambda: SettingsStore(config / "settings.json").settings.theme, ("system",)
         ),

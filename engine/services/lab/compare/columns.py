@@ -90,7 +90,7 @@ def parse_column(text: str) -> Column:
             read = msgspec.json.decode(text, type=Column)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise LabError(f"A column is not a JSON object of a name, a model and settings: {error}.") from None
-        return structs.replace(read, set=_switches(read.set))
+        return structs.replace(read, set=parsed_switches(read.set))
     name, colon, rest = text.partition(":")
     if not colon or "=" in name:
         name, rest = "", text
@@ -109,11 +109,11 @@ def parse_column(text: str) -> Column:
         model=model,
         draft="" if draft == "none" else draft,
         quantise=quantise,  # type: ignore[arg-type]
-        set=_switches(values),
+        set=parsed_switches(values),
     )
 
 
-def _switches(values: Mapping[str, Value]) -> dict[str, Value]:
+def parsed_switches(values: Mapping[str, Value]) -> dict[str, Value]:
     """Values of switches in their own types. Raises LabError."""
     try:
         return {key: option(key).parse(value) for key, value in values.items()}

@@ -17,12 +17,12 @@ from engine.compute.runner.perplexity import ReaderFactory, score, scored
 from engine.decoding.telemetry.pairs import LEAST
 from engine.library.paths import ModelNotFound, version
 from engine.protocol import Metric, keys
-from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabLine, LabText
+from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabText
 from engine.services.answers.continuing import common
 from engine.services.bench.speculation.texts import plain
 from engine.services.client import EngineError
 from engine.services.lab.compare.columns import ColumnEngine, ComparisonRequest, Prompt
-from engine.services.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, apart, gap_of
+from engine.services.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, RunEvent, apart, gap_of
 from engine.services.lab.run import device_of, machine
 
 MEMORY = Metric(title="weights and KV cache", unit="bytes", lower_is_better=True, counted=True)
@@ -43,7 +43,7 @@ RELOADED_ROUNDS = 3
 """Rounds where each run takes a load."""
 
 
-def compare(request: ComparisonRequest, show: Callable[[LabLine], object]) -> LabCompared:
+def compare(request: ComparisonRequest, show: Callable[[RunEvent], object]) -> LabCompared:
     """Run the comparison, telling its progress. Raises :class:`LabError`."""
     if len(request.columns) < 2:
         raise LabError("A comparison needs at least two columns.")
@@ -127,7 +127,7 @@ def _measured(
     sides: Sequence[ColumnEngine],
     kind: str,
     prompts: Sequence[Prompt],
-    show: Callable[[LabLine], object],
+    show: Callable[[RunEvent], object],
 ) -> KindFigures:
     read = [side.encoded(prompts) for side in sides]
     energy = (Measured("joules", JOULES),) if all(side.tells_energy for side in sides) else ()

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from engine import protocol as p
 from engine.library import roots
 from engine.loading.model import LoadModel
+from engine.services.answers.refused import Refused
 from engine.services.residency import NextStep, Policy, next_step
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN, Client
@@ -481,3 +482,52 @@ def test_a_stopping_server_refuses_those_who_wait(start: Callable[..., Demanding
     running.server.stop()
     with pytest.raises(openai.InternalServerError, match="The engine was stopped"):
         waiting.result()
+
+
+# --- one has the engine alone -----------------------------------------------------------------------------------------
+
+
+def test_running_answers_end_before_one_has_the_engine_alone_and_later_ones_wait(
+    start: Callable[..., Demanding],
+) -> None:
+    running = start(Policy())
+    running.engine.gate.clear()
+    first = running.ask_later()
+    until(lambda: running.server.hub.answering)
+    entered, over = threading.Event(), threading.Event()
+
+    async def alone() -> None:
+        async with running.server.residency.alone():
+            entered.set()
+            await asyncio.to_thread(over.wait)
+
+    one, other = (running.pool.submit(running.in_loop, alone()) for _ in range(2))
+    assert not entered.wait(0.05)
+    running.engine.gate.set()
+    assert first.result(60)
+    assert entered.wait(60)
+    later = running.ask_later()
+    running.server.hub.loop.call_soon_threadsafe(running.server.residency.unload)
+    assert not wait([one, other, later], 0.05).done
+    over.set()
+    assert later.result(60)
+    one.result(60)
+    other.result(60)
+    assert running.server.residency._alone_over is None
+    assert not [command for command in running.engine.seen if isinstance(command, p.Unload)]
+
+
+def test_whoever_waits_for_the_engine_is_refused_when_the_server_stops(start: Callable[..., Demanding]) -> None:
+    running = start(Policy())
+
+    async def scene() -> None:
+        async with running.server.residency.alone():
+            with running.server.residency.use() as use:
+                waiting = asyncio.ensure_future(use.model(""))
+                await asyncio.sleep(0.01)
+                assert not waiting.done()
+                running.server.residency.stop(Refused("stopping", "The server stops."))
+                with pytest.raises(Refused):
+                    await waiting
+
+    running.in_loop(scene())
