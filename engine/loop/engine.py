@@ -38,7 +38,6 @@ from engine.loading.model import (
 )
 from engine.loading.parts.adapter import adapters_of, cards, find_adapter, load_adapter, unload_adapter
 from engine.loop import admission
-from engine.loop.asynchronous import async_scheduler_of
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.loop.events import Event
 from engine.loop.inspecting import Measuring, inspected
@@ -195,7 +194,7 @@ class Engine:
             return False
 
     def _new_stepper(self, model: LoadedModel) -> Stepper:
-        return Stepper(model, self._options, self._emit, self._clock, self._saved, async_scheduler_of(model))
+        return Stepper(model, self._options, self._emit, self._clock, self._saved)
 
     def install(self, model: LoadedModel, rebuilt: bool = False) -> None:
         """Serve this model from now on: the end of a load, or of a change of the cache alone (``rebuilt``)."""

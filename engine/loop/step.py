@@ -14,8 +14,8 @@ from engine.compute.batch import SequenceRows
 from engine.compute.sampling.sampler import Draw, LogProbs
 from engine.compute.vision.embeddings import PictureEmbeddings
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import Plan, Slice
-from engine.decoding.speculation.base import DraftCost, DraftTree, HiddenRows
+from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.speculation.base import DraftTree, HiddenRows
 from engine.decoding.speculation.verify.verifier import Verdict
 from engine.decoding.telemetry.records import TreeRecord
 from engine.loop.answers import AppendResult
@@ -25,65 +25,81 @@ from engine.protocol import Source, TokenInfo
 class StepCounts:
     """Figures of what a step computed, counted before its results change the requests."""
 
-    def __init__(
-        self, plan: Plan[Request], trees: Sequence[DraftTree], work: DraftCost, seconds: float, sparse: SparseReads
-    ) -> None:
-        self.work, self.seconds = work, seconds
-        self.preemptions = len(plan.preempted)
-        self.sequences = len(plan.slices)
-        self.decode_rows = sum(1 for piece in plan.slices if piece.rows == 1)
-        self.prefill_rows = sum(piece.rows for piece in plan.slices if piece.rows > 1)
-        self.verify_rows = sum(len(tree.tokens) for tree in trees)
+    def __init__(self, outputs: Sequence[SliceOutput], sparse: SparseReads) -> None:
+        self.sequences = len(outputs)
+        self.decode_rows = sum(1 for each in outputs if each.piece.rows == 1)
+        self.prefill_rows = sum(each.piece.rows for each in outputs if each.piece.rows > 1)
+        self.verify_rows = sum(len(each.tree.tokens) for each in outputs)
         self.kv_tokens = self.verify_rows + sum(
             keys_read(piece.sequence.options.policy, piece.sequence.num_computed + piece.rows, sparse)
-            for piece in plan.slices
+            for piece, *_ in outputs
         )
 
 
-def rows_of(piece: Slice[Request], tree: DraftTree, seen: PictureEmbeddings | None = None) -> SequenceRows:
-    """The rows of a slice with its draft tokens; ``seen`` computes the embeddings of pictures among them."""
-    request, pictures = piece.sequence, piece.sequence.pictures
-    start = request.num_computed
-    tokens = request.tokens[start : start + piece.rows]
+def rows_of(
+    piece: Slice[Request], tree: DraftTree, seen: PictureEmbeddings | None = None, unread: int = 0
+) -> SequenceRows:
+    """The rows of a slice with its draft tokens; ``seen`` computes the embeddings of pictures among them. ``unread``:
+    the slice follows a step whose token is on the device only (1), or none (0)."""
+    request, cache, pictures = piece.sequence, piece.sequence.cache, piece.sequence.pictures
+    start = cache.num_computed + unread
+    tokens: Sequence[int] = cache.tokens[start : start + piece.rows] or (0,)
     parents: tuple[int, ...] | None = None
     if tree.parents is not None:
         # Row 0 is the last committed token, from which node i's row i + 1 descends.
         parents = (-1, *(parent + 1 for parent in tree.parents))
     wanted = 1 + len(tree.tokens) if piece.last else 0
-    cache = request.cache
     states = cache.runs(len(tree.tokens))
-    everything = [*tokens, *tree.tokens]
-    shown = seen.rows(pictures, start, start + piece.rows) if seen is not None and pictures is not None else ()
-    more = cache.more_pages, cache.policy, states, request.adapter, request.axes, shown
-    return SequenceRows(everything, start, cache.pages, wanted, parents, *more)
+    if tree.tokens:
+        tokens = [*tokens, *tree.tokens]
+    more, policy, adapter = cache.more_pages, cache.policy, request.adapter
+    if pictures is None:
+        return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter)
+    shown = seen.rows(pictures, start, start + piece.rows) if seen is not None else ()
+    return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter, request.axes, shown)
 
 
-def draws_of(request: Request, tree: DraftTree) -> list[Draw]:
-    """One draw after the last known token, and one after each draft token along its own path."""
-    fixed = request.params, request.answer, request.tokens
-    if not tree.tokens:
-        return [Draw(*fixed, (), request.history)]
-    return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
+def draws_of(request: Request, tree: DraftTree, unread: int = 0) -> list[Draw]:
+    """One draw after the last known token and the ``unread`` ones, and one after each draft token along its own path.
 
-
-class SliceResult(NamedTuple):
-    """A slice with its results: ``nodes`` of the tree became part of the request.
-
-    The slice's first row has the index ``start`` in the sequence, and was row ``first_row`` of the batch.
+    Whatever else constrains a draw, as a mask of tokens, belongs here, since it depends on the path.
     """
+    params, answer, tokens, history = request.params, request.answer, request.cache.tokens, request.history
+    before = (0,) * unread
+    if not tree.tokens:
+        return [Draw(params, answer, tokens, before, history)]
+    return [Draw(params, answer, tokens, before + tree.path(node), history) for node in range(-1, len(tree.tokens))]
+
+
+class SliceOutput(NamedTuple):
+    """A slice as it was computed. Its first row was row ``first_row`` of the batch."""
 
     piece: Slice[Request]
     tree: DraftTree
-    start: int
     first_row: int
     verdict: Verdict | None
+    """None: it draws no token."""
+    logprobs: Sequence[LogProbs | None]
+    """Of the last known token's row and of each draft token's, if it draws a token."""
+    scores: Sequence[TokenInfo]
+    """Tokens of the prompt with their log-probabilities, for the rows of which they are asked."""
+
+
+class SliceResult(NamedTuple):
+    """A slice with what became of it: ``nodes`` of the tree are part of the request.
+
+    The slice's first row has the index ``start`` in the sequence.
+    """
+
+    output: SliceOutput
+    start: int
     outcome: AppendResult | None
     nodes: Sequence[int]
 
     @property
     def root(self) -> int:
         """The index in the sequence of the token that the tree follows."""
-        return self.start + self.piece.rows - 1
+        return self.start + self.output.piece.rows - 1
 
 
 def moves(taken: Sequence[SliceResult], group: int = 0) -> tuple[list[int], list[int]]:
@@ -95,7 +111,7 @@ def moves(taken: Sequence[SliceResult], group: int = 0) -> tuple[list[int], list
     source: list[int] = []
     target: list[int] = []
     for each in taken:
-        cache = each.piece.sequence.cache
+        cache = each.output.piece.sequence.cache
         pages = cache.more_pages[group - 1] if group else cache.newest_pages
         for place, node in enumerate(each.nodes):
             if node != place:
@@ -109,9 +125,10 @@ def replays(taken: Sequence[SliceResult]) -> tuple[list[int], list[Sequence[Stat
     rows: list[int] = []
     runs: list[Sequence[StateRun]] = []
     for each in taken:
-        mine = each.piece.sequence.cache.take_replays()
+        piece = each.output.piece
+        mine = piece.sequence.cache.take_replays()
         if mine:
-            rows += (each.first_row + each.piece.rows + node for node in each.nodes)
+            rows += (each.output.first_row + piece.rows + node for node in each.nodes)
             runs.append(mine)
     return rows, runs
 
@@ -120,14 +137,13 @@ def seen(taken: Sequence[SliceResult], hidden: dict[int, Tensor]) -> list[Hidden
     """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now."""
     found = []
     for each in taken:
-        begin, rows = each.first_row, each.piece.rows
+        piece, begin = each.output.piece, each.output.first_row
+        rows = piece.rows
         if all(node == place for place, node in enumerate(each.nodes)):
             mine: slice | list[int] = slice(begin, begin + rows + len(each.nodes))
         else:
             mine = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
-        found.append(
-            HiddenRows(each.piece.sequence, each.start, {layer: states[mine] for layer, states in hidden.items()})
-        )
+        found.append(HiddenRows(piece.sequence, each.start, {layer: states[mine] for layer, states in hidden.items()}))
     return found
 
 
@@ -149,8 +165,12 @@ def trees_of(taken: Sequence[SliceResult]) -> tuple[TreeRecord, ...]:
     """Draft trees of a step, with the nodes that became part of the requests; empty ones are left out."""
     return tuple(
         TreeRecord(
-            *each.piece.sequence.owner, each.tree.proposer, each.tree.tokens, each.tree.parents, tuple(each.nodes)
+            *each.output.piece.sequence.owner,
+            each.output.tree.proposer,
+            each.output.tree.tokens,
+            each.output.tree.parents,
+            tuple(each.nodes),
         )
         for each in taken
-        if each.tree.tokens
+        if each.output.tree.tokens
     )

@@ -1,37 +1,29 @@
-"""Runs the steps of a loaded model: schedule, draft, forward, draw, verify, append, settle."""
+"""Runs the steps of a loaded model: schedule, submit to the executor, collect, append, settle."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
-
-from torch import Tensor
+from collections.abc import Callable, Sequence
 
 from engine.base.devices import release_cached
 from engine.base.errors import is_out_of_memory, lost_device
 from engine.cache.offload.saved import SavedChats
-from engine.cache.stores.transfer import on_device
-from engine.compute.sampling.sampler import LogProbs, log_probs, new_history
+from engine.compute.sampling.sampler import new_history
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.policy import POLICIES, LongestPrefixFirst
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
-from engine.decoding.speculation.base import NO_DRAFT, DraftCost, DraftTree
-from engine.decoding.speculation.control.controller import Controller, Round
-from engine.decoding.speculation.verify.early_exit import forward_step
+from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN
-from engine.decoding.speculation.verify.verifier import Verdict, drawn_tokens, judge_all
 from engine.decoding.telemetry.records import DraftRecord, HostSeconds, StepRecord
 from engine.loading.model import LoadedModel
 from engine.loop.answers import AppendResult, extend, flushed
-from engine.loop.asynchronous import AsyncScheduler, InFlightStep
 from engine.loop.events import Event
+from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
-from engine.loop.prompt_scores import prompt_scores, wants_scores
-from engine.loop.step import SliceResult, StepCounts, draws_of, moves, replays, rows_of, run_of, seen, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill, TokenInfo
+from engine.loop.step import SliceOutput, SliceResult, StepCounts, run_of, trees_of
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill
 
 _log = logging.getLogger(__name__)
 
@@ -48,17 +40,6 @@ NO_NUMBERS = (
 )
 
 
-class _Forwarded(NamedTuple):
-    """The results of a forward pass: a verdict for each slice that draws a token, and log-probabilities of its rows."""
-
-    verdicts: list[Verdict]
-    logprobs: list[LogProbs | None]
-    hidden: dict[int, Tensor]
-    seconds: float
-    prompts: Mapping[tuple[str, int], list[TokenInfo]] = {}
-    """Log-probabilities of the prompts' own tokens, by request."""
-
-
 class Stepper:
     """Serves requests with one loaded model. Used by the engine thread alone."""
 
@@ -69,20 +50,18 @@ class Stepper:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         saved: SavedChats | None = None,
-        async_scheduler: AsyncScheduler | None = None,
     ) -> None:
-        """``async_scheduler`` launches steps ahead of the last one's tokens; None: nothing does."""
         self.model, self.clock = model, clock
         self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
         self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, LongestPrefixFirst())
-        self.controller = Controller(model.drafting.proposers)
+        self.executor = Executor(model)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
-        self.async_scheduler = async_scheduler
-        self._in_flight: InFlightStep | None = None
-        self._collected = 0.0
+        self._in_flight: StepHandle | None = None
+        self._began = self._scheduled = 0.0  # of the step that is collected next
+        self._preempted = 0
 
     @property
     def page_counts(self) -> PageCounts:
@@ -121,7 +100,7 @@ class Stepper:
         """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it."""
         self.cache.keep(request)
         self.scheduler.remove(request)
-        self.controller.release(request)
+        self.executor.controller.release(request)
         self.requests.pop(request.owner, None)
         if outcome is None:
             for event in flushed(request):
@@ -144,7 +123,7 @@ class Stepper:
             if request.chat == chat:
                 request.cache.chat, request.options = "", request.options._replace(ngram_chats=False)
         self.cache.forget(chat)
-        self.controller.forget_chats()
+        self.executor.controller.forget_chats()
 
     def finish_all(self, reason: FinishReason, detail: str, adapter: int | None = None) -> None:
         """End all answers, or those of one ``adapter``."""
@@ -158,22 +137,44 @@ class Stepper:
             self._emit(self._finished(request, "error", detail))
         for request in self.requests.values():
             try:
-                self.controller.release(request)  # the proposers are the model's, and go on
+                self.executor.controller.release(request)  # the proposers are the model's, and go on
             except Exception:
                 _log.exception("the draft state of %s stays", request.owner)
 
     def step(self) -> bool:
         """Do one step; false if there was nothing to do. A failure ends the requests in it and nothing else."""
-        flight, self._in_flight = self._in_flight, None
+        step, self._in_flight = self._in_flight, None
         if not self.requests:
             return False
-        if flight is not None:
-            self._collect(flight)
-            return True
-        began = time.perf_counter()
-        options = self._options
-        self.scheduler.policy = POLICIES[options.admission]
-        plan = self.scheduler.plan(self._limits(), self.controller.plan(self.scheduler.running))
+        if step is None:
+            step = self._submit()
+        if step is not None:
+            self._collect(step)
+        return True
+
+    def _submit(self) -> StepHandle | None:
+        """Schedule a step and submit it; None where there is nothing to compute, or where it failed."""
+        self._began = time.perf_counter()
+        plan = self._plan()
+        if not plan.slices:
+            return None
+        ahead = (
+            self._may_go_ahead
+            and not (plan.preempted or plan.admitted or plan.failed)
+            and self.executor.draws_ahead(plan.slices)
+            and self.executor.controller.rests(self.scheduler.running)
+        )
+        self._scheduled, self._preempted = time.perf_counter() - self._began, len(plan.preempted)
+        try:
+            return self.executor.submit(StepInput(plan.slices, ahead))
+        except Exception as error:
+            self._fail(plan.slices, error)
+            return None
+
+    def _plan(self) -> Plan[Request]:
+        """The rows of a step. Requests that were admitted are counted, and those that cannot be served end."""
+        self.scheduler.policy = POLICIES[self._options.admission]
+        plan = self.scheduler.plan(self._limits(), self.executor.controller.plan(self.scheduler.running))
         now = self.clock()
         for request in plan.admitted:
             if request.progress.admitted_at is None:
@@ -181,182 +182,80 @@ class Stepper:
                 self.cache.count_hits(request)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
-        if not plan.slices:
-            return True
-        if self._submit_first(plan, began):
-            return True
-        scheduled = time.perf_counter() - began
-        try:
-            trees, work, wanted = self.controller.propose(plan.slices)
-            trees = [
-                tree if piece.sequence.options.policy.branches else tree.chain()
-                for piece, tree in zip(plan.slices, trees, strict=True)
-            ]
-            forwarded = self._forward(plan.slices, trees, wanted)
-        except Exception as error:
-            self._fail(plan, error)
-            return True
-        self._take_in(plan, trees, work, forwarded, (began, scheduled, time.perf_counter()))
-        return True
-
-    def _take_in(
-        self,
-        plan: Plan[Request],
-        trees: Sequence[DraftTree],
-        work: DraftCost,
-        forwarded: _Forwarded,
-        times: tuple[float, float, float],
-        comparable: bool = True,
-    ) -> None:
-        """Let the results change the requests, and record the step.
-
-        ``times``: when it began, the seconds that scheduling took, and when its tokens were there. ``comparable``: its
-        time tells what steps cost.
-        """
-        facts = StepCounts(plan, trees, work, forwarded.seconds, self.model.reads.sparse)
-        self.cache.read(facts.prefill_rows, forwarded.seconds)
-        self._ttfts.clear()
-        taken, drafts = self._accept(plan, trees, forwarded, comparable and facts.prefill_rows == 0)
-        limits = self._limits()
-        for each in taken:
-            self._settle(each, limits)
-        self._record(*times, facts, taken, drafts)
+        return plan
 
     def _limits(self) -> Limits:
         options = self._options
         reading = options.reading_budget(self.model.device)
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context, reading)
 
-    # --- asynchronous scheduling -----------------------------------------------------------------------------------
-
     @property
-    def _goes_ahead(self) -> bool:
-        """Batch-invariant logits are float32, for which its kernels were not tried."""
-        return self._options.async_scheduling and not self._options.batch_invariant
-
-    def _submit_first(self, plan: Plan[Request], began: float) -> bool:
-        """Launch the step of a plan without reading it, where nothing but decoding runs; whether it was."""
-        if (
-            self.async_scheduler is None
-            or not self._goes_ahead
-            or self.scheduler.waiting
-            or not self.async_scheduler.serves(plan)
-        ):
+    def _may_go_ahead(self) -> bool:
+        """Batch-invariant logits are float32, for which the kernels that draw ahead were not tried."""
+        options = self._options
+        if self.executor.sampler is None or self.scheduler.waiting:
             return False
-        if not self.controller.rests(self.scheduler.running):
-            return False
-        try:
-            self._in_flight, self._collected = self.async_scheduler.submit(plan.slices), began
-        except Exception as error:
-            self._fail(plan, error)
-        return True
+        return options.async_scheduling and not options.batch_invariant
 
-    def _collect(self, flight: InFlightStep) -> None:
-        """Launch the step after this one, if all goes on as it is, and take in this one's tokens meanwhile."""
-        assert self.async_scheduler is not None
-        self.controller.pass_by()
-        launched = self.async_scheduler.seconds
-        try:
-            after = self._submit_next(flight)
-            waited = time.perf_counter()
-            pieces, verdicts, known = self.async_scheduler.collect(flight, self._runs)
-        except Exception as error:
-            self._fail(Plan([piece for piece in flight.pieces if self._runs(piece.sequence)], [], [], []), error)
-            return
-        read = time.perf_counter()
-        # Where a token was not known, the step after it was launched with another.
-        self._in_flight = after if known else None
-        forwarded = _Forwarded(verdicts, [None] * len(pieces), {}, read - waited)
-        times = self._collected, self.async_scheduler.seconds - launched, read
-        # What steps cost is learned from those that are read before the next one is launched.
-        self._take_in(
-            Plan(pieces, [], [], []), [NO_DRAFT] * len(pieces), DraftCost(), forwarded, times, comparable=False
-        )
-        self._collected = time.perf_counter()
-
-    def _submit_next(self, flight: InFlightStep) -> InFlightStep | None:
-        """The step after one whose tokens are not read yet; None where something else comes first."""
-        assert self.async_scheduler is not None
-        running = self.scheduler.running
-        if not self._goes_ahead or self.scheduler.waiting or not self.controller.rests(running):
-            return None
-        if len(flight.pieces) < len(running):
+    def _submit_after(self, step: StepHandle) -> StepHandle | None:
+        """Submit the step after one whose tokens are not known yet; None where something else comes first."""
+        controller, running = self.executor.controller, self.scheduler.running
+        controller.pass_by()
+        if not self._may_go_ahead or not controller.rests(running) or len(step.slices) < len(running):
             return None  # an answer that takes no part in it waits for its turn
-        pieces = self.async_scheduler.next_slices(flight, self._runs)
-        return self.async_scheduler.submit(pieces, flight) if pieces else None
+        going = [
+            piece
+            for piece in step.slices
+            if self._runs(piece.sequence) and piece.sequence.known + 1 < piece.sequence.reach
+        ]
+        for piece in going:
+            if not piece.sequence.cache.fits(2):
+                return None
+            piece.sequence.cache.allocate(2)
+        return self.executor.submit(StepInput(going, True, step)) if going else None
 
     def _runs(self, request: Request) -> bool:
         return self.requests.get(request.owner) is request
 
+    def _collect(self, step: StepHandle) -> None:
+        """Wait for a step and take in its tokens. The step after it is submitted first, if all goes on as it is."""
+        after = None
+        try:
+            if step.pending is not None:
+                after = self._submit_after(step)
+                self._scheduled = after.seconds if after is not None else 0.0
+            output = self.executor.collect(step)
+        except Exception as error:
+            self._fail([piece for piece in step.slices if self._runs(piece.sequence)], error)
+            return
+        # Where a token was drawn otherwise, the step after it was computed with another.
+        self._in_flight = after if output.known else None
+        self._take_in(step, output)
+        if after is not None:
+            self._began = time.perf_counter()
+
+    def _take_in(self, step: StepHandle, output: StepOutput) -> None:
+        """Let the tokens of a step change the requests that still run, and record it."""
+        collected = time.perf_counter()
+        outputs = output.slices
+        if step.pending is not None:  # requests may have ended since it was submitted
+            outputs = [each for each in outputs if self._runs(each.piece.sequence)]
+        counts = StepCounts(outputs, self.model.reads.sparse)
+        self.cache.read(counts.prefill_rows, output.seconds)
+        self._ttfts.clear()
+        taken = [SliceResult(each, each.piece.sequence.num_computed, *self._advance(each)) for each in outputs]
+        alive = [each for each in taken if each.output.piece.sequence.owner in self.requests]
+        drafts = self.executor.accept(step, alive, counts.prefill_rows > 0)
+        limits = self._limits()
+        for each in taken:
+            self._settle(each, limits)
+        self._record(step.work, output.seconds, collected, counts, taken, drafts)
+
     # --- inside a step -------------------------------------------------------------------------------------------
 
-    def _forward(
-        self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], wanted: frozenset[int]
-    ) -> _Forwarded:
-        began = time.perf_counter()
-        rows = [rows_of(piece, tree, self.model.pictures.embeddings) for piece, tree in zip(slices, trees, strict=True)]
-        judged = [(piece.sequence, tree) for piece, tree in zip(slices, trees, strict=True) if piece.last]
-        draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
-        runner = self.model.runner
-        scored = frozenset([runner.num_layers]) if wants_scores(slices) else frozenset()
-        logits, states = forward_step(runner, rows, trees, wanted | scored)
-        prompts = (
-            prompt_scores(runner, slices, trees, states[runner.num_layers], self.model.card.vocabulary)
-            if scored
-            else {}
-        )
-        hidden = {layer: state for layer, state in states.items() if layer in wanted}
-        draft_tokens = [tree for _, tree in judged]
-        verdicts = judge_all([request.acceptance for request, _ in judged], draft_tokens, logits, draws)
-        asked = any(draw.params.logprobs is not None for draw in draws)
-        logprobs = log_probs(logits, draws, drawn_tokens(draft_tokens, verdicts) if asked else ())
-        # Building the batch is the host's work, although it happens inside the call.
-        seconds = time.perf_counter() - began - runner.batch_seconds
-        return _Forwarded(verdicts, logprobs, hidden, seconds, prompts)
-
-    def _accept(
-        self, plan: Plan[Request], trees: Sequence[DraftTree], forwarded: _Forwarded, decoding_only: bool
-    ) -> tuple[list[SliceResult], tuple[DraftRecord, ...]]:
-        """Apply the results: append tokens, move accepted keys and values into place, let the controller learn."""
-        taken: list[SliceResult] = []
-        verdicts = iter(forwarded.verdicts)
-        place = first_row = 0
-        for piece, tree in zip(plan.slices, trees, strict=True):
-            start = piece.sequence.num_computed
-            drawn = 1 + len(tree.tokens) if piece.last else 0
-            verdict = next(verdicts) if piece.last else None
-            told = forwarded.prompts.get(piece.sequence.owner, [])
-            outcome, nodes = self._advance(piece, tree, verdict, forwarded.logprobs[place : place + drawn], told)
-            taken.append(SliceResult(piece, tree, start, first_row, verdict, outcome, nodes))
-            place += drawn
-            first_row += piece.rows + len(tree.tokens)
-        store, device = self.model.stores[0], self.model.device
-        for group in range(store.written_groups):
-            source, target = moves(taken, group)
-            if source:
-                store.move_slots(on_device(device, source), on_device(device, target), group)
-        rows_again, runs = replays(taken)
-        if runs:
-            self.model.runner.replay(rows_again, runs)
-        alive = [each for each in taken if each.piece.sequence.owner in self.requests]
-        rounds = [
-            Round(each.piece.sequence, each.tree, each.verdict)
-            for each in alive
-            if each.tree.tokens and each.verdict is not None
-        ]
-        rows = seen(alive, forwarded.hidden) if forwarded.hidden else []
-        return taken, self.controller.record(rounds, rows, decoding_only)
-
-    def _advance(
-        self,
-        piece: Slice[Request],
-        tree: DraftTree,
-        verdict: Verdict | None,
-        logprobs: Sequence[LogProbs | None],
-        told: list[TokenInfo],
-    ) -> tuple[AppendResult | None, Sequence[int]]:
-        """Append a slice's tokens to its request; returns the outcome and the accepted nodes of the tree. ``told`` are
-        tokens of its prompt with their log-probabilities."""
+    def _advance(self, output: SliceOutput) -> tuple[AppendResult | None, Sequence[int]]:
+        """Append a slice's tokens to its request; returns the outcome and the accepted nodes of the tree."""
+        piece, tree, _, verdict, logprobs, told = output
         request = piece.sequence
         reading = request.num_computed < request.prompt_length and not request.generated
         request.cache.advance(piece.rows)
@@ -364,7 +263,7 @@ class Stepper:
             done = min(request.num_computed, request.prompt_length)
             cached = request.progress.cached_tokens
             request.scored += len(told)
-            self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=told))
+            self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=list(told)))
         if verdict is None:
             return None, ()
         if verdict.token == NO_TOKEN:
@@ -393,7 +292,7 @@ class Stepper:
             store.clear_pages(pages)
 
     def _settle(self, taken: SliceResult, limits: Limits) -> None:
-        request, outcome = taken.piece.sequence, taken.outcome
+        request, outcome = taken.output.piece.sequence, taken.outcome
         if request.owner not in self.requests:
             return  # it failed above
         if outcome is None:
@@ -412,13 +311,13 @@ class Stepper:
             progress.first_token_at = self.clock()
             self._ttfts.append(progress.first_token_at - progress.arrived_at)
 
-    def _fail(self, plan: Plan[Request], error: Exception) -> None:
+    def _fail(self, slices: Sequence[Slice[Request]], error: Exception) -> None:
         """Handle a failed step, of which nothing was committed.
 
         Out of memory takes the graphs first, then preempts the newest request, or ends it if no other holds pages;
         other errors end all requests of the step. Raises :class:`DeviceLost` where no later step can succeed.
         """
-        requests = [piece.sequence for piece in plan.slices]
+        requests = [piece.sequence for piece in slices]
         if is_out_of_memory(error) and requests:
             gave_up = [graphs.give_up() for graphs in self.model.graphs]
             release_cached()
@@ -442,27 +341,27 @@ class Stepper:
 
     def _record(
         self,
-        began: float,
-        scheduled: float,
-        forwarded_at: float,
-        facts: StepCounts,
+        work: DraftCost,
+        seconds: float,
+        collected: float,
+        counts: StepCounts,
         taken: Sequence[SliceResult],
         drafts: tuple[DraftRecord, ...],
     ) -> None:
         running, runner = self.scheduler.running, self.model.runner
         ended = time.perf_counter()
-        duration, settled = ended - began, ended - forwarded_at
-        host = duration - facts.seconds - facts.work.seconds
-        bytes_read = self.model.reads.weights + int(self.model.reads.kv_per_token * facts.kv_tokens)
-        bytes_read += facts.sequences * self.cache.state_bytes
+        duration, settled = ended - self._began, ended - collected
+        host = duration - seconds - work.seconds
+        bytes_read = self.model.reads.weights + int(self.model.reads.kv_per_token * counts.kv_tokens)
+        bytes_read += counts.sequences * self.cache.state_bytes
         self._emit(
             StepRecord(
                 time=self.clock(),
                 duration=duration,
                 host_seconds=host,
-                decode_rows=facts.decode_rows,
-                prefill_rows=facts.prefill_rows,
-                verify_rows=facts.verify_rows,
+                decode_rows=counts.decode_rows,
+                prefill_rows=counts.prefill_rows,
+                verify_rows=counts.verify_rows,
                 generated=sum(each.outcome.kept for each in taken if each.outcome is not None),
                 drafts=drafts,
                 pages_used=self.cache.pool.used_count,
@@ -471,11 +370,11 @@ class Stepper:
                 waiting=len(self.scheduler.waiting),
                 running=len(running),
                 prefilling=sum(1 for request in running if request.pending > 1),
-                bytes_read=bytes_read + facts.work.bytes_read,
-                preemptions=facts.preemptions,
+                bytes_read=bytes_read + work.bytes_read,
+                preemptions=self._preempted,
                 ttfts=tuple(self._ttfts),
-                host=HostSeconds(scheduled, host - scheduled - settled, settled),
-                drafting=facts.work,
+                host=HostSeconds(self._scheduled, host - self._scheduled - settled, settled),
+                drafting=work,
                 captured=None if runner.graphs is None else not runner.eager,
                 eager=runner.eager,
                 trees=trees_of(taken),

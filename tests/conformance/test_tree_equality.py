@@ -19,7 +19,7 @@ from engine.cache.types import tokens_of
 from engine.decoding.request import Request
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.control.controller import Controller
-from engine.loop import stepper as stepper_module
+from engine.loop import executor as executor_module
 from engine.loop.step import moves
 from engine.protocol import Sampling
 from tests.conformance.texts import VARIANTS
@@ -102,7 +102,7 @@ def prompts(count: int) -> list[list[int]]:
 def with_oracle(host: Host) -> Oracle:
     stepper = host.stepper
     oracle = Oracle(len(stepper.model.model.layers))  # type: ignore[union-attr]
-    stepper.controller = Controller((oracle,))
+    stepper.executor.controller = Controller((oracle,))
     host.engine._options.capabilities |= {"medusa heads"}
     return oracle
 
@@ -142,7 +142,7 @@ def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkey
     """Negative control: without the move, later rows read a rejected branch."""
     oracle = with_oracle(host)
     plain = host.answer(prompts(4), SAMPLINGS["greedy"])
-    monkeypatch.setattr(stepper_module, "moves", lambda taken, group: ([], []))
+    monkeypatch.setattr(executor_module, "moves", lambda taken, group: ([], []))
     found = drafted(host, oracle, 4, SAMPLINGS["greedy"], plain, 256)
     assert [outcome.tokens for outcome in found] != [outcome.tokens for outcome in plain]
 
@@ -156,8 +156,8 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
         moved.extend(source)
         return source, target
 
-    monkeypatch.setattr(stepper_module, "moves", counted)
-    stepper.controller = Controller(stepper.model.drafting.proposers)
+    monkeypatch.setattr(executor_module, "moves", counted)
+    stepper.executor.controller = Controller(stepper.model.drafting.proposers)
     copying = [[*prompts(1)[0][:6]] * 4]
     found = host.answer(
         copying, Sampling(temperature=0.0, max_tokens=3 * PAGE_SIZE), speculation="ngram", draft_length=4

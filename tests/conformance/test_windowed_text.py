@@ -23,7 +23,6 @@ from engine.compute.sampling.draw import Draw
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import by_torch
 from engine.loading.memory import estimate
-from engine.loop.asynchronous import AsyncScheduler
 from engine.protocol import Sampling, Value
 from tests.conformance.gemma_models import SHAPE as GEMMA4
 from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS
@@ -333,7 +332,7 @@ def test_steps_launched_ahead(folders: dict[str, Path]) -> None:
     host, device = Windowed(folders["gemma3"], FEW), Device()
     expected = host.expected(PROMPTS[:2], SEEDED)
     host.engine._options.values |= {"async_scheduling": True, "batch_invariant": False}
-    host.stepper.async_scheduler = AsyncScheduler(host.stepper.model.runner, device)  # type: ignore[arg-type]
+    host.stepper.executor.sampler = device
     ids = host.ask(PROMPTS[:2], SEEDED, speculation="off")
     host.run()
     assert host.of(ids) == expected

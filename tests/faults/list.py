@@ -250,7 +250,7 @@ _SCHEDULER = (
         "flight-after-an-unknown-token",
         "scheduler",
         "engine/loop/stepper.py",
-        "self._in_flight = after if known else None",
+        "self._in_flight = after if output.known else None",
         "self._in_flight = after",
         "A step that was launched ahead goes on from a token that was then drawn otherwise.",
         "4fb0962b",

@@ -17,7 +17,6 @@ from engine.base.errors import DeviceLost
 from engine.compute.sampling.draw import Draw
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import by_torch
-from engine.loop.asynchronous import AsyncScheduler
 from engine.protocol import Cancel, Sampling, Set
 from tests.engine.loop.toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 from tests.kit.examples import examples
@@ -63,7 +62,7 @@ class SimulatedDevice:
 
 def toy(device: SimulatedDevice, pages: int = 64, **options: bool | int | float | str) -> ToyEngine:
     made = ToyEngine(toy_model(pages), **options)
-    made.stepper.async_scheduler = AsyncScheduler(made.model.runner, device)
+    made.stepper.executor.sampler = device
     return made
 
 
@@ -173,7 +172,7 @@ def test_the_switch_is_live(key: str, value: bool) -> None:
 def test_a_lost_gpu_in_the_lane_ends_the_answers_with_a_sentence() -> None:
     runner = ToyRunner(64)
     engine = ToyEngine(toy_model(runner=runner))
-    engine.stepper.async_scheduler = AsyncScheduler(engine.model.runner, SimulatedDevice())
+    engine.stepper.executor.sampler = SimulatedDevice()
     engine.add("a", PROMPT, Sampling(seed=1, max_tokens=30, ignore_eos=True))
     for _ in range(5):
         engine.step()
@@ -192,7 +191,7 @@ def test_a_lost_gpu_in_the_lane_ends_the_answers_with_a_sentence() -> None:
 def test_out_of_memory_in_the_lane_ends_a_lone_answer_and_makes_the_newest_wait() -> None:
     runner = ToyRunner(64)
     engine = ToyEngine(toy_model(runner=runner))
-    engine.stepper.async_scheduler = AsyncScheduler(engine.model.runner, SimulatedDevice())
+    engine.stepper.executor.sampler = SimulatedDevice()
     sampling = Sampling(seed=1, max_tokens=30, ignore_eos=True)
     for id in "ab":
         engine.add(id, PROMPT, sampling)

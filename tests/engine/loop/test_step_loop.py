@@ -374,7 +374,7 @@ def test_a_lost_gpu_ends_the_answers_with_a_sentence_and_then_the_engine(
     if where == "in the forward":
         runner.before_forward = fail
     else:
-        monkeypatch.setattr(toy.stepper, "_accept", fail)
+        monkeypatch.setattr(toy.stepper.executor, "accept", fail)
     with pytest.raises(DeviceLost):
         toy.step()
     for id in "ab":

@@ -123,7 +123,7 @@ class Controller:
                 _forgive(name, error)
                 found = [NO_DRAFT] * len(asks)
             for (place, ask), tree in zip(asks.items(), found, strict=True):
-                trees[place] = tree
+                trees[place] = tree if ask.request.options.policy.branches else tree.chain()
                 if ask.budget and not tree.tokens:
                     self._learn(ask.request, 0, drafted=False)
             work = proposer.take_work()
