@@ -19,7 +19,8 @@ run: $(STAMP) native qt-libraries
 # tests/durations.json, which `python -m tests.kit.durations build/durations.json` brings up to date.
 WORKERS ?= auto
 PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-MEASURED := --record-durations build/durations.json
+# One argument: as two, a file that an earlier run left would count as the tests that are wanted.
+MEASURED := --record-durations=build/durations.json
 
 # The libraries of all instruction sets, of which tests force those that this processor has.
 test test-all: NATIVE := --all

@@ -30,9 +30,9 @@ def main() -> int:
         if gaps:
             preflight.tell(gaps)
             return 2
-    from app.program import Program
+    from app.program import WindowProgram
 
-    return Program.run(sys.argv, _STARTED)
+    return WindowProgram.run(sys.argv, _STARTED)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
@@ -53,7 +53,7 @@ from engine.base.installation import engine_command
 from engine.protocol import DraftOffer, Loaded
 
 if TYPE_CHECKING:
-    from app.lab.compare.run import Comparison
+    from app.lab.compare.run import ComparisonRun
     from app.lab.page import LabView
     from app.lab.runs import LabRuns
 
@@ -66,7 +66,7 @@ LAB_MS = 15_000
 """After the first load, when nothing is written any more, most likely."""
 
 
-class Program:
+class WindowProgram:
     """The window with everything behind it.
 
     ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models``, ``quantise``,
@@ -98,7 +98,7 @@ class Program:
         self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
-        self.library = Library(
+        self.library = ModelLibrary(
             self.link,
             models if models is not None else [*own, "models"] if own else [],
             quantise if quantise is not None else [*own, "quantise"] if own else [],
@@ -106,7 +106,7 @@ class Program:
         self.library.store_moved.connect(self.store.move_models)
         self.library.limit = lambda: self.store.settings.download_limit
         self.lab: LabRuns | None = None
-        self.compare: Comparison | None = None
+        self.compare: ComparisonRun | None = None
         self.lab_page = LazyPage(self._make_lab)
         self._lab_index = paths.data_dir() / "lab" / "index.kept"
         self.window = MainWindow(
@@ -280,7 +280,7 @@ class Program:
             model = path_of([argument for argument in app.arguments() if argument in arguments[1:]])
             if not single.acquire(model):
                 return 0
-            program = Program(app, log_file.start(paths.log_dir()), engine)
+            program = WindowProgram(app, log_file.start(paths.log_dir()), engine)
         except (HistoryUnusableError, UnansweredError) as error:
             return _refuse(app, str(error))
         except OSError as error:

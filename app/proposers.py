@@ -27,7 +27,7 @@ def trained() -> list[str]:
 
 
 def offered(kind: str) -> str:
-    """What an offered drafter is: a kind of :data:`engine.protocol.DraftKind` in words."""
+    """Words for a kind of offered drafter (:data:`engine.protocol.DraftKind`)."""
     return proposer("draft" if kind == "model" else kind).offer
 
 

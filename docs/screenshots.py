@@ -38,7 +38,7 @@ from engine.protocol import keys
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
-    from app.program import Program
+    from app.program import WindowProgram
     from tests.hub_server import Hub
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,11 +109,11 @@ def main() -> int:
 
 
 @contextmanager
-def _opened(app: QApplication, home: Path) -> Iterator[tuple[Program, list[str]]]:
+def _opened(app: QApplication, home: Path) -> Iterator[tuple[WindowProgram, list[str]]]:
     """The program with the bundled model, and what the engine has refused by now."""
-    from app.program import Program
+    from app.program import WindowProgram
 
-    program = Program(app, home / "kvasir.log")
+    program = WindowProgram(app, home / "kvasir.log")
     failures: list[str] = []
     program.link.failed.connect(lambda error: failures.append(error.message))
     try:
@@ -371,7 +371,7 @@ def _hub(home: Path) -> Iterator[Hub]:
         hub.close()
 
 
-def _grab(program: Program, folder: Path, name: str, failures: list[str], size: tuple[int, int] = SIZE) -> None:
+def _grab(program: WindowProgram, folder: Path, name: str, failures: list[str], size: tuple[int, int] = SIZE) -> None:
     """The window in both themes, as ``name``dark.png and ``name``light.png; no picture where something failed.
 
     Those that are not for the documentation also with text of 150 %, as ``name``dark-150.png.

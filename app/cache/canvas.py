@@ -8,7 +8,7 @@ from PySide6.QtGui import QImage
 
 from app.cache import tiles
 from app.cache.hues import NO_OWNER, ChatHues
-from app.cache.pages import FILLS, RESERVED, SWAPPED, Pages
+from app.cache.pages import FILLS, RESERVED, SWAPPED, PageStates
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES
 
@@ -32,7 +32,7 @@ class Canvas:
     def __init__(self, theme: Theme, hues: ChatHues, largest: int = LARGEST) -> None:
         self._theme, self._hues, self._largest = theme, hues, largest
         self._palette = tiles.palette(theme)
-        self._pages: Pages | None = None
+        self._pages: PageStates | None = None
         self._codes = np.empty(0, dtype=np.uint8)
         self._pixels = np.empty((0, 0), dtype=np.uint8)
         self._tiles = tiles.tiles(SMALLEST)
@@ -40,10 +40,10 @@ class Canvas:
         self.image = QImage()
 
     @property
-    def pages(self) -> Pages | None:
+    def pages(self) -> PageStates | None:
         return self._pages
 
-    def show(self, pages: Pages, width: int, height: int, grows: bool) -> bool:
+    def show(self, pages: PageStates, width: int, height: int, grows: bool) -> bool:
         """Draw ``pages`` into ``width`` x ``height`` pixels, or higher if it ``grows``; True if the cells moved."""
         self._pages = pages
         moved = self._lay_out(width, height, grows)
@@ -97,7 +97,7 @@ class Canvas:
             self._tiles = tiles.tiles(cell)
         return moved
 
-    def _wanted(self, pages: Pages) -> np.ndarray:
+    def _wanted(self, pages: PageStates) -> np.ndarray:
         """The code of every cell of the grid."""
         states, hues = pages.states, pages.hues(self._hues)
         if self.together > 1:

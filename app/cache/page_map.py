@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 from app.cache import words
 from app.cache.canvas import Canvas
 from app.cache.hues import ChatHues
-from app.cache.pages import Pages
+from app.cache.pages import PageStates
 from app.theme.theme import Theme
 
 UPDATE_S = 0.1
@@ -33,7 +33,7 @@ class SmallMap(QWidget):
         """Number of pages that a square stands for."""
         return self._canvas.together
 
-    def show_pages(self, pages: Pages) -> None:
+    def show_pages(self, pages: PageStates) -> None:
         self._canvas.show(pages, self.width(), self.height(), grows=False)
         self.setAccessibleDescription(words.pages_by_state(pages))
         self.update()
@@ -143,7 +143,7 @@ class PageMapView(QScrollArea):
         super().__init__(parent)
         self._canvas = Canvas(theme, hues)
         self._theme = theme
-        self._next: Pages | None = None
+        self._next: PageStates | None = None
         self._painted = 0.0
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -157,11 +157,11 @@ class PageMapView(QScrollArea):
         self._timer.timeout.connect(self._show_next)
 
     @property
-    def pages(self) -> Pages | None:
+    def pages(self) -> PageStates | None:
         """The pages on show."""
         return self._canvas.pages
 
-    def show_pages(self, pages: Pages) -> None:
+    def show_pages(self, pages: PageStates) -> None:
         """Show this map now, or as soon as a tenth of a second has passed since the last."""
         self._next = pages
         if not self._timer.isActive():
@@ -193,7 +193,7 @@ class PageMapView(QScrollArea):
             self._painted = time.monotonic()
             self._draw(pages)
 
-    def _draw(self, pages: Pages) -> None:
+    def _draw(self, pages: PageStates) -> None:
         # The bar's room is kept free, so that its coming and going does not move every square.
         width = self.width() - self.verticalScrollBar().sizeHint().width()
         self._canvas.show(pages, width, self.height(), grows=True)

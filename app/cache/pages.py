@@ -21,7 +21,7 @@ _CACHED = PAGE_STATES.index("cached")
 _EMPTY = (_FREE, PAGE_STATES.index("evicted"))
 
 
-class Pages(NamedTuple):
+class PageStates(NamedTuple):
     """``states`` and ``owners`` are [pages]: an index of PAGE_STATES, and 0 or 1 + a place in ``legend``."""
 
     states: np.ndarray
@@ -66,7 +66,7 @@ def key(owner: PageOwner) -> str:
     return owner.chat or owner.id
 
 
-def decode(message: PageMap) -> Pages:
+def decode(message: PageMap) -> PageStates:
     """Raises ValueError for a map whose parts do not agree."""
     try:
         states = np.frombuffer(zlib.decompress(message.states), dtype=np.uint8)
@@ -77,12 +77,12 @@ def decode(message: PageMap) -> Pages:
         raise ValueError(f"a page map of {message.total} pages has {len(states)} states and {len(owners)} owners")
     if message.total and (states.max() >= len(PAGE_STATES) or owners.max() > len(message.legend)):
         raise ValueError("a page map names a state or an owner that it does not explain")
-    return Pages(states, owners, message.legend, message.page_tokens, message.swapped, message.saved)
+    return PageStates(states, owners, message.legend, message.page_tokens, message.swapped, message.saved)
 
 
-def from_counts(counts: PageCounts) -> Pages:
+def from_counts(counts: PageCounts) -> PageStates:
     """Build the pages that are assumed before a map has come, from the numbers of those in use and cached."""
     states = np.full(counts.total, _FREE, dtype=np.uint8)
     states[: counts.used] = _CACHED
     states[: counts.used - counts.cached] = _PRIVATE
-    return Pages(states, np.zeros(counts.total, dtype=np.uint16), [])
+    return PageStates(states, np.zeros(counts.total, dtype=np.uint16), [])

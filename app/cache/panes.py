@@ -13,7 +13,7 @@ from app.cache.figures import Figures
 from app.cache.hues import ChatHues
 from app.cache.legend import StateLegend, chats_text
 from app.cache.page_map import PageMapView
-from app.cache.pages import Pages
+from app.cache.pages import PageStates
 from app.cache.tree_model import TreeRow
 from app.cache.tree_view import TreeView
 from app.theme.theme import Theme
@@ -54,7 +54,7 @@ class CachePanes(QWidget):
         self.tree.chosen.connect(self.chosen)
         theme.changed.connect(self._recolour)
 
-    def show_pages(self, pages: Pages) -> None:
+    def show_pages(self, pages: PageStates) -> None:
         self._ask_again(pages)
         self.map.show_pages(pages)
         self._pages_figure.setText(words.in_use(pages))
@@ -86,7 +86,7 @@ class CachePanes(QWidget):
         self.map.stop()
         self.card.hide()
 
-    def _ask_again(self, pages: Pages) -> None:
+    def _ask_again(self, pages: PageStates) -> None:
         """The page under the mouse is in another state: what its card says may no longer hold."""
         at, before = self.map.body.at, self.map.pages
         if before is not None and 0 <= at < min(before.total, pages.total) and before.states[at] != pages.states[at]:

@@ -14,7 +14,7 @@ from app.theme.theme import Theme
 from engine.protocol import PageDescribed, RadixTree, Telemetry
 
 if TYPE_CHECKING:
-    from app.cache.pages import Pages
+    from app.cache.pages import PageStates
     from app.cache.panes import CachePanes
 
 
@@ -34,7 +34,7 @@ class CacheView(QWidget):
         self._theme, self._hues = theme, hues
         self._chat = ""
         self._frame: Telemetry | None = None
-        self._pages: Pages | None = None
+        self._pages: PageStates | None = None
         self._tree: RadixTree | None = None
         self.name: Callable[[str], str] = lambda chat: chat
         """The title of a chat, for people."""
@@ -59,7 +59,7 @@ class CacheView(QWidget):
             self.panes.figures.show_frame(frame)
             self.panes.tree.grow_older()
 
-    def show_pages(self, pages: Pages) -> None:
+    def show_pages(self, pages: PageStates) -> None:
         self._pages = pages
         if self.panes is not None and self.isVisible():
             self.panes.show_pages(pages)

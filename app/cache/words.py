@@ -9,7 +9,7 @@ from app.words import kv_cached, size, waste
 from engine.protocol import CacheStats, PageDescribed, PageState, RadixTree, Telemetry, TreeNode
 
 if TYPE_CHECKING:
-    from app.cache.pages import Pages
+    from app.cache.pages import PageStates
 
 STATE_WORDS: dict[PageState, str] = {
     "free": "free",
@@ -37,13 +37,13 @@ UNKNOWN_CHAT = "no saved chat"
 """The title of a chat of another program, of a measurement, or of one that is being deleted."""
 
 
-def pages_by_state(pages: Pages) -> str:
+def pages_by_state(pages: PageStates) -> str:
     """Describe all pages by state, such as "4,096 pages: 12 shared, 600 private, 3,484 free"."""
     counts = [(STATE_TITLES[state], count) for state, count in pages.counts().items() if count]
     return f"{pages.total:,} pages: " + ", ".join(f"{count:,} {name}" for name, count in reversed(counts))
 
 
-def in_use(pages: Pages) -> str:
+def in_use(pages: PageStates) -> str:
     """Describe the use of the pages, such as "12 in use · 600 cached of 4,096"."""
     counts = pages.counts()
     kept = counts["cached"]
@@ -51,7 +51,7 @@ def in_use(pages: Pages) -> str:
     return f"{used:,} in use · {kept:,} cached of {pages.total:,}"
 
 
-def elsewhere(pages: Pages) -> str:
+def elsewhere(pages: PageStates) -> str:
     """Pages that are not in the pool; "" for none."""
     parts = [f"{pages.swapped:,} more in RAM"] if pages.swapped else []
     parts += [f"{pages.saved:,} saved on disk"] if pages.saved else []

@@ -22,7 +22,7 @@ def is_adapter(path: str) -> bool:
     return (Path(path) / CONFIG).is_file()
 
 
-class Adapters(QObject):
+class ChatAdapters(QObject):
     """An adapter that was loaded from a chat's settings answers in that chat from then on."""
 
     def __init__(self, link: EngineLink, session: ChatSession, settings: ChatSettings, window: QWidget) -> None:

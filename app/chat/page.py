@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.chat.adapters import Adapters
+from app.chat.adapters import ChatAdapters
 from app.chat.chat_settings import ChatSettings
 from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
@@ -15,7 +15,7 @@ from app.chat.header import Header
 from app.chat.loading_bar import LoadingBar
 from app.chat.news import News
 from app.chat.session.background import Background
-from app.chat.session.drafts import Drafts
+from app.chat.session.drafts import DraftTexts
 from app.chat.session.queued import QueuedBar
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
@@ -70,9 +70,9 @@ class ChatPage(FocusFirst):
         self.news = News(link, history, self.notice, self)
         self.sending = Sending(link, self.session, self.header, self.composer, self.waits, self.news, self)
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
-        self.adapters = Adapters(link, self.session, self.settings, self)
+        self.adapters = ChatAdapters(link, self.session, self.settings, self)
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
-        self.drafts = Drafts(self.composer, self.session, history, self)
+        self.drafts = DraftTexts(self.composer, self.session, history, self)
         self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
         self.background = Background(self.session, history, self)
         self._arrange()

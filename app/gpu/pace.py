@@ -9,7 +9,7 @@ SPAN_S = 8.0
 LEAST_S = 1.0
 
 
-class Pace:
+class DownloadPace:
     """Fed with bytes done and the clock's seconds."""
 
     def __init__(self) -> None:

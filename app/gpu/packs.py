@@ -10,7 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, Signal
 
 from app.gpu.command import PackCommand
-from app.gpu.pace import Pace
+from app.gpu.pace import DownloadPace
 from engine.protocol import PackProgress, PackResult, PackStatus
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Packs(QObject):
         self.action: Action = ""
         """The action that runs."""
         self.progress: PackProgress | None = None
-        self.pace = Pace()
+        self.pace = DownloadPace()
         self.paused: Action = ""
         """Action that was stopped by the person and can go on."""
         self.failed: Action = ""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from app.history.records import LATEST, AnswerStats, Chat, Message, Role, Span, State
+from app.history.records import LATEST, AnswerStats, Chat, Role, State, StoredMessage, TextSpan
 from engine.protocol import Overflow, Sampling, Thinking
 
 CHAT = ("id", "title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow", "adapter")
@@ -51,11 +51,11 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
     )  # an overflow policy that is not known is a later version's
 
 
-def message(row: tuple[Any, ...], bad: list[Bad]) -> Message:
+def message(row: tuple[Any, ...], bad: list[Bad]) -> StoredMessage:
     """A row of the columns MESSAGE; what was replaced is added to ``bad``."""
     cells = _Row("messages", MESSAGE, row, bad)
     content = cells.text("content")
-    return Message(
+    return StoredMessage(
         cells.id,
         cells.text("chat"),
         cells.text("parent"),
@@ -98,12 +98,12 @@ class _Row:
             self._replaced(name, "{}")
             return default
 
-    def spans(self, name: str, chars: int) -> tuple[Span, ...]:
+    def spans(self, name: str, chars: int) -> tuple[TextSpan, ...]:
         """``chars``: of the text that they cover."""
         try:
-            spans = tuple(msgspec.json.decode(self._cells[name], type=list[Span]))
+            spans = tuple(msgspec.json.decode(self._cells[name], type=list[TextSpan]))
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-            spans = (Span("", -1),)
+            spans = (TextSpan("", -1),)
         if all(0 <= span.chars <= chars for span in spans):
             return spans
         self._replaced(name, "[]")

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from app.history.records import Chat, Message, thought_for
+from app.history.records import Chat, StoredMessage, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.base.lines import split_lines
@@ -16,7 +16,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
 
 
-def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
+def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
     """``path`` is the branch to export, first message first. Answers stand as written, questions under a heading."""
     day = time.strftime("%Y-%m-%d", time.localtime(chat.created))
     lines = [f"# {chat.title}", "", f"*{day}*", ""]
@@ -83,5 +83,5 @@ def _closed(text: str) -> str:
     return f"{text}\n{fence}" if fence else text
 
 
-def _answer_heading(message: Message) -> str:
+def _answer_heading(message: StoredMessage) -> str:
     return f"## {message.stats.model}" if message.stats.model else "## Answer"

@@ -17,7 +17,7 @@ LATEST = 32_503_680_000.0
 """The year 3000, in seconds since 1970: every system's calendar reaches that far."""
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A run of ``chars`` characters whose tokens came from the same place; "" is plain decoding.
 
     ``by`` is the proposer of accepted draft tokens, "" where that is not known.
@@ -95,7 +95,7 @@ class Chat(NamedTuple):
     """The name of the LoRA adapter that answers, "" for the model alone."""
 
 
-class Message(NamedTuple):
+class StoredMessage(NamedTuple):
     id: str
     chat: str
     parent: str
@@ -104,7 +104,7 @@ class Message(NamedTuple):
     content: str
     state: State = "complete"
     stats: AnswerStats = AnswerStats()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TextSpan, ...] = ()
     created: float = 0.0
     thinking: str = ""
     """Thinking of an answer before its content."""

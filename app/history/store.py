@@ -15,11 +15,11 @@ from PySide6.QtCore import QObject, Signal
 
 from app.history import backups, cells, search, writer
 from app.history.cells import Bad
-from app.history.records import Chat, Draft, Message, SearchHit, now
+from app.history.records import Chat, Draft, SearchHit, StoredMessage, now
 from app.history.schema import HistoryUnusableError
 from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
-from app.history.writer import Job, Writer
+from app.history.writer import HistoryWriter, WriteJob
 from engine.protocol import Overflow, Sampling, Thinking
 
 log = logging.getLogger(__name__)
@@ -74,11 +74,11 @@ class HistoryStore(QObject):
         self._copy: Path | None = None
         """The copy of the file from before any of them was replaced in this run."""
         self._unsaved = UnsavedCopy(self._reader)
-        self._together: list[Job] | None = None
+        self._together: list[WriteJob] | None = None
         self._closed = False
         self._file = self._read_file = _identity(path)
         """Identities of the file that holds the history, and of the one the reader has open."""
-        self._writer = Writer(
+        self._writer = HistoryWriter(
             lambda: self._connect(0.0), self._restored, self.changed.emit, self._on_failed, self.recovered.emit
         )
 
@@ -103,7 +103,7 @@ class HistoryStore(QObject):
         self._mend(bad, {chat_id: chat.title if chat is not None else ""})
         return chat
 
-    def messages(self, chat_id: str) -> list[Message]:
+    def messages(self, chat_id: str) -> list[StoredMessage]:
         """Every message of the chat, all branches, in the order in which they came."""
         rows = self._read(f"SELECT {_MESSAGE} FROM messages WHERE chat = ? ORDER BY number", chat_id)
         bad: list[Bad] = []
@@ -170,7 +170,7 @@ class HistoryStore(QObject):
             jobs, self._together = self._together, None
             if jobs:
                 self._put(
-                    Job(
+                    WriteJob(
                         tuple(statement for job in jobs for statement in job.statements),
                         frozenset().union(*(job.chats for job in jobs)),
                         tuple(dict.fromkeys(chat for job in jobs for chat in job.told)),
@@ -185,7 +185,7 @@ class HistoryStore(QObject):
         sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
         self._write(sql, row, chat.id, tell=True)
 
-    def save_message(self, message: Message) -> None:
+    def save_message(self, message: StoredMessage) -> None:
         """Insert the message or replace it."""
         stats, spans = msgspec.json.encode(message.stats).decode(), msgspec.json.encode(message.spans).decode()
         row = (*message[:6], stats, spans, message.created or now(), message.thinking)
@@ -397,13 +397,13 @@ class HistoryStore(QObject):
         """``chat`` is the one of which a person saw what is written, ``tell`` whether to announce it, or which one."""
         told = (tell,) if isinstance(tell, str) else (chat,) if tell and chat else ()
         chats = frozenset() if chat is None else frozenset((chat,))
-        job = Job(((sql, tuple(map(_storable, values))),), chats, told, key, last)
+        job = WriteJob(((sql, tuple(map(_storable, values))),), chats, told, key, last)
         if self._together is not None:
             self._together.append(job)
         else:
             self._put(job)
 
-    def _put(self, job: Job) -> None:
+    def _put(self, job: WriteJob) -> None:
         if self._closed:
             log.warning("a write came after the history was closed")
             return

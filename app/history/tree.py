@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.history.records import Message
+from app.history.records import StoredMessage
 
 
 class MessageTree:
@@ -13,8 +13,8 @@ class MessageTree:
     One whose parent is missing among those before it hangs below the message before it.
     """
 
-    def __init__(self, messages: Iterable[Message] = (), leaf: str = "") -> None:
-        self._messages: dict[str, Message] = {}
+    def __init__(self, messages: Iterable[StoredMessage] = (), leaf: str = "") -> None:
+        self._messages: dict[str, StoredMessage] = {}
         self._children: dict[str, list[str]] = {}
         before = ""
         for message in messages:
@@ -32,15 +32,15 @@ class MessageTree:
     def __contains__(self, message_id: object) -> bool:
         return message_id in self._messages
 
-    def all(self) -> list[Message]:
+    def all(self) -> list[StoredMessage]:
         """Every message, in the order in which they came."""
         return list(self._messages.values())
 
-    def get(self, message_id: str) -> Message:
+    def get(self, message_id: str) -> StoredMessage:
         """Raises KeyError for an id that is not in the tree."""
         return self._messages[message_id]
 
-    def put(self, message: Message) -> None:
+    def put(self, message: StoredMessage) -> None:
         """Add a message, or replace the one with its id (parent and place stay)."""
         if message.id not in self._messages:
             self._children.setdefault(message.parent, []).append(message.id)
@@ -54,7 +54,7 @@ class MessageTree:
         if self.leaf == message_id:
             self.leaf = self.newest_leaf(message.parent)
 
-    def path(self, leaf: str | None = None) -> list[Message]:
+    def path(self, leaf: str | None = None) -> list[StoredMessage]:
         """From the first message down to ``leaf`` (the shown one by default)."""
         at, path = self.leaf if leaf is None else leaf, {}
         while at in self._messages and at not in path:  # a damaged file may name a message its own ancestor

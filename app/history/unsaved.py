@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from app.history import cells
-from app.history.writer import Job
+from app.history.writer import WriteJob
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +19,10 @@ class UnsavedCopy:
     def __init__(self, file: sqlite3.Connection) -> None:
         self._file = file
         self._copy: sqlite3.Connection | None = None
-        self._applied: dict[int, Job] = {}
+        self._applied: dict[int, WriteJob] = {}
         """By their ids."""
 
-    def reader(self, waiting: Sequence[Job]) -> sqlite3.Connection:
+    def reader(self, waiting: Sequence[WriteJob]) -> sqlite3.Connection:
         """Connection to read what a person saw: ``file`` itself if nothing waits, or if a copy of it cannot be made."""
         if not waiting:
             self.close()
@@ -57,7 +57,7 @@ def _in_memory(file: sqlite3.Connection) -> sqlite3.Connection:
     return copy
 
 
-def _apply(copy: sqlite3.Connection, job: Job) -> None:
+def _apply(copy: sqlite3.Connection, job: WriteJob) -> None:
     """Some of it may be in the file already, which changes nothing; what the file refuses is not to be seen."""
     copy.execute("BEGIN")
     with contextlib.suppress(sqlite3.Error, ValueError):

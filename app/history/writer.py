@@ -29,7 +29,7 @@ _REFUSED = (
 """Errors of one write that say nothing of those behind it."""
 
 
-class Job(NamedTuple):
+class WriteJob(NamedTuple):
     """Statements that are all in the file or none: (SQL, its values)."""
 
     statements: tuple[tuple[str, tuple], ...]
@@ -43,7 +43,7 @@ class Job(NamedTuple):
     """True if it waits at the end of the queue all the same."""
 
 
-class Writer:
+class HistoryWriter:
     """Writes jobs in the order in which they came, on a thread of its own.
 
     ``connect`` opens the file, without SQLite's own patience. ``restored`` makes sure before each write that the file
@@ -64,18 +64,18 @@ class Writer:
         self._told, self._failed, self._recovered = told, failed, recovered
         self._connection: sqlite3.Connection | None = None
         self._state = threading.Condition()
-        self._jobs: list[Job] = []
+        self._jobs: list[WriteJob] = []
         self._fresh = self._closing = False
         self._stuck = False
         """True if the last attempt failed, or took longer than the window waits."""
         self._held_since = 0.0
         self._said = ""
-        self._announced: dict[int, Job] = {}
+        self._announced: dict[int, WriteJob] = {}
         """By their ids, those that wait."""
         self._thread = threading.Thread(target=self._run, name="kvasir-history", daemon=True)
         self._thread.start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: WriteJob) -> None:
         with self._state:
             place = next((at for at, one in enumerate(self._jobs) if job.key and one.key == job.key), None)
             if place is not None and not job.last:
@@ -87,7 +87,7 @@ class Writer:
             self._fresh = True
             self._state.notify_all()
 
-    def waiting(self) -> list[Job]:
+    def waiting(self) -> list[WriteJob]:
         """The jobs that are not in the file, in order."""
         with self._state:
             return list(self._jobs)
@@ -102,7 +102,7 @@ class Writer:
             self._stuck = bool(self._jobs)
             return not self._jobs
 
-    def close(self) -> list[Job]:
+    def close(self) -> list[WriteJob]:
         """Try once more, then end. Returns what could not be written."""
         with self._state:
             self._closing = True
@@ -149,24 +149,24 @@ class Writer:
         else:
             self._settle()
 
-    def _at(self, place: int) -> Job | None:
+    def _at(self, place: int) -> WriteJob | None:
         with self._state:
             return self._jobs[place] if place < len(self._jobs) else None
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: WriteJob) -> None:
         with self._state:  # a later one may have taken its place meanwhile
             place = next((at for at, one in enumerate(self._jobs) if one is job), None)
             if place is not None:
                 del self._jobs[place]
         self._tell(job)
 
-    def _tell(self, job: Job) -> None:
+    def _tell(self, job: WriteJob) -> None:
         """Announce what it changes; what waits for the file is shown already (app/history/unsaved.py)."""
         if id(job) not in self._announced:
             for chat in job.told:
                 self._told(chat)
 
-    def _write(self, job: Job) -> None:
+    def _write(self, job: WriteJob) -> None:
         if self._restored():
             self._disconnect()  # from the file that is gone
         if self._connection is None:

@@ -7,7 +7,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
 from app.lab import words
-from app.lab.layout import Columns, Part, label
+from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures import Miniature
 from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
@@ -106,7 +106,7 @@ class Card(QFrame):
             self.opened.emit(self.page.name)
 
 
-class Overview(Part):
+class Overview(PageSection):
     """All experiments, by group. ``opened`` carries the name of one."""
 
     opened = Signal(str)
@@ -121,7 +121,7 @@ class Overview(Part):
             card.opened.connect(self.opened)
         for group in dict.fromkeys(card.page.group for card in self.cards):
             of_group = [card for card in self.cards if card.page.group == group]
-            self.add(Part(group).add(Columns(of_group, theme, _CARD_PX, 2)))
+            self.add(PageSection(group).add(ColumnsLayout(of_group, theme, _CARD_PX, 2)))
         if runs.trouble and runs.index is None:
             again = QPushButton("Try again")
             again.setObjectName("lab.again")

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab import words
-from app.lab.layout import Columns, Part, label, take_out
+from app.lab.layout import ColumnsLayout, PageSection, label, take_out
 from app.lab.pictures import PictureView
 from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.words import moment
@@ -33,7 +33,7 @@ _FITTING_PX = (56, 320)
 """The least and the most height of a result's picture, for one that says how high it wants to be."""
 
 
-class ExperimentView(Part):
+class ExperimentView(PageSection):
     """``choice``: what is predicted, -1 for nothing."""
 
     run_asked = Signal(dict)
@@ -52,20 +52,20 @@ class ExperimentView(Part):
         self._brought = ""
         self.result: LabResult | None = None
         self.found: ResultView | None = None
-        self.refused = Part(box=True).add(label(words.refusal(page), "warn", "lab.refused"))
-        self.add(self.refused, Part("The problem").add(label(page.problem)), self._prediction(), self._run_row())
+        self.refused = PageSection(box=True).add(label(words.refusal(page), "warn", "lab.refused"))
+        self.add(self.refused, PageSection("The problem").add(label(page.problem)), self._prediction(), self._run_row())
         self.note = label("", "bad", "lab.note")
         self.note.hide()
         self.add(self.note)
         self.pictures: list[PictureView] = []
         """Pictures of each side, in the order of ``sides``."""
-        self.boxes: list[Part] = []
+        self.boxes: list[PageSection] = []
         """Around them."""
         self.sides: list[str] = []
         self._running = False
         self._live = False
         """True if the pictures are those of a run, not of the result."""
-        self.columns = Columns([], theme, _SIDE_PX, 2)
+        self.columns = ColumnsLayout([], theme, _SIDE_PX, 2)
         self.player = Player(theme)
         self.player.moved.connect(self._show_moment)
         self.add(self.columns, self.player)
@@ -210,7 +210,7 @@ class ExperimentView(Part):
             QWidget.setTabOrder(before, after)
 
     def _prediction(self) -> QWidget:
-        part = Part("Predict").add(label(self.page.question, name="lab.question"))
+        part = PageSection("Predict").add(label(self.page.question, name="lab.question"))
         group = QButtonGroup(self)
         radios = []
         for at, choice in enumerate(self.page.choices):
@@ -221,7 +221,7 @@ class ExperimentView(Part):
             group.addButton(radio, at)
             radios.append(radio)
         group.idClicked.connect(self._choose)
-        return part.add(Columns(radios, self._theme, _CHOICE_PX, len(radios)))
+        return part.add(ColumnsLayout(radios, self._theme, _CHOICE_PX, len(radios)))
 
     def _choose(self, at: int) -> None:
         self._choice = at
@@ -246,16 +246,16 @@ class ExperimentView(Part):
         row.addWidget(self.cancel)
         row.addWidget(self.status, 1)
         row.addStretch()
-        part = Part()
+        part = PageSection()
         part.column.addLayout(row)
         return part.add(self.bar)
 
-    def _side(self, at: int, name: str) -> Part:
+    def _side(self, at: int, name: str) -> PageSection:
         view = PictureView(self._theme)
         view.setMinimumHeight(self._theme.px(_PICTURE_PX))
         self.pictures.append(view)
         title = name if name == words.EVERY_SIDE else words.lettered(at, name)
-        box = Part(box=True).add(label(title, "figure"), view)
+        box = PageSection(box=True).add(label(title, "figure"), view)
         box.setObjectName(f"lab.side.{at}")
         box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         box.setAccessibleName(title)
@@ -265,7 +265,7 @@ class ExperimentView(Part):
     def _try_part(self) -> QWidget:
         self.again = self._button("Run with these", "lab.try")
         self.again.clicked.connect(lambda: self.run_asked.emit(self.sliders.values))
-        part = Part("Try other sizes").add(label(words.TRY, "caption"), self.sliders)
+        part = PageSection("Try other sizes").add(label(words.TRY, "caption"), self.sliders)
         part.column.addWidget(self.again, 0, Qt.AlignmentFlag.AlignLeft)
         return part
 
@@ -277,7 +277,7 @@ class ExperimentView(Part):
         row.setSpacing(12)
         row.addWidget(self.use)
         row.addWidget(self.used, 1)
-        part = Part()
+        part = PageSection()
         part.column.addLayout(row)
         return part
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from app.lab import words
-from app.lab.layout import Columns, Part, label
+from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures.plot import colors
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import tip
@@ -115,7 +115,7 @@ def _ends(values: Sequence[float], unit: str) -> tuple[float, float]:
     return 0.0, max(high, 0.0) or 1.0
 
 
-def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
+def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> PageSection:
     """One figure of a result that has effects: two sides next to each other, more of them below each other."""
     metric = figure.effects[0].metric
     medians = figure.medians
@@ -123,15 +123,15 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
     values = [label(words.value(median, metric), "figure") for median in medians]
     gains = [label(said.text, said.tone) for said in map(words.verdict, figure.effects)]
     dots = Dots(figure.runs, medians, metric, theme)
-    row = Part().add(label(words.named(metric), "small-figure"))
+    row = PageSection().add(label(words.named(metric), "small-figure"))
     row.column.setSpacing(4)
     if len(sides) == 2:
-        each = [Part().add(*of_side) for of_side in zip(names, values, strict=False)]
-        each += [Part().add(label(words.AGAINST, "caption"), *gains), Part().add(dots)]
+        each = [PageSection().add(*of_side) for of_side in zip(names, values, strict=False)]
+        each += [PageSection().add(label(words.AGAINST, "caption"), *gains), PageSection().add(dots)]
         for part in each:
             part.column.setSpacing(0)
             part.column.addStretch(1)
-        return row.add(Columns(each, theme, _COLUMN_PX, len(each)))
+        return row.add(ColumnsLayout(each, theme, _COLUMN_PX, len(each)))
     table = QWidget()
     grid = QGridLayout(table)
     grid.setContentsMargins(0, 0, 0, 0)
@@ -145,6 +145,6 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> Part:
         grid.setColumnStretch(column, share)
         for at, cell in enumerate(cells):
             grid.addWidget(cell, at, column)
-    runs = Part().add(dots)
+    runs = PageSection().add(dots)
     runs.column.addStretch(1)
-    return row.add(Columns([table, runs], theme, _TABLE_PX, 2))
+    return row.add(ColumnsLayout([table, runs], theme, _TABLE_PX, 2))

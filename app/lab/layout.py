@@ -15,7 +15,7 @@ SETTLE_MS = 1000
 """Milliseconds that a page with a new result may grow."""
 
 
-class Columns(QWidget):
+class ColumnsLayout(QWidget):
     """``widgets`` in rows of up to ``most``, each at least ``least`` wide (pixels at the usual text size)."""
 
     def __init__(self, widgets: Sequence[QWidget], theme: Theme, least: int, most: int) -> None:
@@ -58,7 +58,7 @@ class Columns(QWidget):
             self._grid.addWidget(widget, at // columns, at % columns)
 
 
-class Part(QFrame):
+class PageSection(QFrame):
     """A part of a page under its heading; with ``box`` in a box."""
 
     def __init__(self, heading: str = "", box: bool = False) -> None:
@@ -72,7 +72,7 @@ class Part(QFrame):
         if heading:
             self.column.addWidget(label(heading, "section"))
 
-    def add(self, *widgets: QWidget) -> Part:
+    def add(self, *widgets: QWidget) -> PageSection:
         for widget in widgets:
             self.column.addWidget(widget)
         return self

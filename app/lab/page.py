@@ -31,7 +31,7 @@ from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.lab.sliders import SettingSlider
-from app.lab.topics import COMPARE, TOOLS, Topics
+from app.lab.topics import COMPARE, TOOLS, TopicList
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, tip
@@ -122,7 +122,7 @@ class LabView(FocusFirst):
         return super().eventFilter(watched, event)
 
     def _make(self) -> None:
-        self.topics = Topics(self._theme)
+        self.topics = TopicList(self._theme)
         self.topics.chosen.connect(self._on_topic)
         self.first = self.topics
         self.title = QLabel()

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from app.lab import words
 from app.lab.figures import figure_row
-from app.lab.layout import Columns, Part, label
+from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures import PlotView
-from app.lab.steps import Steps
+from app.lab.steps import StepRunner
 from app.texts.side_by_side import BothTexts, Side
 from app.theme.theme import Theme
 from engine.protocol import compared
@@ -22,7 +22,7 @@ _PLOT_PX = 220
 _LINE_PX, _LINE_LETTERS, _MOST_LINES = 20, 40, 8
 
 
-class ResultView(Part):
+class ResultView(PageSection):
     """``choice``: what was predicted, -1 for nothing."""
 
     def __init__(self, page: LabPage, result: LabResult, choice: int, theme: Theme) -> None:
@@ -35,36 +35,36 @@ class ResultView(Part):
         quiet = label(mark.text, mark.tone, "lab.quiet")
         predicted = words.prediction(page, choice, result)
         self.prediction = label(predicted.text, predicted.tone, "lab.prediction")
-        self.lesson = lesson = Part(box=True)
+        self.lesson = lesson = PageSection(box=True)
         lesson.setProperty("card", "notice")
         lesson.add(label(result.lesson, "figure", "lab.lesson"))
         if result.why:
             lesson.add(label(result.why[0], name="lab.here"))
-        head = Part().add(self.headline, said, quiet, self.prediction)
+        head = PageSection().add(self.headline, said, quiet, self.prediction)
         for each in (said, quiet, self.prediction):  # now that they are within another: else they were windows
             each.setVisible(bool(each.text()))
         if told := words.chosen(page, result):
             head.add(label(words.otherwise(told), "warn", "lab.chosen"))
         self.add(head, lesson)
-        self.figures: list[Part] = []
-        self.rest = Steps(self._add_rest(page, result), self)
+        self.figures: list[PageSection] = []
+        self.rest = StepRunner(self._add_rest(page, result), self)
         """Makes what stands below the lesson."""
 
     def _add_rest(self, page: LabPage, result: LabResult) -> Iterator[None]:
         for figure in result.figures:
             if figure.effects:
                 row = figure_row(figure, result.sides, self._theme)
-                self.add(row if self.figures else Part("Figures").add(row))
+                self.add(row if self.figures else PageSection("Figures").add(row))
                 self.figures.append(row)
                 yield
         if result.text is not None:
             self.add(self._texts(result.text, result.sides))
             yield
-        ours = [Part("This computer" if page.papers else "", box=True) for _ in result.plots]
-        theirs = [Part(words.source(each), box=True) for each in page.papers]
+        ours = [PageSection("This computer" if page.papers else "", box=True) for _ in result.plots]
+        theirs = [PageSection(words.source(each), box=True) for each in page.papers]
         if ours or theirs:
-            columns = Columns([*ours, *theirs], self._theme, 360, min(2, len(ours) + len(theirs)))
-            self.add(Part("Here, and in the paper" if theirs else "On this computer").add(columns))
+            columns = ColumnsLayout([*ours, *theirs], self._theme, 360, min(2, len(ours) + len(theirs)))
+            self.add(PageSection("Here, and in the paper" if theirs else "On this computer").add(columns))
             yield
         for box, plot in zip(ours, result.plots, strict=True):
             box.column.addWidget(self._drawn(plot, result.sides), 1)
@@ -82,16 +82,16 @@ class ResultView(Part):
             if sentences
         ]
         if alike:
-            self.add(Columns(alike, self._theme, 260, 3))
+            self.add(ColumnsLayout(alike, self._theme, 260, 3))
             yield
         self.add(
-            Part("When it does not help").add(label(page.fails, name="lab.fails")),
-            Part("How it was taken").add(label(words.taken(result), "caption", "lab.taken")),
+            PageSection("When it does not help").add(label(page.fails, name="lab.fails")),
+            PageSection("How it was taken").add(label(words.taken(result), "caption", "lab.taken")),
         )
 
-    def _texts(self, text: LabText, sides: list[str]) -> Part:
+    def _texts(self, text: LabText, sides: list[str]) -> PageSection:
         said = words.text_verdict(text, sides)
-        part = Part("The text").add(label(said.text, said.tone, "lab.text"))
+        part = PageSection("The text").add(label(said.text, said.tone, "lab.text"))
         if text.same and text.texts:
             part.add(label(words.SAMPLE, "caption"), label(text.texts[0].strip(), "mute"))
         elif of_sides := words.written(text, sides):
@@ -105,7 +105,7 @@ class ResultView(Part):
             part.add(both)
         return part
 
-    def _tell(self, box: Part, paper: PaperFigure) -> None:
+    def _tell(self, box: PageSection, paper: PaperFigure) -> None:
         link = QLabel(f'<a href="{escape(paper.address)}">{escape(paper.title)}</a>')
         link.setTextFormat(Qt.TextFormat.RichText)
         link.setOpenExternalLinks(True)
@@ -130,7 +130,7 @@ class ResultView(Part):
         return view
 
 
-def _list(title: str, sentences: list[str]) -> Part:
-    part = Part(title).add(*(label(sentence, "mute") for sentence in sentences))
+def _list(title: str, sentences: list[str]) -> PageSection:
+    part = PageSection(title).add(*(label(sentence, "mute") for sentence in sentences))
     part.column.addStretch(1)
     return part

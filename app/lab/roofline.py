@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QWidget
 
 from app.lab import words
-from app.lab.layout import Part, label, take_out
+from app.lab.layout import PageSection, label, take_out
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.settings.page import device_title
@@ -48,7 +48,7 @@ class RooflineView(QWidget):
         self._theme = theme
         self._running = self._again = False
         self._shown: QWidget | None = None
-        self._inside = inside = Part()
+        self._inside = inside = PageSection()
         inside.column.setContentsMargins(0, 0, 6, 16)
         inside.column.setSpacing(12)
         self.run = QPushButton()
@@ -69,11 +69,11 @@ class RooflineView(QWidget):
         """Show the result in the place of the one before; the button keeps the keyboard focus."""
         if self._shown is not None:
             take_out(self._shown)
-        self._shown = shown = Part().add(
+        self._shown = shown = PageSection().add(
             RoofView(found, self._theme),
-            Part("What it says").add(*(label(sentence) for sentence in found.sentences)),
-            Part("All points").add(points_table(found)),
-            Part("How it was taken").add(*(label(line, "caption") for line in taken(found))),
+            PageSection("What it says").add(*(label(sentence) for sentence in found.sentences)),
+            PageSection("All points").add(points_table(found)),
+            PageSection("How it was taken").add(*(label(line, "caption") for line in taken(found))),
         )
         shown.column.setSpacing(self._inside.column.spacing())
         self._inside.column.insertWidget(self._inside.column.count() - 1, shown)  # above what stretches

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from PySide6.QtCore import QObject, QTimer, Signal
 
 
-class Steps(QObject):
+class StepRunner(QObject):
     """Runs ``work`` to its end: each step ends at a ``yield``, and what waits has its turn before the next one."""
 
     ended = Signal()

@@ -22,7 +22,7 @@ TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
 """Tools that are no experiments, by the name that they have in the list."""
 
 
-class _Rows(QStyledItemDelegate):
+class _TopicDelegate(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         """Size of a row: as high as its words, if they wrap within the padding, which Qt forgets."""
         inside = QStyleOptionViewItem(option)
@@ -30,7 +30,7 @@ class _Rows(QStyledItemDelegate):
         return super().sizeHint(inside, index)
 
 
-class Topics(QListWidget):
+class TopicList(QListWidget):
     """``chosen`` carries the name of what the person went to, "" for all experiments."""
 
     chosen = Signal(str)
@@ -40,7 +40,7 @@ class Topics(QListWidget):
         self._theme = theme
         self.setAccessibleName("Experiments")
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setItemDelegate(_Rows(self))
+        self.setItemDelegate(_TopicDelegate(self))
         self.setWordWrap(True)
         self.setTextElideMode(Qt.TextElideMode.ElideNone)
         self.setResizeMode(QListView.ResizeMode.Adjust)

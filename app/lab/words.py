@@ -6,7 +6,7 @@ import contextlib
 import datetime
 
 from app.lab.pictures.words import LETTERS
-from app.panel.effects import TONES, Line, amount
+from app.panel.effects import TONES, EffectLine, amount
 from app.settings.page import device_title
 from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
@@ -104,20 +104,20 @@ def place(ratio: float, bounds: list[float]) -> int:
     return next((at for at, bound in enumerate(bounds) if ratio < bound), len(bounds))
 
 
-def prediction(page: LabPage, choice: int, result: LabResult) -> Line:
+def prediction(page: LabPage, choice: int, result: LabResult) -> EffectLine:
     """Outcome of the prediction; ``choice`` is -1 if there was none. Only clear measurements are held against it."""
     effect = result.answer
     if choice < 0 or effect is None or effect.ratio is None or result.chosen:
-        return Line("", "caption")
+        return EffectLine("", "caption")
     said = f"You said “{page.choices[choice]}”"
     if not compared.decided(effect):
-        return Line(f"{said}{_undecided(effect, result.others)}", "mute")
+        return EffectLine(f"{said}{_undecided(effect, result.others)}", "mute")
     measured = compared.times(effect.ratio)
     low, high = place(effect.low, page.bounds), place(effect.high, page.bounds)
     between = f" (from {compared.times(effect.low)} to {compared.times(effect.high)})" if low != high else ""
     if place(effect.ratio, page.bounds) == choice:
-        return Line(f"{said}, and this computer measured {measured}{between}: right.", "right")
-    return Line(f"{said}; this computer measured {measured}{between}.", "mute")
+        return EffectLine(f"{said}, and this computer measured {measured}{between}: right.", "right")
+    return EffectLine(f"{said}; this computer measured {measured}{between}.", "mute")
 
 
 def _undecided(effect: Effect, others: float | None) -> str:
@@ -133,10 +133,10 @@ def _undecided(effect: Effect, others: float | None) -> str:
     return f". This run cannot tell: it measured from {low} to {high} times. Run it again to be sure."
 
 
-def quiet(result: LabResult) -> Line:
+def quiet(result: LabResult) -> EffectLine:
     """The mark for a quiet or a busy computer; empty where nothing was timed."""
     said = compared.busy_or_quiet(result.others)
-    return Line(f"● {said}" if said else "", "warn" if compared.is_busy(result.others) else "good")
+    return EffectLine(f"● {said}" if said else "", "warn" if compared.is_busy(result.others) else "good")
 
 
 def below(result: LabResult) -> str:
@@ -158,10 +158,10 @@ def value(number: float, metric: Metric) -> str:
     return digits + (f" {metric.unit}" if metric.unit else "")
 
 
-def verdict(effect: Effect) -> Line:
+def verdict(effect: Effect) -> EffectLine:
     """The ratio with its range, or that there is none."""
     known = effect.ratio is not None or effect.verdict == "none"
-    return Line(compared.verdict(effect), TONES[effect.verdict] if known else "caption")
+    return EffectLine(compared.verdict(effect), TONES[effect.verdict] if known else "caption")
 
 
 def title(metric: Metric) -> str:
@@ -188,13 +188,13 @@ def otherwise(chosen: str) -> str:
     )
 
 
-def text_verdict(text: LabText, sides: list[str]) -> Line:
+def text_verdict(text: LabText, sides: list[str]) -> EffectLine:
     if text.same:
-        return Line(text.sentence, "good")
+        return EffectLine(text.sentence, "good")
     tie = " Both scores were within 0.0001 of each other there: a near-tie." if text.near_tie else ""
     at = differing(text)
     which = f" The first side that differs is {LETTERS[at]}, {sides[at]}." if len(sides) == len(text.texts) > 2 else ""
-    return Line(f"{text.sentence}{tie}{which}", "warn")
+    return EffectLine(f"{text.sentence}{tie}{which}", "warn")
 
 
 def written(text: LabText, sides: list[str]) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ TOO_LARGE = f"That is more than the {protocol.MAX_FRAME >> 20} MiB that the engi
 
 
 def _ignore(record: Any) -> None:
-    """What nobody asked to hear."""
+    """Listener for what nobody asked to hear."""
 
 
 class PendingCall(Generic[EventT, AnswerT]):
@@ -65,7 +65,7 @@ class PendingCall(Generic[EventT, AnswerT]):
 
 
 class Caller(Protocol):
-    """What performs operations: the link, and in tests whatever stands in for it."""
+    """Performer of operations: the link, and in tests whatever stands in for it."""
 
     def call(
         self,

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.link.calls import PendingCall
 from app.models import words
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.rows import back_button
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
@@ -39,7 +39,7 @@ class DetailsView(QWidget):
 
     closed = Signal()
 
-    def __init__(self, library: Library, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, library: ModelLibrary, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._library, self._theme = library, theme
         self._path = ""

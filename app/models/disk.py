@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMessageBox, QPu
 
 from app.gpu.words import Button
 from app.models import words
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.rows import Row
 from app.theme.sheet import set_role
 from app.theme.widgets import as_written, caption
@@ -23,7 +23,7 @@ class DiskView(QWidget):
 
     delete_asked = Signal(object)
 
-    def __init__(self, library: Library, parent: QWidget | None = None) -> None:
+    def __init__(self, library: ModelLibrary, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._library = library
         self._loaded = ""

@@ -30,7 +30,7 @@ LICENCES = (
 """Licences that models in use have most, as the hub writes them."""
 
 
-class Choice(QPushButton):
+class FilterButton(QPushButton):
     """A button that names what is chosen, with a menu of all. ``options``: a title and a value each."""
 
     changed = Signal()
@@ -69,8 +69,8 @@ class Filters(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.sizes = Choice("Parameters", "models.filter.size", SIZES)
-        self.licence = Choice("Licence", "models.filter.licence", LICENCES)
+        self.sizes = FilterButton("Parameters", "models.filter.size", SIZES)
+        self.licence = FilterButton("Licence", "models.filter.licence", LICENCES)
         self.author = QLineEdit()
         self.author.setObjectName("models.filter.author")
         self.author.setAccessibleName("Publisher")

@@ -54,7 +54,7 @@ AT_ONCE = 2
 """Downloads that run together; others wait their turn."""
 
 
-class Library(QObject):
+class ModelLibrary(QObject):
     """``engine`` performs operations. ``command`` is how `kvasir models` is started, ``quantise`` how `kvasir quantise`
     is; an empty one means that there is none, and nothing is downloaded or made."""
 
@@ -408,7 +408,7 @@ class Library(QObject):
     def _or_again(
         self, what: str, ask: Callable[[], object], done: Callable[[str], object]
     ) -> Callable[[Error], object]:
-        """What takes a question's error: ``done`` is told its sentence, and without an engine it is asked again."""
+        """Handler of a question's error: ``done`` is told its sentence, and without an engine it is asked again."""
 
         def failed(error: Error) -> None:
             done(error.message)

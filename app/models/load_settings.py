@@ -10,11 +10,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
-from app.settings.store import ModelSettings, Settings
+from app.settings.store import ModelSettings, UserSettings
 from app.theme.numbers import WholeNumber
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
-from app.theme.widgets import Choice, ElidedLabel, caption
+from app.theme.widgets import ChoiceButton, ElidedLabel, caption
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
@@ -32,7 +32,7 @@ class Offers(NamedTuple):
     presets: Sequence[str]
 
 
-class LoadSettings(QDialog):
+class LoadSettingsDialog(QDialog):
     """``saved`` carries the ModelSettings, and whether the model is to be loaded with them now."""
 
     saved = Signal(object, bool)
@@ -41,7 +41,7 @@ class LoadSettings(QDialog):
         self,
         name: str,
         own: ModelSettings,
-        settings: Settings,
+        settings: UserSettings,
         offers: Offers,
         loaded: bool,
         theme: Theme,
@@ -136,11 +136,11 @@ class LoadSettings(QDialog):
 
     def _choice(
         self, name: str, object_name: str, titles: Mapping[str, str], for_all: str, none: str = FOR_ALL
-    ) -> Choice:
+    ) -> ChoiceButton:
         """A choice of ``titles`` by their keys, below the entry ``none``, whose key is None."""
         by_key: dict[str | None, str] = {None: f"{none} ({for_all})" if for_all else none}
         by_key.update(titles)
-        box = Choice(name, by_key)
+        box = ChoiceButton(name, by_key)
         box.setMinimumWidth(CHOICE_PX)
         box.setObjectName(object_name)
         self._row(name, box)

@@ -19,7 +19,7 @@ ONE_RUN = "one run each, no verdict"
 """Note on speeds, which other programs disturb."""
 
 
-class Format(NamedTuple):
+class MakeFormat(NamedTuple):
     """``bits``: of a weight, with its share of the scales; ``embedding_bits``: of one of the embeddings and the output
     head, 0 where they stay as they are."""
 
@@ -37,7 +37,7 @@ _GGUF = "one file that llama.cpp, Ollama and LM Studio load as well"
 FORMATS = {
     each.key: each
     for each in (
-        Format(
+        MakeFormat(
             "gptq",
             "GPTQ",
             4.16,
@@ -45,7 +45,7 @@ FORMATS = {
             f"{_CALIBRATED}",
             calibrated=True,
         ),
-        Format(
+        MakeFormat(
             "awq",
             "AWQ",
             4.16,
@@ -53,16 +53,16 @@ FORMATS = {
             f"{_CALIBRATED}",
             calibrated=True,
         ),
-        Format("nf4", "NF4", 4.5, f"4-bit (bitsandbytes): 16 levels, spaced to match typical weights. {_LEVELS}"),
-        Format(
+        MakeFormat("nf4", "NF4", 4.5, f"4-bit (bitsandbytes): 16 levels, spaced to match typical weights. {_LEVELS}"),
+        MakeFormat(
             "int8",
             "int8",
             8.0,
             f"8-bit (compressed-tensors): evenly spaced levels, with one scale per row. {_LEVELS}",
         ),
-        Format("gguf-q4_0", "GGUF Q4_0", 4.5, f"4-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
-        Format("gguf-q5_0", "GGUF Q5_0", 5.5, f"5-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
-        Format("gguf-q8_0", "GGUF Q8_0", 8.5, f"8-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
+        MakeFormat("gguf-q4_0", "GGUF Q4_0", 4.5, f"4-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
+        MakeFormat("gguf-q5_0", "GGUF Q5_0", 5.5, f"5-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
+        MakeFormat("gguf-q8_0", "GGUF Q8_0", 8.5, f"8-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
     )
 }
 
@@ -115,7 +115,7 @@ def _parts(*parts: str) -> str:
     return " · ".join(filter(None, parts))
 
 
-class Figure(NamedTuple):
+class ReportFigure(NamedTuple):
     """A line of the report's table. ``tone`` is the role of the change's label."""
 
     name: str
@@ -125,11 +125,11 @@ class Figure(NamedTuple):
     tone: str = "caption"
 
 
-def figures(report: MakeReport) -> list[Figure]:
+def figures(report: MakeReport) -> list[ReportFigure]:
     """The table of a report."""
     before, after = report.before, report.after
     found = [
-        Figure(
+        ReportFigure(
             "Size",
             size(before.bytes),
             size(after.bytes),
@@ -143,12 +143,12 @@ def figures(report: MakeReport) -> list[Figure]:
     tone = "caption" if few or 0 <= rise < 1 else "good" if rise < 0 else "warn"
     change = "too few tokens" if few else f"{rise:+.1f} %" if rise else "the same"
     was, now = (perplexity(each.perplexity) for each in (before, after))
-    found.append(Figure("Perplexity", was, now, change, tone))
+    found.append(ReportFigure("Perplexity", was, now, change, tone))
     if min(before.tokens_per_second, after.tokens_per_second) > 0:
         was, now = (f"{each.tokens_per_second:.1f}" for each in (before, after))
-        found.append(Figure("Tokens a second", was, now, ONE_RUN))
-    found.append(Figure("KL divergence", "", f"{report.kl:.2g} nats"))
-    found.append(Figure("Same top token", "", f"{100 * report.same_top:.1f} %"))
+        found.append(ReportFigure("Tokens a second", was, now, ONE_RUN))
+    found.append(ReportFigure("KL divergence", "", f"{report.kl:.2g} nats"))
+    found.append(ReportFigure("Same top token", "", f"{100 * report.same_top:.1f} %"))
     return found
 
 

@@ -26,7 +26,7 @@ from app.models.disk import DiskView
 from app.models.drafts import DraftList
 from app.models.filters import Filters
 from app.models.form import MakeForm
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.recommended import RecommendedView
 from app.models.report import ReportPage
 from app.models.rows import HubRow, StoredRow
@@ -53,7 +53,7 @@ class ModelsPage(FocusFirst):
     """The person wants to see how the model is loaded."""
     draft_asked = Signal(str, str)
 
-    def __init__(self, library: Library, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, library: ModelLibrary, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._library = library
         self._loaded = ""
@@ -118,7 +118,7 @@ class ModelsPage(FocusFirst):
         self.go.clicked.connect(self.search)
         self.said = caption(name="models.said")
 
-    def _connect(self, library: Library) -> None:
+    def _connect(self, library: ModelLibrary) -> None:
         library.stored_changed.connect(self._show_stored)
         library.found_changed.connect(self._show_found)
         library.repository_changed.connect(self._show_repository)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QScrollArea, QVBoxLayout, QWi
 
 from app.models import make_words, words
 from app.models.jobs import Job, Jobs
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.rows import JobRow
 from engine.protocol import Download, MakeProgress
 
@@ -20,7 +20,7 @@ _STOPPING = "It stops at a point that it can continue from."
 class Tray(QWidget):
     """Hidden while nothing is."""
 
-    def __init__(self, library: Library, parent: QWidget | None = None) -> None:
+    def __init__(self, library: ModelLibrary, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("models.downloads")
         self._library = library
@@ -28,7 +28,7 @@ class Tray(QWidget):
         self.makes: dict[Hashable, JobRow] = {}
         head = QLabel("In progress")
         head.setProperty("role", "section")
-        self._scroll = _Rows()
+        self._scroll = _TrayRows()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
@@ -100,7 +100,7 @@ class Tray(QWidget):
         return next((each.name for each in self._library.stored if each.path == job.model), PurePath(job.model).name)
 
 
-class _Rows(QScrollArea):
+class _TrayRows(QScrollArea):
     """Rows as high as what is in their ``column``, up to two rows and a half: more are scrolled to."""
 
     def __init__(self) -> None:

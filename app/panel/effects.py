@@ -15,41 +15,41 @@ TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
 UNLIKE = "unlike answers"
 
 
-class Line(NamedTuple):
+class EffectLine(NamedTuple):
     """A sentence and the role of its label."""
 
     text: str
     tone: str
 
 
-UNMEASURED = Line("–", "caption")
+UNMEASURED = EffectLine("–", "caption")
 
 
-def figure(result: Compared | None) -> Line:
+def figure(result: Compared | None) -> EffectLine:
     """The figure for the row's own column, at most two short lines."""
     if result is None or not result.effects:
         return UNMEASURED
     own = result.effects[0]
     if own.ratio is None:
-        return Line("no figure", "caption")
+        return EffectLine("no figure", "caption")
     if own.verdict == "none":
-        return Line("no clear\ndifference", "tiny")
+        return EffectLine("no clear\ndifference", "tiny")
     text = f"{times(own.ratio)}×"
     if not _comparable(result, own):
-        return Line(f"{text}\nunlike", "caption")
+        return EffectLine(f"{text}\nunlike", "caption")
     between = spread(own.low, own.high)
-    return Line(f"{text}\n{between}" if between else text, TONES[own.verdict])
+    return EffectLine(f"{text}\n{between}" if between else text, TONES[own.verdict])
 
 
-def lines(spec: OptionSpec, result: Compared, asked: str) -> list[Line]:
+def lines(spec: OptionSpec, result: Compared, asked: str) -> list[EffectLine]:
     """``asked`` is the prompt that was replayed, in its own words."""
     off, on = (value_title(spec, value) for value in result.values[:2])
     about = f"On: “{asked}” ({off} → {on})" if asked else f"{off} → {on}"
     return [
-        Line(f"{about}.", "caption"),
-        *(Line(sentence(effect, result), _tone(effect, result)) for effect in result.effects),
+        EffectLine(f"{about}.", "caption"),
+        *(EffectLine(sentence(effect, result), _tone(effect, result)) for effect in result.effects),
         text_verdict(result),
-        *([Line(result.note, "caption")] if result.note else []),
+        *([EffectLine(result.note, "caption")] if result.note else []),
     ]
 
 
@@ -73,14 +73,14 @@ def sentence(effect: Effect, result: Compared) -> str:
     return f"{head}: {verdict(effect)}{f' ({UNLIKE})' if unlike else ''}."
 
 
-def text_verdict(result: Compared) -> Line:
+def text_verdict(result: Compared) -> EffectLine:
     """Say whether both sides gave the same text."""
     if result.same:
-        return Line("The answers are the same, token for token.", "caption")
+        return EffectLine("The answers are the same, token for token.", "caption")
     found = parting(*result.texts) if len(result.texts) == 2 else None
     where = parts_at(found) if found is not None else f"from token {result.first_difference} on"
     tie = " (a near-tie)" if result.near_tie else ""
-    return Line(f"The answers differ {where}{tie}, so their speeds are not comparable.", "warn")
+    return EffectLine(f"The answers differ {where}{tie}, so their speeds are not comparable.", "warn")
 
 
 def _comparable(result: Compared, effect: Effect) -> bool:

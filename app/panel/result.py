@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app.panel.controls import value_title
-from app.panel.effects import Line, figure, lines, sides
+from app.panel.effects import EffectLine, figure, lines, sides
 from app.texts.side_by_side import SideBySide
 from app.theme.icons import icon
 from app.theme.sheet import set_role
@@ -117,10 +117,10 @@ class ResultCell(QWidget):
 
     def _refresh(self) -> None:
         running, stale = self._progress is not None, self._stale()
-        found = Line(_progress(self._progress), "caption") if self._progress is not None else figure(self._result)
+        found = EffectLine(_progress(self._progress), "caption") if self._progress is not None else figure(self._result)
         said = lines(self._spec, self._result, self._asked) if self._result is not None else []
         if stale:
-            said = [Line(stale, "caption"), *(Line(line.text, "caption") for line in said)]
+            said = [EffectLine(stale, "caption"), *(EffectLine(line.text, "caption") for line in said)]
         words = "\n".join(line.text for line in said) or self._spec.metric.elsewhere or "Not measured yet."
         self._figure.setText(found.text)
         self._figure.setToolTip("Measuring…" if running else tip(words))
@@ -161,7 +161,7 @@ class _Detail(QWidget):
         self._column.setSpacing(4)
         self._column.addWidget(self.both, 0, Qt.AlignmentFlag.AlignLeft)
 
-    def say(self, said: list[Line]) -> None:
+    def say(self, said: list[EffectLine]) -> None:
         while len(self._labels) < len(said):
             label = QLabel()
             label.setObjectName(f"{self._key}.outcome")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.cache.hues import ChatHues
 from app.cache.page_map import SmallMap
-from app.cache.pages import Pages, from_counts
+from app.cache.pages import PageStates, from_counts
 from app.plots import words
 from app.plots.chart import Chart
 from app.theme.theme import Theme
@@ -17,9 +17,9 @@ class PagesChart(Chart):
     """Until the engine sends a map, the squares show only how many pages are in use."""
 
     def __init__(self, theme: Theme, hues: ChatHues) -> None:
-        super().__init__("Pages", theme)
+        super().__init__("PageStates", theme)
         self._frame: Telemetry | None = None
-        self._pages: Pages | None = None
+        self._pages: PageStates | None = None
         self._mapped = False
         self._new = False
         self.map = SmallMap(theme, hues)
@@ -32,7 +32,7 @@ class PagesChart(Chart):
             self._pages, self._new = from_counts(frame.pages), True
         self._frame = frame
 
-    def show_map(self, pages: Pages) -> None:
+    def show_map(self, pages: PageStates) -> None:
         """Take in a map. Cheap: it is painted with the next refresh."""
         self._pages, self._new, self._mapped = pages, True, True
 

@@ -20,7 +20,7 @@ _GAP = 6
 _LINE_PX = 1.5
 
 
-class Axes(QWidget):
+class PlotAxes(QWidget):
     """x from ``left`` to ``right``, y from 0 to ``top``; hairlines with their values at 0, half of it and all of it.
 
     A lane above the highest line is left to event marks, the line below the lowest one to ``ticks`` (x, text).
@@ -119,7 +119,7 @@ class Curve:
         self.x, self.y = x, y
 
 
-class TimePlot(Axes):
+class TimePlot(PlotAxes):
     """Curves over the last minute, the first one lowest, and marks (age in seconds, label) of what happened."""
 
     def __init__(self, theme: Theme, curves: Sequence[Curve]) -> None:
@@ -191,7 +191,7 @@ class Bars(NamedTuple):
     color: str
 
 
-class BarPlot(Axes):
+class BarPlot(PlotAxes):
     """Groups of bars at 1, 2, 3 …, side by side where there are several."""
 
     def __init__(self, theme: Theme) -> None:

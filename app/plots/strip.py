@@ -19,7 +19,7 @@ from app.theme.theme import Theme
 from engine.protocol import GpuReading, MemoryByOwner, QueueCounts, Telemetry
 
 if TYPE_CHECKING:
-    from app.cache.pages import Pages
+    from app.cache.pages import PageStates
     from app.plots.chart import Chart
     from app.plots.pages import PagesChart
 
@@ -180,7 +180,7 @@ class PlotStrip(QWidget):
         if self._frame is not None:
             self.add(ended(self._frame))
 
-    def show_map(self, pages: Pages) -> None:
+    def show_map(self, pages: PageStates) -> None:
         """The state of every page, for the chart of the pool."""
         if self._pages is not None:
             self._pages.show_map(pages)

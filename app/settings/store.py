@@ -47,7 +47,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The preset that a new chat with it begins with; "": none."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class UserSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the user. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
 
     theme: Literal["system", "light", "dark"] = "system"
@@ -158,10 +158,10 @@ class SettingsStore(QObject):
         }
         self.update(model=moved(now.model), recent=[moved(path) for path in now.recent], models=models)
 
-    def _read(self) -> Settings:
+    def _read(self) -> UserSettings:
         raw = self._decoded()
         if raw is None:
-            return Settings()
+            return UserSettings()
         version = _version(raw)
         if version > VERSION:
             return self._sibling(version)
@@ -175,7 +175,7 @@ class SettingsStore(QObject):
                     f"The settings of an earlier version could not be taken over ({type(error).__name__}); the "
                     f"defaults are in force. They will be kept as {self._earlier[0]}. Choose again in Settings."
                 )
-                return Settings()
+                return UserSettings()
         return self._fit(raw)
 
     def _decoded(self) -> dict[str, Any] | None:
@@ -189,7 +189,7 @@ class SettingsStore(QObject):
             self._set_aside(error)
             return None
 
-    def _sibling(self, version: int) -> Settings:
+    def _sibling(self, version: int) -> UserSettings:
         """A later version's file stays as it is; from now on this version has one of its own."""
         later, self._path = self._path, versioned(self._path, VERSION)
         raw = self._decoded()
@@ -198,10 +198,10 @@ class SettingsStore(QObject):
                 f"{later} was written by a later version of Kvasir (settings {version}, and this is {VERSION}). It is "
                 f"left as it is; this version reads and writes {self._path.name} next to it."
             )
-        return Settings() if raw is None or _version(raw) != VERSION else self._fit(raw)
+        return UserSettings() if raw is None or _version(raw) != VERSION else self._fit(raw)
 
-    def _fit(self, raw: dict[str, Any]) -> Settings:
-        kinds = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    def _fit(self, raw: dict[str, Any]) -> UserSettings:
+        kinds = {field.name: field.type for field in msgspec.structs.fields(UserSettings)}
         self._unknown = {
             name: value for name, value in raw.items() if name not in {*kinds, "version"} and _writable([name, value])
         }
@@ -219,7 +219,7 @@ class SettingsStore(QObject):
                 f"The settings file has a value that does not fit for {', '.join(sorted(bad))}; "
                 f"the default is used. {self._kept()} Choose again in Settings."
             )
-        return Settings(**good)
+        return UserSettings(**good)
 
     def _kept(self) -> str:
         """Copy the file that has values which do not fit, before it is written anew."""

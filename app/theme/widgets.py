@@ -173,7 +173,7 @@ class MenuButton(QPushButton):
         self.setText(button_text(shown) + ARROW)
 
 
-class Choice(MenuButton):
+class ChoiceButton(MenuButton):
     """One of ``titles`` by their keys. ``changed`` follows a choice of the person's."""
 
     changed = Signal()

@@ -17,7 +17,7 @@ LAB = "The Lab is measuring"
 _SPOILS = "spoils"
 
 
-class Lab(Protocol):
+class BusyLab(Protocol):
     """Part of the Lab, seen only by whether it runs."""
 
     @property
@@ -34,7 +34,7 @@ class Busy(QObject):
     def __init__(self, chat: ChatPage, measuring: MeasureWiring, parent: QObject) -> None:
         super().__init__(parent)
         self._chat, self._measuring = chat, measuring
-        self.lab: Callable[[], Iterator[Lab]] = lambda: iter(())
+        self.lab: Callable[[], Iterator[BusyLab]] = lambda: iter(())
         chat.sending.guard = self._before_answer
         chat.session.opened.connect(lambda: chat.notice.clear(_SPOILS))  # what was asked about is in another chat
         measuring.changed.connect(self.settle)

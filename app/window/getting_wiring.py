@@ -16,7 +16,7 @@ from app.chat.page import ChatPage
 from app.gpu.words import Button
 from app.link.link import EngineLink
 from app.models import advice, getting, words
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.notice import NoticeBar
 from app.settings.store import SettingsStore
 from app.words import size
@@ -33,7 +33,7 @@ class GettingWiring(QObject):
         self,
         link: EngineLink,
         store: SettingsStore,
-        library: Library,
+        library: ModelLibrary,
         chat: ChatPage,
         notice: NoticeBar,
         load: Callable[[str], None],

@@ -13,7 +13,7 @@ from app.lab.page import LabView
 from app.lab.runs import LabRuns, Subject
 from app.link.link import EngineLink
 from app.link.switches import reason
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
 from app.window.measure_wiring import MeasureWiring
@@ -35,7 +35,7 @@ class LabWiring(QObject):
         panel: OptimisationPanel,
         chat: ChatPage,
         measuring: MeasureWiring,
-        library: Library,
+        library: ModelLibrary,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
@@ -98,7 +98,7 @@ class LabWiring(QObject):
         return bool(self._runs.running) or self._view.compare.busy
 
     def _on_asked(self, *_: object) -> None:
-        """What changes the engine waits for the end of a run, which is said."""
+        """Say that what changes the engine waits for the end of a run."""
         if self._busy:
             self._chat.notice.say(words.LATER, topic=_LATER)
 

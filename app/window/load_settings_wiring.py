@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.header import Header
 from app.link.link import EngineLink
-from app.models.load_settings import LoadSettings, Offers
+from app.models.load_settings import LoadSettingsDialog, Offers
 from app.settings.page import device_key
 from app.settings.store import ModelSettings, SettingsStore
 from app.theme.theme import Theme
@@ -47,7 +47,7 @@ class LoadSettingsWiring(QObject):
         loaded = card is not None and card.path == path
         own = settings.of(path)
         name = next((name for name, known in self._known().items() if known == path), Path(path).name)
-        dialog = LoadSettings(name, own, settings, self._offers(), loaded, self._theme, self._window)
+        dialog = LoadSettingsDialog(name, own, settings, self._offers(), loaded, self._theme, self._window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.saved.connect(lambda own, load: self._save(path, own, load))
         dialog.open()

@@ -601,7 +601,7 @@ class SequenceCache:
     # --- it waits in a tier below --------------------------------------------------------------------------------
 
     def _offloaded(self) -> list[Offload | None] | None:
-        """What tiers keep of it: of its pages, then of each part, None where that has nothing. None: it cannot go."""
+        """Copies that tiers keep: of its pages, then of each part, None where that has nothing. None: it cannot go."""
         count = pages_for(self.manager.packed(self.num_computed))
         found: list[Offload | None] = []
         for tier, pages in (

@@ -16,7 +16,7 @@ from engine.catalogue.cache import CACHE
 from engine.catalogue.exclusions import conflict, idle, missing  # noqa: F401 - all of the catalogue is had here
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
-from engine.catalogue.option import Capability, Choice, Found, Option, OptionError  # noqa: F401
+from engine.catalogue.option import Capability, Choice, Option, OptionError, OptionMeasurement  # noqa: F401
 from engine.catalogue.page_policies import PAGE_POLICIES
 from engine.catalogue.scheduling import SCHEDULING
 from engine.catalogue.speculation import speculation
@@ -97,16 +97,18 @@ def validated(
 
 
 def state(
-    values: Mapping[str, Value], capabilities: Collection[Capability], found: Mapping[str, Found] = {}
+    values: Mapping[str, Value], capabilities: Collection[Capability], found: Mapping[str, OptionMeasurement] = {}
 ) -> list[OptionSpec]:
     """The catalogue as it stands: every entry with its value and why it, or a choice of it, cannot apply now.
 
     ``found``: what was measured about some with the loaded model.
     """
-    return [_spec(entry, values, capabilities, found.get(entry.key, Found())) for entry in BY_KEY.values()]
+    return [_spec(entry, values, capabilities, found.get(entry.key, OptionMeasurement())) for entry in BY_KEY.values()]
 
 
-def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability], found: Found) -> OptionSpec:
+def _spec(
+    entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability], found: OptionMeasurement
+) -> OptionSpec:
     disabled = {
         choice.key: reason for choice in entry.choices if (reason := _why_not(entry, choice.key, values, capabilities))
     }

@@ -9,13 +9,12 @@ any of this asks here; docs/together.md is made from it. Rules of one technique 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.catalogue.option import Capability
 from engine.protocol import Value, keys
 
 if TYPE_CHECKING:
-    from engine.catalogue.technique import Technique
     from engine.config.model import ModelConfig
 
 
@@ -147,7 +146,24 @@ SHAPES: list[ShapeExclusion] = []
 MISSING: dict[Capability, str] = {}
 
 
-def fill(techniques: Sequence[Technique]) -> None:
+class Rules(Protocol):
+    """Rules in the record of a technique: what it does not go with, and what it needs."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def switch(self) -> str: ...
+    @property
+    def exclusions(self) -> Sequence[Exclusion]: ...
+    @property
+    def idle(self) -> Sequence[Idle]: ...
+    @property
+    def shapes(self) -> Sequence[ShapeExclusion]: ...
+    @property
+    def missing(self) -> Mapping[Capability, str]: ...
+
+
+def fill(techniques: Sequence[Rules]) -> None:
     """Make the tables anew: the rules above, and those of the techniques."""
     proposers = tuple(each.name for each in techniques if each.switch == keys.SPECULATION)
     drafting = Exclusion(_NO_CACHE, Setting(keys.SPECULATION, proposers), _NO_DRAFTS)

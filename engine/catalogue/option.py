@@ -27,7 +27,7 @@ class OptionError(ValueError):
     """A value or a combination that the engine refuses; the message is one sentence for a person."""
 
 
-class Found(NamedTuple):
+class OptionMeasurement(NamedTuple):
     """Measurement of a switch with the loaded model: in a few words for the panel's row, and as a sentence."""
 
     short: str = ""

@@ -1,4 +1,4 @@
-"""How the layers of a model know the positions of tokens."""
+"""Position embeddings: what tells the layers of a model the positions of tokens."""
 
 from __future__ import annotations
 

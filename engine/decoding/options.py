@@ -50,7 +50,7 @@ class EngineOptions:
     def __init__(self) -> None:
         self.values: dict[str, Value] = catalogue.defaults()
         self.capabilities: frozenset[Capability] = frozenset()
-        self._found: Mapping[str, catalogue.Found] = {}
+        self._found: Mapping[str, catalogue.OptionMeasurement] = {}
 
     def set(self, key: str, value: Value) -> None:
         """Raises :class:`engine.catalogue.OptionError` with a sentence when the value cannot apply.
@@ -59,7 +59,7 @@ class EngineOptions:
         """
         self.values = catalogue.validated({key: value}, self.values, self.capabilities or MISSING)
 
-    def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, catalogue.Found] = {}) -> None:
+    def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, catalogue.OptionMeasurement] = {}) -> None:
         """Take over the loaded model's capabilities (empty: no model is loaded, and values are kept for the next one).
 
         A value that cannot apply to the model falls back to its default. ``found``: what the load measured about

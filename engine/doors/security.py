@@ -26,7 +26,7 @@ PREFLIGHT_SECONDS = 600
 """How long a browser may remember that an origin is allowed."""
 
 
-class Refusal(NamedTuple):
+class HttpRefusal(NamedTuple):
     status: int
     code: str
     message: str
@@ -88,21 +88,21 @@ class Gate:
         self.open_host = open_host
         self.allowed = allowed
 
-    def refuses(self, headers: Headers) -> Refusal | None:
+    def refuses(self, headers: Headers) -> HttpRefusal | None:
         host = headers.get("host", "")
         if not (self._own(host) or self.allowed.host(host)):
             text = (
                 f"This engine answers only to 127.0.0.1:{self.port}. Use that address, or start the server with "
                 "--allow-host and the name."
             )
-            return Refusal(421, "wrong_host", text)
+            return HttpRefusal(421, "wrong_host", text)
         origin = headers.get("origin")
         if origin is not None and not (self._own_origin(origin) or self.allowed.origin(origin)):
             text = (
                 "Web pages may not use this engine. Use a program with its token, or start the server with "
                 "--allow-origin and the address of the page."
             )
-            return Refusal(403, "foreign_origin", text)
+            return HttpRefusal(403, "foreign_origin", text)
         return None
 
     def cors(self, headers: Headers) -> dict[str, str]:
@@ -196,14 +196,14 @@ def _preflight(headers: Headers) -> Response:
     )
 
 
-def _too_large(headers: Headers) -> Refusal | None:
+def _too_large(headers: Headers) -> HttpRefusal | None:
     length = headers.get("content-length", "0")
     if not length.isdigit() or int(length) > MAX_BODY:
-        return Refusal(413, "too_large", f"The request is larger than {MAX_BODY >> 20} MiB. Send less.")
+        return HttpRefusal(413, "too_large", f"The request is larger than {MAX_BODY >> 20} MiB. Send less.")
     return None
 
 
-def error_body(refusal: Refusal) -> dict[str, dict[str, str | int | None]]:
+def error_body(refusal: HttpRefusal) -> dict[str, dict[str, str | int | None]]:
     """The shape of error that OpenAI's clients understand."""
     if refusal.status >= 500:
         kind = "server_error"
@@ -214,18 +214,18 @@ def error_body(refusal: Refusal) -> dict[str, dict[str, str | int | None]]:
     return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code, **refusal.figures}}
 
 
-def error_response(refusal: Refusal) -> JSONResponse:
+def error_response(refusal: HttpRefusal) -> JSONResponse:
     return JSONResponse(error_body(refusal), status_code=refusal.status)
 
 
 def refuse_stranger(
-    headers: Headers, token: str, shape: Callable[[Refusal], Response] = error_response
+    headers: Headers, token: str, shape: Callable[[HttpRefusal], Response] = error_response
 ) -> Response | None:
     """The response, in a dialect's ``shape``, for whoever does not know the token; None for who does."""
     given = (bearer(headers.get("authorization", "")), *(headers.get(name, "") for name in KEY_HEADERS))
     if any(token_matches(each, token) for each in given):
         return None
     text = "The token is missing or wrong. Send the one in the token file as API key (Authorization: Bearer TOKEN)."
-    response = shape(Refusal(401, "invalid_api_key", text))
+    response = shape(HttpRefusal(401, "invalid_api_key", text))
     response.headers["www-authenticate"] = "Bearer"  # RFC 9110, section 11.6.1
     return response

@@ -22,7 +22,7 @@ import msgspec
 from engine.base.errors import MOST, CheckpointError, plain
 from engine.base.fetching import room
 from engine.base.fetching.download import fetch, stored
-from engine.base.fetching.errors import FetchFailed, Refused
+from engine.base.fetching.errors import FetchFailed, RefusedByServer
 from engine.base.fetching.lock import lock
 from engine.base.files import UnreadableFileError, decode_file
 from engine.library import hub, store
@@ -118,7 +118,7 @@ def standing(job: Job) -> Download:
     try:
         with _alone(_folder(job.id), job):
             pass
-    except Busy:
+    except DownloadBusy:
         state = "running"
     except FetchFailed:
         pass  # it was cancelled this moment
@@ -126,7 +126,7 @@ def standing(job: Job) -> Download:
     return _told(job, state, done, sentence=job.failed if state == "failed" else "")
 
 
-class Busy(FetchFailed):
+class DownloadBusy(FetchFailed):
     """Another process works on the download."""
 
 
@@ -176,7 +176,7 @@ class Downloads:
             log.info("download", exc_info=error)
             # Nothing else is expected of what was downloaded, its disk and its server.
             sentence = str(error) if isinstance(error, FetchFailed | CheckpointError) else _unexpected(job, error)
-            if not isinstance(error, Busy):
+            if not isinstance(error, DownloadBusy):
                 with contextlib.suppress(OSError):
                     _write(msgspec.structs.replace(job, failed=sentence))
             done = store.fetched(_folder(job.id) / "files", job.variant.files)
@@ -209,7 +209,7 @@ class Downloads:
             for remote in remotes:
                 try:
                     fetch(remote, files, progress)
-                except Refused as refused:
+                except RefusedByServer as refused:
                     if refused.status in (401, 403):
                         raise FetchFailed(hub.refusal(job.repository)) from None
                     raise
@@ -280,7 +280,7 @@ def cancel(job: Job) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, job: Job) -> Iterator[None]:
-    """The only one that works on a download. Raises :class:`Busy`, and FetchFailed where it was cancelled."""
+    """The only one that works on a download. Raises :class:`DownloadBusy`, and FetchFailed where it was cancelled."""
     with contextlib.ExitStack() as held:
         try:
             descriptor = held.enter_context(lock(folder / "lock", _busy(job)))
@@ -300,8 +300,8 @@ def _unexpected(job: Job, error: Exception) -> str:
     )
 
 
-def _busy(job: Job) -> Busy:
-    return Busy(f"Another Kvasir is downloading {job.repository}. Wait for it, or stop it.")
+def _busy(job: Job) -> DownloadBusy:
+    return DownloadBusy(f"Another Kvasir is downloading {job.repository}. Wait for it, or stop it.")
 
 
 def _told(

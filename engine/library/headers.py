@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from engine.base.fetching.download import RemoteFile, beginning, fetch
-from engine.base.fetching.errors import FetchFailed, Refused
+from engine.base.fetching.errors import FetchFailed, RefusedByServer
 from engine.base.files import SAFETENSORS_HEADER
 from engine.library import hub, store
 from engine.protocol.library import HubFile, HubRepository, HubVariant
@@ -40,7 +40,7 @@ def outline(found: HubRepository, variant: HubVariant, folder: Path) -> Path:
                 _hollow(folder / file.name, file, beginning(remote, min(most, file.bytes)))
             else:
                 fetch(remote, folder, lambda count: None)
-    except Refused as refused:
+    except RefusedByServer as refused:
         if refused.status in (401, 403):
             raise FetchFailed(hub.refusal(found.model.repository)) from None
         raise

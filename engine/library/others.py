@@ -25,7 +25,7 @@ _MODEL = "application/vnd.ollama.image.model"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
-class Found(NamedTuple):
+class ForeignModel(NamedTuple):
     """A model of another program's. ``repository`` and ``revision``: where on the hub it is from, if that is known."""
 
     name: str
@@ -35,9 +35,9 @@ class Found(NamedTuple):
     revision: str = ""
 
 
-def models_of_others() -> list[Found]:
+def models_of_others() -> list[ForeignModel]:
     """All of them, by program and name. What cannot be read is passed over: it is not ours to complain of."""
-    found: dict[Path, Found] = {}
+    found: dict[Path, ForeignModel] = {}
     for places, models in _PROGRAMS:
         for place in places():
             with contextlib.suppress(OSError, ValueError):  # what they say of their folders may be no path
@@ -59,7 +59,7 @@ def _hub_places() -> list[Path]:
     return [Path(os.path.expanduser(os.environ.get("HF_HOME", "") or cache / "huggingface")) / "hub"]
 
 
-def _hub_models(place: Path) -> Iterator[Found]:
+def _hub_models(place: Path) -> Iterator[ForeignModel]:
     """The newest snapshot of each repository, where it holds a whole model."""
     for folder in place.glob("models--*--*"):
         repository = folder.name.removeprefix("models--").replace("--", "/")
@@ -69,7 +69,7 @@ def _hub_models(place: Path) -> Iterator[Found]:
                 models = whole_models(snapshot)
                 for path in models:
                     name = repository if path == snapshot else path.name
-                    yield Found(name, path, "Hugging Face", repository, snapshot.name)
+                    yield ForeignModel(name, path, "Hugging Face", repository, snapshot.name)
                 if models:
                     break
 
@@ -80,7 +80,7 @@ def _ollama_places() -> list[Path]:
     return [Path.home() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models")]
 
 
-def _ollama_models(place: Path) -> Iterator[Found]:
+def _ollama_models(place: Path) -> Iterator[ForeignModel]:
     """manifests/REGISTRY/OWNER/NAME/TAG; the layer of the model's type is a GGUF file, named by its hash."""
     for manifest in place.glob("manifests/*/*/*/*"):
         layers = (json_object(manifest) or {}).get("layers")
@@ -91,7 +91,7 @@ def _ollama_models(place: Path) -> Iterator[Found]:
             blob = place / "blobs" / f"sha256-{digest[1]}"
             owner, name, tag = manifest.parts[-3:]
             if os.path.isfile(blob):
-                yield Found(f"{name}:{tag}" if owner == "library" else f"{owner}/{name}:{tag}", blob, "Ollama")
+                yield ForeignModel(f"{name}:{tag}" if owner == "library" else f"{owner}/{name}:{tag}", blob, "Ollama")
 
 
 def _lm_studio_places() -> list[Path]:
@@ -102,12 +102,12 @@ def _lm_studio_places() -> list[Path]:
     return [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
 
 
-def _lm_studio_models(place: Path) -> Iterator[Found]:
+def _lm_studio_models(place: Path) -> Iterator[ForeignModel]:
     for folder in place.glob("*/*"):
         if os.path.isdir(folder):
             repository = f"{folder.parent.name}/{folder.name}"
             for path in whole_models(folder):
-                yield Found(repository if path == folder else path.name, path, "LM Studio", repository)
+                yield ForeignModel(repository if path == folder else path.name, path, "LM Studio", repository)
 
 
 def _jan_places() -> list[Path]:
@@ -122,14 +122,14 @@ def _jan_places() -> list[Path]:
     return moved or [data / "data"]
 
 
-def _jan_models(place: Path) -> Iterator[Found]:
+def _jan_models(place: Path) -> Iterator[ForeignModel]:
     """``model_path`` of each model.yml is below the data folder, or a file that was imported from elsewhere."""
     for described in (place / "llamacpp" / "models").glob("**/model.yml"):
         with contextlib.suppress(UnreadableFileError, OSError):
             said = re.search(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", read_text(described) or "", re.MULTILINE)
             path = place / said[1] if said else described.with_name("model.gguf")
             if os.path.isfile(path):
-                yield Found(described.parent.name, path, "Jan")
+                yield ForeignModel(described.parent.name, path, "Jan")
 
 
 def _gpt4all_places() -> list[Path]:
@@ -140,16 +140,16 @@ def _gpt4all_places() -> list[Path]:
     return [local / "nomic.ai" / "GPT4All"]
 
 
-def _gpt4all_models(place: Path) -> Iterator[Found]:
+def _gpt4all_models(place: Path) -> Iterator[ForeignModel]:
     for path in gguf_models(place):
-        yield Found(path.name, path, "GPT4All")
+        yield ForeignModel(path.name, path, "GPT4All")
 
 
 def _windows(variable: str) -> Path:
     return Path(os.environ.get(variable, "")) if os.environ.get(variable) else Path.home()
 
 
-_PROGRAMS: tuple[tuple[Callable[[], list[Path]], Callable[[Path], Iterator[Found]]], ...] = (
+_PROGRAMS: tuple[tuple[Callable[[], list[Path]], Callable[[Path], Iterator[ForeignModel]]], ...] = (
     (_hub_places, _hub_models),
     (_lm_studio_places, _lm_studio_models),
     (_ollama_places, _ollama_models),

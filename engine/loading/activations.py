@@ -22,7 +22,7 @@ from engine.base.fetching.lock import lock
 from engine.base.files import UnreadableFileError, decode_file
 from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
-from engine.catalogue import Found
+from engine.catalogue import OptionMeasurement
 from engine.compute.layers.numerics import LEAST_BITS
 from engine.compute.models.base import CausalLM
 from engine.compute.native import library
@@ -70,14 +70,14 @@ class ActivationCost(msgspec.Struct, frozen=True):
         return LEAST_BITS if self.divergence <= BEARABLE else ROUNDED
 
     @property
-    def found(self) -> Mapping[str, Found]:
+    def found(self) -> Mapping[str, OptionMeasurement]:
         """Result of the measurement, for the row of the switch of activations."""
         sentence = (
             f"Measured with this model: 8-bit activations change its predictions by {self.divergence:.4f} nats per "
             f"token (KL divergence; at most {BEARABLE:g} for auto to take 8 bits), and the likeliest token is the same "
             f"in {100 * self.same_top:.1f}\u00a0% of {self.predictions} places. Auto is {self.bits}-bit here."
         )
-        return {keys.ACTIVATIONS: Found(f"auto {self.bits}-bit, KL {self.divergence:.4f}", sentence)}
+        return {keys.ACTIVATIONS: OptionMeasurement(f"auto {self.bits}-bit, KL {self.divergence:.4f}", sentence)}
 
     def notice(self, name: str) -> str:
         """Notice for a person where 16 bits are the default."""

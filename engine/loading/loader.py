@@ -20,11 +20,11 @@ from engine.library import paths
 from engine.loading.files import ModelFiles
 from engine.loading.memory.probe import limit_threads
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
-from engine.loading.parts.draft import Draft
-from engine.loading.parts.heads import Heads
-from engine.loading.parts.target import Target
-from engine.loading.parts.tower import VisionTower
-from engine.loading.placement import Placement
+from engine.loading.parts.draft import DraftPart
+from engine.loading.parts.heads import HeadsPart
+from engine.loading.parts.target import TargetPart
+from engine.loading.parts.tower import TowerPart
+from engine.loading.placement import DevicePlacement
 from engine.loading.plan import LoadPlan, as_load_failed
 from engine.protocol import DeviceName, LoadOptions
 
@@ -50,15 +50,15 @@ class CheckpointLoader:
         with as_load_failed():
             asked = command.options
             _check(asked)
-            place = Placement.choose(asked, self._device, cast(Packing, options.packing), options.kv_kind)
+            place = DevicePlacement.choose(asked, self._device, cast(Packing, options.packing), options.kv_kind)
             files = ModelFiles.open(command.path, asked.context)
             given = Path(command.draft) if command.draft else None
             is_heads = given is not None and kind_of(given, paths.copies_folder()) is not None
             own, trained = files.heads_folders
-            draft = Draft.find("" if is_heads else command.draft, files.tokenizer, asked)
-            heads = Heads.find(files, given if is_heads else None, trained)
+            draft = DraftPart.find("" if is_heads else command.draft, files.tokenizer, asked)
+            heads = HeadsPart.find(files, given if is_heads else None, trained)
             layers = read_choice([own, *([trained] if trained is not None else [])], files.checkpoint.config.num_layers)
-            target, ignored = Target.find(files, layers, asked.quantise, options.int8_head)
+            target, ignored = TargetPart.find(files, layers, asked.quantise, options.int8_head)
             # 16 bits, and the reason, where the model cannot have the kind of KV cache that was asked for.
             refused = refuses(files.checkpoint.config, place.kind)
             notices = (ignored or draft.ignored, *heads.notices, layers.notice if layers.refused else "")
@@ -67,7 +67,7 @@ class CheckpointLoader:
                 options=options,
                 place=place._replace(kind=SIXTEEN_BITS) if refused else place,
                 target=target,
-                tower=VisionTower.find(files),
+                tower=TowerPart.find(files),
                 draft=draft,
                 heads=heads,
                 credit=_held(resident, place.device),

@@ -15,7 +15,7 @@ from engine.base.host_memory import trim_heap
 from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
-from engine.catalogue import Found
+from engine.catalogue import OptionMeasurement
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
@@ -119,7 +119,7 @@ class Drafting(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """What a step reads: bytes of weights, which are packed or not, bytes of keys and values for each token of a text,
+    """Reads of a step: bytes of weights, which are packed or not, bytes of keys and values for each token of a text,
     and the share of them that rows read that choose pages."""
 
     weights: int = 0
@@ -162,7 +162,7 @@ class LoadedModel:
     kind: KVKind = field(default_factory=KVKind)
     recent_pages: int = 0
     opened: OpenedModel | None = None
-    found: Mapping[str, Found] = field(default_factory=dict)
+    found: Mapping[str, OptionMeasurement] = field(default_factory=dict)
     """Findings of the load about switches, by their keys."""
 
     def open_stream(

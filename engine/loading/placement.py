@@ -1,4 +1,4 @@
-"""Where the parts of a load go, and in which form: all of them on one device."""
+"""Placement of the parts of a load, and their form: all of them on one device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.loading.memory.probe import choose_device, choose_dtype, choose_kv_d
 from engine.protocol import DeviceName, LoadOptions
 
 
-class Placement(NamedTuple):
+class DevicePlacement(NamedTuple):
     """``dtype`` is computed in, ``kv_dtype`` that of keys and values that are not packed, ``kind`` the cache's.
     ``packing``: of linear layers that are packed. ``computing``: a sentence about the dtype, "" where it needs none."""
 

@@ -26,13 +26,13 @@ from engine.loading.files import fingerprint_of
 from engine.loading.memory import estimate
 from engine.loading.memory.probe import NoSuchDevice, free_bytes
 from engine.loading.model import Drafting, LoadedModel, LoadFailed, LoadModel, Progress, Reads
-from engine.loading.parts.draft import Draft
-from engine.loading.parts.heads import Heads
-from engine.loading.parts.part import Assembly, Need, Part
-from engine.loading.parts.target import ROWS, Target
-from engine.loading.parts.tower import NO_ROOM, VisionTower
-from engine.loading.placement import Placement
-from engine.loading.reading import Reading
+from engine.loading.parts.draft import DraftPart
+from engine.loading.parts.heads import HeadsPart
+from engine.loading.parts.part import LoadPart, ModelAssembly, Need
+from engine.loading.parts.target import ROWS, TargetPart
+from engine.loading.parts.tower import NO_ROOM, TowerPart
+from engine.loading.placement import DevicePlacement
+from engine.loading.reading import WeightReading
 from engine.loading.runners import fallbacks, readers_of
 from engine.protocol import Fit, ModelCard
 from engine.text.thinking import thinking_modes
@@ -47,11 +47,11 @@ class LoadPlan:
 
     command: LoadModel
     options: EngineOptions
-    place: Placement
-    target: Target
-    tower: VisionTower
-    draft: Draft
-    heads: Heads
+    place: DevicePlacement
+    target: TargetPart
+    tower: TowerPart
+    draft: DraftPart
+    heads: HeadsPart
     credit: int
     """Bytes that become free before the weights are read."""
     kind_refused: str
@@ -81,11 +81,11 @@ class LoadPlan:
 
     @property
     def draft_refused(self) -> str:
-        """Why the draft model or heads that were asked for are not used, as a sentence."""
+        """Reason the draft model or heads that were asked for are not used, as a sentence."""
         return self.draft.refused or self.heads.refused
 
     @property
-    def _companions(self) -> tuple[Part, Part, Part]:
+    def _companions(self) -> tuple[LoadPart, LoadPart, LoadPart]:
         return self.draft, self.heads, self.tower
 
     # --- size ----------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class LoadPlan:
         files, whole = self.target.files, self.target.files.checkpoint.weight_bytes + self.draft.weight_bytes
         share = files.checkpoint.weight_bytes / max(1, whole) * 0.97
         quantises = self.command.options.dtype != "float32"
-        reading = Reading(self.place, quantises, self.times, progress, cancelled, self.notices)
+        reading = WeightReading(self.place, quantises, self.times, progress, cancelled, self.notices)
         with as_load_failed():
             self.target = self.target.read(reading.between(0.0, share))
             assert self.target.model is not None
@@ -201,7 +201,7 @@ class LoadPlan:
                 self.notices.append(text)
                 _log.warning("kernels could not be compiled ahead", exc_info=error)
 
-    def _loaded(self, made: Assembly) -> LoadedModel:
+    def _loaded(self, made: ModelAssembly) -> LoadedModel:
         files, place, model, memory = self.target.files, self.place, made.model, self.memory
         checkpoint, cost = files.checkpoint, self.target.cost
         return LoadedModel(
@@ -232,7 +232,7 @@ class LoadPlan:
             found={} if cost is None else cost.found,
         )
 
-    def _card(self, made: Assembly) -> ModelCard:
+    def _card(self, made: ModelAssembly) -> ModelCard:
         files = self.target.files
         checkpoint = files.checkpoint
         declined = list(fallbacks(made.model, files.name))

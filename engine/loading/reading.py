@@ -14,22 +14,25 @@ from engine.formats.times import LoadTimes
 from engine.library import paths
 from engine.loading.files import ModelFiles
 from engine.loading.model import Progress
-from engine.loading.placement import Placement
+from engine.loading.placement import DevicePlacement
 from engine.loading.runners import new_runner, prove
 
 
-class Reading(NamedTuple):
-    """What parts are read with. ``quantises``: activations may be quantised. ``progress`` and ``cancelled`` as in
-    :func:`engine.formats.load.load_model`; ``notices`` are added to, sentences for a person."""
+class WeightReading(NamedTuple):
+    """Settings that parts are read with.
 
-    place: Placement
+    ``quantises``: activations may be quantised. ``progress`` and ``cancelled`` as in
+    :func:`engine.formats.load.load_model`; ``notices`` are added to, sentences for a person.
+    """
+
+    place: DevicePlacement
     quantises: bool
     times: LoadTimes
     progress: Progress
     cancelled: Callable[[], bool]
     notices: list[str]
 
-    def between(self, first: float, last: float, of: str = "") -> Reading:
+    def between(self, first: float, last: float, of: str = "") -> WeightReading:
         """The same for a part whose progress goes from ``first`` to ``last``, its stages named with ``of``."""
         progress = self.progress
         return self._replace(progress=lambda stage, done: progress(f"{stage}{of}", first + (last - first) * done))

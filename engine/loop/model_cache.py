@@ -27,7 +27,7 @@ from engine.cache.tiers import OnDisk, Tiers
 from engine.cache.types import TREE
 from engine.decoding.options import EngineOptions, RequestOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.preemption import Rates, Victim, swap_or_recompute
+from engine.decoding.scheduling.preemption import TransferRates, Victim, swap_or_recompute
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.model import LoadedModel
 from engine.protocol import CacheStats, PageState
@@ -68,7 +68,7 @@ class ModelCache:
         )
 
     def _groups(self, own: KVStore) -> Iterator[AnyGroup]:
-        """What the target's layers keep beside pages, in the order of their page tables."""
+        """Groups of the target's layers, in the order of their page tables."""
         if own.recent is not None:
             tier = Tiers([own.recent], self.space, gives_way=False)
             recent = ResidualGroup(PagePool(self._model.recent_pages), own.residual, own.recent, tier)
@@ -190,7 +190,7 @@ class ModelCache:
         sizes = [part.tier.size(len(part.pages)) for part in parts]
         size, room = sum(own for own, _ in sizes), self.space.fits((), 0, sum(taken for _, taken in sizes))
         tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
-        rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
+        rates = TransferRates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
         decision = swap_or_recompute(self._options.preemption, Victim(tokens, size, room), rates)
         _log.info("%s gives way. %s", sequence.owner, decision.reason)
         return decision.swap
@@ -274,7 +274,7 @@ class _Beside(NamedTuple):
     name: str
 
     def on_disk(self, saved: SavedChats, chat: str, kind: Kind, text: Sequence[int]) -> OnDisk:
-        """What is, or will be, saved of a chat with what it takes to go on after ``text``."""
+        """Saved state of a chat, or the one that will be, with what it takes to go on after ``text``."""
         own = kind._replace(layout=f"{kind.layout}; {self.store.page_layout}", page_bytes=self.store.page_bytes)
         count = self.group.saved_pages(len(text))
         return OnDisk(saved, chat_of(chat, self.name), own, mark_of(text) * count, 0, count)

@@ -81,7 +81,7 @@ class Pages(msgspec.Struct, tag_field="kind", tag="pages", kw_only=True, omit_de
     names: list[str] = []
 
 
-class TreeNode(Part, frozen=True):
+class LabTreeNode(Part, frozen=True):
     """``parent``: the place of its parent in the list, -1 for a root. ``readers``: chats whose text goes through it."""
 
     parent: int
@@ -92,7 +92,7 @@ class TreeNode(Part, frozen=True):
 class Tree(msgspec.Struct, tag_field="kind", tag="tree", kw_only=True, omit_defaults=True, frozen=True):
     """A prefix tree, parents before children."""
 
-    nodes: list[TreeNode]
+    nodes: list[LabTreeNode]
 
 
 class Span(Part, frozen=True):

@@ -122,7 +122,8 @@ class OptionSpec(Part, frozen=True):
 
 
 class DrafterStyle(Part, frozen=True):
-    """How a proposer is shown. ``key``: its value of the switch "speculation", and the source of its tokens.
+    """Name and colour by which a proposer is shown. ``key``: its value of the switch "speculation", and the source
+    of its tokens.
 
     ``name`` stands in legends, ``by`` after "Drafted", ``offer`` where it is offered for a model. The colour is the
     theme's ``color``, mixed with the panel by ``share``.

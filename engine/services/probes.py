@@ -22,7 +22,7 @@ from engine.loading.advice import recommend
 from engine.loading.advice.speed import served
 from engine.loading.loader import CheckpointLoader
 from engine.loading.memory import nvml
-from engine.loading.memory.bandwidth import Stopped, last_level_bytes, measure_bandwidth
+from engine.loading.memory.bandwidth import MeasurementStopped, last_level_bytes, measure_bandwidth
 from engine.loading.memory.estimate import OutOfMemory, size
 from engine.loading.memory.nvml import Meter
 from engine.loading.memory.owners import memory_by_owner
@@ -108,7 +108,7 @@ class MachineProbes:
             with self._measuring:  # two at once would each find half of it, and what was found first is remembered
                 device = self._device if loaded is None else loaded.device
                 return measure_bandwidth(device, self._stopped.is_set)
-        except (RuntimeError, MemoryError, Stopped):
+        except (RuntimeError, MemoryError, MeasurementStopped):
             return None
 
     @staticmethod

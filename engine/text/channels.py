@@ -18,7 +18,7 @@ from engine.protocol import Channel
 from engine.text.tokenizer import Tokenizer
 
 
-class Pair(NamedTuple):
+class TagPair(NamedTuple):
     """Tags that open and close thinking."""
 
     opens: str
@@ -26,18 +26,18 @@ class Pair(NamedTuple):
 
 
 PAIRS = (
-    Pair("<think>", "</think>"),  # DeepSeek-R1, Qwen3, SmolLM3, GLM-4.5 and most others
-    Pair("[THINK]", "[/THINK]"),  # Magistral
-    Pair("<seed:think>", "</seed:think>"),  # Seed-OSS
-    Pair("<|channel>thought", "<channel|>"),  # Gemma 4
-    Pair("<|begin_of_thought|>", "<|end_of_thought|>"),  # Sky-T1, OpenThinker
-    Pair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
-    Pair("Here is my thought process:", "Here is my response:"),  # Granite 3.2
+    TagPair("<think>", "</think>"),  # DeepSeek-R1, Qwen3, SmolLM3, GLM-4.5 and most others
+    TagPair("[THINK]", "[/THINK]"),  # Magistral
+    TagPair("<seed:think>", "</seed:think>"),  # Seed-OSS
+    TagPair("<|channel>thought", "<channel|>"),  # Gemma 4
+    TagPair("<|begin_of_thought|>", "<|end_of_thought|>"),  # Sky-T1, OpenThinker
+    TagPair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
+    TagPair("Here is my thought process:", "Here is my response:"),  # Granite 3.2
 )
 WRAPS = (
-    Pair("<response>", "</response>"),  # Granite 3.3
-    Pair("<answer>", "</answer>"),  # models trained as DeepSeek-R1-Zero was
-    Pair("<|begin_of_solution|>", "<|end_of_solution|>"),  # Sky-T1, OpenThinker
+    TagPair("<response>", "</response>"),  # Granite 3.3
+    TagPair("<answer>", "</answer>"),  # models trained as DeepSeek-R1-Zero was
+    TagPair("<|begin_of_solution|>", "<|end_of_solution|>"),  # Sky-T1, OpenThinker
 )
 """Tags that some models put around the content after their thinking; they are no part of the answer."""
 SPELLINGS = {
@@ -89,7 +89,7 @@ def channel_style(tokenizer: Tokenizer, template: str) -> ChannelStyle | None:
     return TagStyle(tokenizer, pairs, wraps) if pairs else None
 
 
-def _used(tokenizer: Tokenizer, template: str, pair: Pair) -> bool:
+def _used(tokenizer: Tokenizer, template: str, pair: TagPair) -> bool:
     return pair.closes in template or all(tokenizer.token_id(tag) is not None for tag in pair)
 
 
@@ -102,8 +102,8 @@ class TagStyle:
     counts."""
 
     tokenizer: Tokenizer
-    pairs: tuple[Pair, ...]
-    wraps: tuple[Pair, ...] = ()
+    pairs: tuple[TagPair, ...]
+    wraps: tuple[TagPair, ...] = ()
 
     def parser(self, prompt_ids: Sequence[int]) -> TagParser:
         end = self.tokenizer.decode(prompt_ids[-_TAIL:], skip_special=False).rstrip()
@@ -129,11 +129,11 @@ class TagParser:
 
     def __init__(
         self,
-        pairs: Sequence[Pair],
-        opened: Pair | None = None,
+        pairs: Sequence[TagPair],
+        opened: TagPair | None = None,
         closed: bool = False,
         special: Mapping[int, str] | None = None,
-        wraps: Sequence[Pair] = (),
+        wraps: Sequence[TagPair] = (),
     ) -> None:
         self._pairs = pairs if opened is None else (opened,)
         self._opened, self._special, self._wraps = opened, special or {}, wraps

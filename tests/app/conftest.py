@@ -25,7 +25,7 @@ from pytestqt.qtbot import QtBot
 from app import proposers
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
-from app.program import Program
+from app.program import WindowProgram
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.decoding.speculation.technique import drafting
@@ -130,9 +130,9 @@ def make_link(qtbot, fake_command) -> Iterator[Callable[..., EngineLink]]:
 
 
 @pytest.fixture
-def programs(qapp) -> Iterator[list[Program]]:
+def programs(qapp) -> Iterator[list[WindowProgram]]:
     """Whole programs that a test put in here; they are closed and taken apart at its end."""
-    made: list[Program] = []
+    made: list[WindowProgram] = []
     yield made
     for program in made:
         program.close()
@@ -141,14 +141,14 @@ def programs(qapp) -> Iterator[list[Program]]:
     qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 
-def unfold(program: Program) -> None:
+def unfold(program: WindowProgram) -> None:
     """A window wide enough for the list of chats, the panel and the plots, with all of them open."""
     program.window.resize(1440, 900)
     program.window.show_why_fast()
 
 
 @pytest.fixture
-def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program]) -> Callable[..., Program]:
+def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[WindowProgram]) -> Callable[..., WindowProgram]:
     """``start()``: a program beside a fake engine; called again it is the next start with the same folders.
 
     ``engine`` is another command for the engine, None Kvasir's own; ``commands`` are those of `kvasir lab` and others.
@@ -163,9 +163,9 @@ def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program])
         process: bool = False,
         engine: Sequence[str] | None = (),
         **commands: Sequence[str],
-    ) -> Program:
+    ) -> WindowProgram:
         command = fake_command(*arguments, process=process) if engine == () else engine
-        program = Program(qapp, own_folders / "kvasir.log", command, **commands)
+        program = WindowProgram(qapp, own_folders / "kvasir.log", command, **commands)
         programs.append(program)
         if size is not None:
             program.window.resize(*size)
@@ -180,39 +180,39 @@ def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[Program])
 
 
 @pytest.fixture
-def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
+def make_program(start: Callable[..., WindowProgram]) -> Callable[..., WindowProgram]:
     """``start`` at 2,000 tokens a second, with all that folds away open."""
 
-    def make(*arguments: str, opened: bool = True, **options: Any) -> Program:
+    def make(*arguments: str, opened: bool = True, **options: Any) -> WindowProgram:
         return start("--rate", "2000", *arguments, opened=opened, **options)
 
     return make
 
 
 @pytest.fixture
-def program(make_program: Callable[..., Program]) -> Program:
+def program(make_program: Callable[..., WindowProgram]) -> WindowProgram:
     return make_program()
 
 
-def fold(program: Program, name: str) -> QToolButton:
+def fold(program: WindowProgram, name: str) -> QToolButton:
     """The button that folds a part of the window away."""
     return program.window.findChild(QToolButton, f"top.{name}")
 
 
-def send(program: Program, qtbot, text: str) -> None:
+def send(program: WindowProgram, qtbot, text: str) -> None:
     """Type it and press Enter."""
     qtbot.keyClicks(program.chat.composer.edit, text)
     qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
 
 
-def answer(program: Program, qtbot, text: str) -> str:
+def answer(program: WindowProgram, qtbot, text: str) -> str:
     """Ask, wait for the end; the chat's id."""
     send(program, qtbot, text)
     qtbot.waitUntil(lambda: program.chat.session.talk.leaf and not program.chat.streaming, timeout=20_000)
     return program.chat.chat_id
 
 
-def ask(qtbot, program: Program, text: str = "hello") -> None:
+def ask(qtbot, program: WindowProgram, text: str = "hello") -> None:
     with qtbot.waitSignal(program.link.finished, timeout=20_000):
         program.chat.send(text)
 

@@ -30,6 +30,7 @@ from engine.protocol.lab import (
     LabRoofline,
     LabSetting,
     LabText,
+    LabTreeNode,
     ListExperiments,
     PaperFigure,
     Plot,
@@ -38,7 +39,6 @@ from engine.protocol.lab import (
     RunExperiment,
     Series,
     Tree,
-    TreeNode,
 )
 
 PAIRS, USERS = 8, 4
@@ -170,8 +170,8 @@ def result(name: str, model: str = "kvasir-guide", same: bool = True) -> LabResu
 
 
 def tree(side: int) -> Tree:
-    own = [TreeNode(parent=-1 if side == 0 else 0, tokens=16, readers=[user]) for user in range(USERS)]
-    return Tree(nodes=own if side == 0 else [TreeNode(parent=-1, tokens=1221, readers=list(range(USERS))), *own])
+    own = [LabTreeNode(parent=-1 if side == 0 else 0, tokens=16, readers=[user]) for user in range(USERS)]
+    return Tree(nodes=own if side == 0 else [LabTreeNode(parent=-1, tokens=1221, readers=list(range(USERS))), *own])
 
 
 def roofline() -> LabRoofline:

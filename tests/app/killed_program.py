@@ -17,9 +17,9 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.link.link import LinkState
-from app.program import Program
+from app.program import WindowProgram
 from engine.protocol import Sampling
 from tests.app.kills import ENGINE_LIFE_S, SEEN
 from tests.kit.engine_thread import kill
@@ -38,7 +38,7 @@ class Person:
 
     def __init__(
         self,
-        program: Program,
+        program: WindowProgram,
         home: Path,
         kills: int,
         seed: int,
@@ -96,7 +96,7 @@ class Person:
         self._say("typed", text="")
         self._say("asked", text=text)
 
-    def _on_ended(self, message: Message) -> None:
+    def _on_ended(self, message: StoredMessage) -> None:
         facts = {"text": message.content, "state": message.state, "shown": self._shown.get(message.id, "")}
         if message.content.startswith(str(facts["shown"])):  # what came since the last look is not lost either
             facts["shown"] = message.content
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     app = QApplication([])
-    program = Program(app, given.home / "kvasir.log")
+    program = WindowProgram(app, given.home / "kvasir.log")
     program.window.show()
     person = Person(program, given.home, given.engine, given.seed, lambda: QTimer.singleShot(3000, app.quit))
     app.exec()

@@ -26,10 +26,10 @@ from PySide6.QtCore import QEvent, QEventLoop, QObject
 from PySide6.QtWidgets import QApplication, QToolButton, QWidget
 
 from app.chat.page import ChatPage
-from app.history.records import Chat, Message
+from app.history.records import Chat, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import LinkState
-from app.program import Program
+from app.program import WindowProgram
 from engine import protocol
 from tests.kit.engine_thread import PROCESS
 from tests.kit.fake_engine import CODE, long_answer
@@ -49,7 +49,7 @@ def fill(history: HistoryStore, count: int) -> str:
     parent = ""
     for index in range(count):
         role, text = ("assistant", CODE if index % 4 == 1 else long_answer(150)) if index % 2 else ("user", "And then?")
-        history.save_message(Message(f"m{index}", "old", parent, role, text, created=1.0 + index))
+        history.save_message(StoredMessage(f"m{index}", "old", parent, role, text, created=1.0 + index))
         parent = f"m{index}"
     history.set_leaf("old", parent)
     history.flush()
@@ -68,7 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KVASIR_HOME"] = folder
         engine = [*PROCESS, "--rate", "1000", "--loaded", "--pages", str(arguments.cache or 4096)]
-        program = Program(app, Path(folder) / "kvasir.log", engine)
+        program = WindowProgram(app, Path(folder) / "kvasir.log", engine)
         program.window.resize(1440, 900)
         program.window.show()
         program.window.findChild(QToolButton, "top.cache").setChecked(bool(arguments.cache))

@@ -22,7 +22,7 @@ import psutil
 from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication, QToolButton
 
-from app.program import Program
+from app.program import WindowProgram
 from engine import protocol
 
 SETTLE_S = 75.0
@@ -48,7 +48,7 @@ def until(done: Callable[[], object], what: str, seconds: float = 120.0) -> None
 class Meter:
     """Window and engine, by their processes."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: WindowProgram) -> None:
         pid = program.link._worker.pid if program.link._worker is not None else None
         self.window, self.engine = psutil.Process(), psutil.Process(pid)
 
@@ -77,7 +77,7 @@ def main() -> None:
     app = QApplication(sys.argv[:1])
     with tempfile.TemporaryDirectory() as home:
         os.environ["KVASIR_HOME"] = home
-        program = Program(app, Path(home) / "kvasir.log")
+        program = WindowProgram(app, Path(home) / "kvasir.log")
         try:
             program.window.resize(1440, 900)
             program.window.show()
@@ -88,13 +88,13 @@ def main() -> None:
             program.close()
 
 
-def fold(program: Program, part: str, folded: bool) -> None:
+def fold(program: WindowProgram, part: str, folded: bool) -> None:
     button = program.window.findChild(QToolButton, f"top.{part}")
     assert button is not None
     button.setChecked(not folded)
 
 
-def measure(program: Program, arguments: argparse.Namespace) -> None:
+def measure(program: WindowProgram, arguments: argparse.Namespace) -> None:
     meter, link = Meter(program), program.link
     print(f"after the start: {meter.held()}", flush=True)
     program.chat.send(QUESTION)

@@ -9,7 +9,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from app.history.records import AnswerStats, Chat, Message, OmittedContext, Span
+from app.history.records import AnswerStats, Chat, OmittedContext, StoredMessage, TextSpan
 from engine.protocol import Sampling, Thinking, Timings, Usage
 
 SQL = (
@@ -202,8 +202,8 @@ _CHATS = (
 )
 _MESSAGES = (
     [
-        Message("ask", "pages", "", "user", "Why pages of sixteen tokens?", created=11.0),
-        Message(
+        StoredMessage("ask", "pages", "", "user", "Why pages of sixteen tokens?", created=11.0),
+        StoredMessage(
             "answer",
             "pages",
             "ask",
@@ -211,10 +211,10 @@ _MESSAGES = (
             "Because the café is full.",
             "complete",
             _ANSWERED,
-            (Span("", 8), Span("accepted", 12), Span("corrected", 5)),
+            (TextSpan("", 8), TextSpan("accepted", 12), TextSpan("corrected", 5)),
             12.0,
         ),
-        Message(
+        StoredMessage(
             "other",
             "pages",
             "ask",
@@ -224,12 +224,12 @@ _MESSAGES = (
             AnswerStats(reason="cancelled"),
             created=13.0,
         ),
-        Message("half", "pages", "ask", "assistant", "Half an ans", "interrupted", created=14.0),
-        Message("edit", "pages", "", "user", "An edited question?", created=15.0),
-        Message("rav", "bird", "", "user", "烏は賢い 🐦‍⬛ naïve\r\n\ttabs", created=16.0),
+        StoredMessage("half", "pages", "ask", "assistant", "Half an ans", "interrupted", created=14.0),
+        StoredMessage("edit", "pages", "", "user", "An edited question?", created=15.0),
+        StoredMessage("rav", "bird", "", "user", "烏は賢い 🐦‍⬛ naïve\r\n\ttabs", created=16.0),
     ],
     [
-        Message(
+        StoredMessage(
             "thought",
             "mind",
             "",
@@ -242,7 +242,7 @@ _MESSAGES = (
         )
     ],
     [
-        Message(
+        StoredMessage(
             "cut",
             "long",
             "",
@@ -255,27 +255,27 @@ _MESSAGES = (
                 diverged=12,
                 divergence="left out",
             ),
-            (Span("accepted", 18),),
+            (TextSpan("accepted", 18),),
             32.0,
         )
     ],
     [
-        Message(
+        StoredMessage(
             "named",
             "guess",
             "",
             "assistant",
             "Guessed by whom",
-            spans=(Span("", 3), Span("accepted", 12, "medusa")),
+            spans=(TextSpan("", 3), TextSpan("accepted", 12, "medusa")),
             created=42.0,
         )
     ],
-    [Message("begun", "unsent", "", "user", "Well begun", created=52.0)],
+    [StoredMessage("begun", "unsent", "", "user", "Well begun", created=52.0)],
     [
-        Message("arr", "own", "", "assistant", "Ahoy", stats=AnswerStats(adapter="pirate"), created=62.0),
-        Message("look", "own", "", "user", "Look at these", created=63.0, pictures=(b"one", b"other")),
+        StoredMessage("arr", "own", "", "assistant", "Ahoy", stats=AnswerStats(adapter="pirate"), created=62.0),
+        StoredMessage("look", "own", "", "user", "Look at these", created=63.0, pictures=(b"one", b"other")),
     ],
-    [Message("snow", "late", "", "user", "新しい雪 in C++", created=72.0)],
+    [StoredMessage("snow", "late", "", "user", "新しい雪 in C++", created=72.0)],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},
@@ -310,6 +310,6 @@ def chats(schema: int) -> list[Chat]:
     return sorted((chat for part in _CHATS[:schema] for chat in part), key=lambda chat: -chat.updated)
 
 
-def messages(schema: int) -> list[Message]:
+def messages(schema: int) -> list[StoredMessage]:
     """All of them, oldest first."""
     return [message for part in _MESSAGES[:schema] for message in part]

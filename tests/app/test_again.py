@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from app.chat.session.again import repeat
-from app.history.records import AnswerStats, Message
+from app.history.records import AnswerStats, StoredMessage
 from engine.protocol import Timings
 
 FIRST = "A page holds sixteen tokens of one text."
 
 
-def answer(content: str, speed: float = 0.0, reason: str = "stop", thinking: str = "") -> Message:
+def answer(content: str, speed: float = 0.0, reason: str = "stop", thinking: str = "") -> StoredMessage:
     timings = Timings(queued_ms=0, ttft_ms=9, total_ms=9, tokens_per_second=speed, tokens_per_step=1, steps=9)
     stats = AnswerStats(reason=reason, timings=timings)  # type: ignore[arg-type]
-    return Message(content[:5] + reason, "chat", "", "assistant", content, stats=stats, thinking=thinking)
+    return StoredMessage(content[:5] + reason, "chat", "", "assistant", content, stats=stats, thinking=thinking)
 
 
 def test_the_same_text_says_so_with_both_speeds() -> None:

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QPushButton
 
 from app.chat.composer import MOST_CHARS, Composer
 from app.link.link import LinkState
-from app.program import Program
+from app.program import WindowProgram
 from engine import protocol
 from engine.protocol import LoadOptions, Sampling
 from tests.broken_models import BREAKAGES, SOUND, STILL_THERE, check_sentence, make
@@ -24,23 +24,23 @@ ROOT = Path(__file__).resolve().parents[2]
 ENDLESS = Sampling(ignore_eos=True, temperature=0.0)
 
 
-def ready(program: Program, qtbot) -> None:
+def ready(program: WindowProgram, qtbot) -> None:
     qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
 
 
-def ask(program: Program, qtbot, text: str = "What is a page?") -> None:
+def ask(program: WindowProgram, qtbot, text: str = "What is a page?") -> None:
     program.chat.send(text)
     qtbot.waitUntil(lambda: program.chat.streaming, timeout=PATIENCE_MS)
 
 
-def ended(program: Program, qtbot):
+def ended(program: WindowProgram, qtbot):
     """The last message, once nothing streams."""
     qtbot.waitUntil(lambda: not program.chat.streaming, timeout=PATIENCE_MS)
     program.history.flush()
     return program.history.messages(program.chat.chat_id)[-1]
 
 
-def says(program: Program, qtbot, text: str) -> str:
+def says(program: WindowProgram, qtbot, text: str) -> str:
     """The notice above the composer, once it has ``text``."""
     qtbot.waitUntil(lambda: text in program.chat.notice.text, timeout=PATIENCE_MS)
     return program.chat.notice.text

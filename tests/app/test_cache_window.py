@@ -11,7 +11,7 @@ from app.cache.panes import DESCRIBE_MS
 from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
 from app.panel.cost import describe
-from app.program import Program
+from app.program import WindowProgram
 from app.window.measure_wiring import NO_CHAT
 from app.window.window import CACHE_HEIGHTS, MainWindow
 from engine import protocol as p
@@ -19,7 +19,7 @@ from tests.app.conftest import fold
 from tests.app.naming import nameless
 
 
-def listen(program: Program, monkeypatch) -> list[p.Message]:
+def listen(program: WindowProgram, monkeypatch) -> list[p.Message]:
     """What the window sends from now on (it is sent all the same)."""
     sent: list[p.Message] = []
     send = program.link.send
@@ -32,7 +32,7 @@ def listen(program: Program, monkeypatch) -> list[p.Message]:
     return sent
 
 
-def ask(qtbot, program: Program, text: str = "Why pages?") -> str:
+def ask(qtbot, program: WindowProgram, text: str = "Why pages?") -> str:
     with qtbot.waitSignal(program.link.finished, timeout=20_000):
         program.chat.send(text)
     return program.chat.chat_id

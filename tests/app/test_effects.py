@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtGui import QTextFormat
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QTextEdit, QToolButton
 
-from app.panel.effects import Line, figure, lines, sentence
+from app.panel.effects import EffectLine, figure, lines, sentence
 from app.panel.panel import OptimisationPanel
 from app.texts.difference import parting, parts_at
 from app.texts.side_by_side import Side, SideBySide
@@ -50,7 +50,7 @@ def first_mark(view: QTextEdit) -> str:
 
 def test_the_switchs_own_figure_is_the_headline_with_its_range() -> None:
     found = figure(result(effect(FIRST, before=69, after=34, ratio=2.0, low=1.8, high=2.2), effect(SPEED)))
-    assert found == Line("2.0×\n1.80–2.2", "good")
+    assert found == EffectLine("2.0×\n1.80–2.2", "good")
     assert figure(None).text == "–"
 
 
@@ -60,15 +60,15 @@ def test_each_sentence_has_its_own_colour() -> None:
         result(effect(SPEED), effect(FIRST, before=99, after=168, ratio=0.59, low=0.5, high=0.71, verdict="worse")),
         "What is a page?",
     )
-    assert shown[0] == Line("On: “What is a page?” (off → n-gram).", "caption")
-    assert shown[1] == Line("Tokens/s 28.1 → 60.3: 2.1× more (1.94–2.3 in 8 pairs).", "good")
-    assert shown[2] == Line("First token 99 ms → 168 ms: 1.69× later (1.41–2.0 in 8 pairs).", "warn")
-    assert shown[3] == Line("The answers are the same, token for token.", "caption")
+    assert shown[0] == EffectLine("On: “What is a page?” (off → n-gram).", "caption")
+    assert shown[1] == EffectLine("Tokens/s 28.1 → 60.3: 2.1× more (1.94–2.3 in 8 pairs).", "good")
+    assert shown[2] == EffectLine("First token 99 ms → 168 ms: 1.69× later (1.41–2.0 in 8 pairs).", "warn")
+    assert shown[3] == EffectLine("The answers are the same, token for token.", "caption")
 
 
 def test_a_range_that_crosses_one_is_no_clear_difference() -> None:
     none = effect(ratio=1.04, low=0.92, high=1.2, verdict="none")
-    assert figure(result(none)) == Line("no clear\ndifference", "tiny")
+    assert figure(result(none)) == EffectLine("no clear\ndifference", "tiny")
     assert "no clear difference (0.92–1.20 in 8 pairs)" in sentence(none, result(none))
     assert {line.tone for line in lines(choice(), result(none), "")} == {"caption"}
 
@@ -82,7 +82,7 @@ def test_too_few_pairs_are_no_verdict() -> None:
 def test_figures_are_written_in_their_units() -> None:
     counted = effect(BYTES, before=1024, after=288, ratio=3.56, low=3.56, high=3.56)
     assert sentence(counted, result(counted)) == "KV cache per token 1,024 bytes → 288 bytes: 3.6× less."
-    assert figure(result(counted)) == Line("3.6×", "good")
+    assert figure(result(counted)) == EffectLine("3.6×", "good")
     waste = effect(WASTE, before=0.97, after=0.06, ratio=16.2, low=15, high=17)
     assert sentence(waste, result(waste)) == "Unused slots 97 % → 6 %: 16× less (15–17 in 8 pairs)."
     near = effect(ratio=1.13, low=1.12, high=1.149)
@@ -95,9 +95,9 @@ def test_figures_are_written_in_their_units() -> None:
 
 def test_unlike_answers_show_their_speeds_labelled_and_what_is_counted_in_full() -> None:
     found = unlike(effect(BYTES, before=1024, after=288, ratio=3.56, low=3.56, high=3.56), effect(SPEED))
-    assert figure(found) == Line("3.6×", "good")
+    assert figure(found) == EffectLine("3.6×", "good")
     shown = lines(choice(), found, "")
-    assert shown[2] == Line("Tokens/s 28.1 → 60.3: 2.1× more (1.94–2.3 in 8 pairs) (unlike answers).", "caption")
+    assert shown[2] == EffectLine("Tokens/s 28.1 → 60.3: 2.1× more (1.94–2.3 in 8 pairs) (unlike answers).", "caption")
     assert shown[3].text == "The answers differ from word 4 on, so their speeds are not comparable."
     assert shown[3].tone == "warn"
     assert "unlike" in figure(unlike(effect(SPEED))).text

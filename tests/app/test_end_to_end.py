@@ -14,33 +14,33 @@ from PySide6.QtWidgets import QLabel, QToolButton
 
 from app.chat.context import overflow
 from app.chat.transcript.stats import describe, explain
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.link.link import LinkState
-from app.program import Program
+from app.program import WindowProgram
 from engine.protocol import Cost, Sampling, UnloadAfter, Value
 
 PATIENCE_MS = 90_000  # a machine that does other things as well
 
 
-def real(start: Callable[..., Program]) -> Program:
+def real(start: Callable[..., WindowProgram]) -> WindowProgram:
     """A running program with the bundled model loaded."""
     return start(engine=None, size=(1440, 900))
 
 
-def ask(program: Program, qtbot, text: str) -> None:
+def ask(program: WindowProgram, qtbot, text: str) -> None:
     """Type the question and press Enter."""
     qtbot.keyClicks(program.chat.composer.edit, text)
     qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
     assert program.chat.streaming
 
 
-def answered(program: Program, qtbot) -> str:
+def answered(program: WindowProgram, qtbot) -> str:
     """Wait for the end of the answer and return its text."""
     qtbot.waitUntil(lambda: not program.chat.streaming, timeout=PATIENCE_MS)
     return last(program).content
 
 
-def last(program: Program):
+def last(program: WindowProgram):
     program.history.flush()
     return program.history.messages(program.chat.chat_id)[-1]
 
@@ -137,7 +137,7 @@ def square(colour: str) -> QImage:
 SYSTEM = "You are the guide of Kvasir. Answer briefly, in plain words. " * 3
 
 
-def chat_of(program: Program, qtbot, *questions: str) -> str:
+def chat_of(program: WindowProgram, qtbot, *questions: str) -> str:
     """A new chat with the common instructions, in which these were asked; its id."""
     program.chat.new_chat()
     program.chat.session.talk.set_settings(SYSTEM, Sampling())
@@ -147,12 +147,12 @@ def chat_of(program: Program, qtbot, *questions: str) -> str:
     return program.chat.chat_id
 
 
-def set_value(program: Program, qtbot, key: str, value: Value) -> None:
+def set_value(program: WindowProgram, qtbot, key: str, value: Value) -> None:
     program.window.panel.value_changed.emit(key, value)
     qtbot.waitUntil(lambda: program.window.panel.spec(key).value == value, timeout=PATIENCE_MS)
 
 
-def cost(program: Program, qtbot, key: str) -> Cost:
+def cost(program: WindowProgram, qtbot, key: str) -> Cost:
     """What the switch costs on the chat on screen, as its button asks."""
     with qtbot.waitSignal(program.link.cost, timeout=PATIENCE_MS) as found:
         program.window.panel.row(key).cost.requested.emit()
@@ -266,7 +266,7 @@ def test_an_idle_model_comes_back_and_a_chat_outgrows_a_small_context(start, qtb
     assert describe(last(program)).startswith("the context is full")
     assert program.chat.notice.text.startswith("The context is full")
 
-    seen: dict[str, tuple[Message, str]] = {}
+    seen: dict[str, tuple[StoredMessage, str]] = {}
     for policy in ("drop_middle", "window"):
         program.chat.new_chat()
         program.chat.settings.overflow_changed.emit(policy)
@@ -285,7 +285,7 @@ def test_an_idle_model_comes_back_and_a_chat_outgrows_a_small_context(start, qtb
     assert message.stats.reason == "stop"
 
 
-def _kill_engine(program: Program, qtbot) -> None:
+def _kill_engine(program: WindowProgram, qtbot) -> None:
     """Kill -9 the engine: the window notices within a second, restarts it and loads the model again."""
     pid = program.link.engine_pid
     assert pid is not None

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from app.chat.notes import NotesButton
 from app.link.link import LinkState
-from app.program import Program
+from app.program import WindowProgram
 from app.theme.widgets import Toggle
 from app.window.sides import LEAST_CHAT
 from app.window.window import MINIMUM, MainWindow
@@ -19,8 +19,8 @@ from tests.app.conftest import fold
 
 
 @pytest.fixture
-def make_program(start: Callable[..., Program]) -> Callable[..., Program]:
-    def make(width: int = 1440, height: int = 900) -> Program:
+def make_program(start: Callable[..., WindowProgram]) -> Callable[..., WindowProgram]:
+    def make(width: int = 1440, height: int = 900) -> WindowProgram:
         return start(model=False, size=(width, height))
 
     return make

@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app import paths
-from app.program import Program
+from app.program import WindowProgram
 from app.window.window import MainWindow
 from engine.protocol import CuratedModel, Download, Recommendation, Recommended, StoredModel
 from engine.protocol.operations import ADD_DOWNLOAD, AddDownload
@@ -25,7 +25,7 @@ GUIDE = StoredModel(
 
 
 @pytest.fixture
-def program(start) -> Program:
+def program(start) -> WindowProgram:
     return start()
 
 
@@ -41,7 +41,7 @@ def judged(*reasons: str) -> Recommended:
     return Recommended(models=models)
 
 
-def listed(program: Program, *models: StoredModel) -> None:
+def listed(program: WindowProgram, *models: StoredModel) -> None:
     library = program.library
     library.stored, library.listed = list(models), True
     library.stored_changed.emit()
@@ -56,12 +56,12 @@ def gguf(folder: Path, name: str) -> StoredModel:
     )  # fmt: skip
 
 
-def menu(program: Program) -> dict[str, QAction]:
+def menu(program: WindowProgram) -> dict[str, QAction]:
     program.chat.header.fill_menu()
     return {action.text(): action for action in program.chat.header._menu.actions() if action.text()}
 
 
-def test_the_menu_knows_what_came_since_the_start(qtbot, program: Program, tmp_path: Path) -> None:
+def test_the_menu_knows_what_came_since_the_start(qtbot, program: WindowProgram, tmp_path: Path) -> None:
     new = gguf(tmp_path, "new & better.gguf")
     gone = StoredModel(name="gone", path="/gone", format="gguf", bytes=1, missing=True)
     listed(program, GUIDE, new, gone)
@@ -80,7 +80,7 @@ def test_the_menu_knows_what_came_since_the_start(qtbot, program: Program, tmp_p
     assert program.window.models_page.field.isVisible()
 
 
-def test_a_model_that_came_is_a_click_away_on_every_page(qtbot, program: Program, tmp_path: Path) -> None:
+def test_a_model_that_came_is_a_click_away_on_every_page(qtbot, program: WindowProgram, tmp_path: Path) -> None:
     window, new = program.window, gguf(tmp_path, "new-Q4_K_M.gguf")
     window.show_page(MainWindow.SETTINGS)
     program.library.arrived.emit(new.name, new.path)
@@ -93,7 +93,7 @@ def test_a_model_that_came_is_a_click_away_on_every_page(qtbot, program: Program
     qtbot.waitUntil(lambda: not window.notice.text)
 
 
-def test_the_first_screen_from_get_to_chat(qtbot, program: Program, tmp_path: Path) -> None:
+def test_the_first_screen_from_get_to_chat(qtbot, program: WindowProgram, tmp_path: Path) -> None:
     library, welcome = program.library, program.chat.welcome
     listed(program, GUIDE)
     assert welcome.get.isVisible()
@@ -128,7 +128,7 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: Program, tmp_path: Pa
     assert "3 models that suit this computer" in welcome.more.about.text()
 
 
-def test_who_has_a_model_of_his_own_is_offered_none(program: Program, tmp_path: Path) -> None:
+def test_who_has_a_model_of_his_own_is_offered_none(program: WindowProgram, tmp_path: Path) -> None:
     listed(program, GUIDE, gguf(tmp_path, "mine.gguf"))
     assert not program.chat.welcome.get.isVisible()
     assert program.chat.welcome.more.button.isVisible()

@@ -13,7 +13,7 @@ from PySide6.QtCore import QProcess
 
 from app import command as command_module
 from app.gpu import words
-from app.gpu.pace import Pace
+from app.gpu.pace import DownloadPace
 from app.gpu.packs import Packs
 from app.gpu.words import Situation
 from engine.protocol import PackProgress, PackStatus
@@ -204,7 +204,7 @@ def test_old_packs_are_removed_by_their_own_command(qtbot, packs, state):
 
 
 def test_pace():
-    pace = Pace()
+    pace = DownloadPace()
     pace.add(0, 100.0)
     assert pace.rate is None
     pace.add(50, 100.5)

@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.link.link import LinkState
-from app.program import Program
+from app.program import WindowProgram
 from app.window import gpu_wiring as wiring_module
 from app.window.window import MainWindow
 
@@ -33,31 +33,31 @@ def change(path: Path, **facts: Any) -> None:
 
 
 @pytest.fixture
-def start(start, state: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Program]:
+def start(start, state: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WindowProgram]:
     """``start(*engine arguments)``: the engine computes on "a GPU" when the pack is installed, as redirect() does."""
     monkeypatch.setattr(wiring_module, "CHECK_MS", 10)
     gpu = [sys.executable, str(HERE / "fake_gpu.py"), str(state)]
     return lambda *arguments: start("--rate", "2000", "--gpu-pack", str(state), *arguments, gpu=gpu)
 
 
-def press(program: Program, key: str, where: str = "card") -> None:
+def press(program: WindowProgram, key: str, where: str = "card") -> None:
     part = program.window.gpu_card if where == "card" else program.window.settings_page.gpu
     button = part.findChild(QPushButton, f"gpu.{where}.{key}")
     assert button is not None, [child.objectName() for child in part.findChildren(QPushButton)]
     button.click()
 
 
-def wait_title(qtbot, program: Program, words: str) -> None:
+def wait_title(qtbot, program: WindowProgram, words: str) -> None:
     card = program.window.gpu_card
     qtbot.waitUntil(lambda: not card.isHidden() and words in card.title.text(), timeout=PATIENCE_MS)
 
 
-def wait_status(qtbot, program: Program) -> None:
+def wait_status(qtbot, program: WindowProgram) -> None:
     section = program.window.settings_page.gpu
     qtbot.waitUntil(lambda: section.title.text() != "Looking for a GPU", timeout=PATIENCE_MS)
 
 
-def device(program: Program) -> str:
+def device(program: WindowProgram) -> str:
     return program.link.welcome.device.kind
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.history.export import file_name, to_markdown
-from app.history.records import AnswerStats, Chat, Message, OmittedContext, Span, new_id
+from app.history.records import AnswerStats, Chat, OmittedContext, StoredMessage, TextSpan, new_id
 from app.history.schema import MIGRATIONS, VERSION, HistoryUnusableError, TooNewError
 from app.history.search import places
 from app.history.store import HistoryStore
@@ -25,8 +25,10 @@ def chat(title: str = "A chat", **fields: object) -> Chat:
     return Chat(id=new_id(), title=title, created=1.0, updated=time.time(), **fields)
 
 
-def message(chat_id: str, content: str, parent: str = "", role: str = "user", **fields: object) -> Message:
-    return Message(id=new_id(), chat=chat_id, parent=parent, role=role, content=content, created=time.time(), **fields)
+def message(chat_id: str, content: str, parent: str = "", role: str = "user", **fields: object) -> StoredMessage:
+    return StoredMessage(
+        id=new_id(), chat=chat_id, parent=parent, role=role, content=content, created=time.time(), **fields
+    )
 
 
 def test_what_is_written_is_read_back(history: HistoryStore) -> None:
@@ -47,7 +49,7 @@ def test_what_is_written_is_read_back(history: HistoryStore) -> None:
         diverged=12,
         divergence="why",
     )
-    spans = (Span("", 3), Span("accepted", 5))
+    spans = (TextSpan("", 3), TextSpan("accepted", 5))
     answer = message(one.id, "Because.", asked.id, "assistant", stats=stats, spans=spans, thinking="Well, why?")
     history.save_chat(one)
     history.save_message(asked)
@@ -234,11 +236,11 @@ def test_spans_of_a_file_of_the_third_version_name_no_drafter(tmp_path: Path) ->
     connection.close()
     store = HistoryStore(path)
     old = store.messages("c")[0]
-    assert old.spans == (Span("", 3), Span("accepted", 5, ""))
-    store.save_message(old._replace(spans=(Span("", 3), Span("accepted", 5, "eagle"))))
+    assert old.spans == (TextSpan("", 3), TextSpan("accepted", 5, ""))
+    store.save_message(old._replace(spans=(TextSpan("", 3), TextSpan("accepted", 5, "eagle"))))
     store.close()
     again = HistoryStore(path)
-    assert again.messages("c")[0].spans == (Span("", 3), Span("accepted", 5, "eagle"))
+    assert again.messages("c")[0].spans == (TextSpan("", 3), TextSpan("accepted", 5, "eagle"))
     again.close()
 
 

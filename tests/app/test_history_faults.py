@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.chat.session.conversation import Conversation
 from app.history import writer
-from app.history.records import Chat, Draft, Message
+from app.history.records import Chat, Draft, StoredMessage
 from app.history.schema import HistoryUnusableError
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -123,7 +123,7 @@ def written(store: HistoryStore) -> None:
         time.sleep(0.005)
 
 
-def contents(messages: list[Message]) -> dict[str, tuple[str, tuple[bytes, ...]]]:
+def contents(messages: list[StoredMessage]) -> dict[str, tuple[str, tuple[bytes, ...]]]:
     return {message.id: (message.content, message.pictures) for message in messages}
 
 
@@ -314,7 +314,7 @@ def test_whatever_the_cause_it_is_told_and_tried_again(qtbot, disk: Disk, failur
 
 def test_what_is_refused_stops_nothing_else_and_is_written_when_it_can_be(qtbot, disk: Disk) -> None:
     with disk.store() as store:
-        store.save_message(Message("m", "late", "", "user", "before its chat", created=1.0))
+        store.save_message(StoredMessage("m", "late", "", "user", "before its chat", created=1.0))
         store.save_chat(Chat("other", "Other", 1.0, 2.0))
         qtbot.waitUntil(lambda: store.unsaved() == ["late"], timeout=5_000)
         with disk.after_a_kill() as killed:
@@ -338,7 +338,7 @@ def test_an_answer_that_grows_takes_one_place_of_what_waits(disk: Disk) -> None:
         asked = talk.ask("Why?")
         disk.full = True
         for length in range(50):
-            store.save_message(Message("a", talk.chat.id, asked.id, "assistant", "x" * length, created=1.0))
+            store.save_message(StoredMessage("a", talk.chat.id, asked.id, "assistant", "x" * length, created=1.0))
             store.set_draft(talk.chat.id, Draft("y" * length))
         assert len(store._writer.waiting()) == 2
         assert store.messages(talk.chat.id)[-1].content == "x" * 49
@@ -359,8 +359,8 @@ def test_a_draft_is_given_up_behind_its_message(disk: Disk) -> None:
 
 
 def test_a_message_whose_parent_is_missing_hides_nothing() -> None:
-    def message(name: str, parent: str) -> Message:
-        return Message(name, "c", parent, "user", name)
+    def message(name: str, parent: str) -> StoredMessage:
+        return StoredMessage(name, "c", parent, "user", name)
 
     messages = [message("q1", ""), message("a1", "q1"), message("q3", "lost"), message("a3", "q3")]
     assert [one.id for one in MessageTree(messages, "a3").path()] == ["q1", "a1", "q3", "a3"]

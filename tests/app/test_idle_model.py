@@ -9,24 +9,24 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QSpinBox
 
 from app.link.link import EngineLink
-from app.program import Program
+from app.program import WindowProgram
 from engine.protocol import Load, Message, UnloadAfter
 
 
-def idle(program: Program, qtbot, minutes: int = 5) -> None:
+def idle(program: WindowProgram, qtbot, minutes: int = 5) -> None:
     """Let the time pass in which nothing is asked."""
     spin = program.window.settings_page.findChild(QSpinBox, "settings.unload_after")
     spin.setValue(minutes)
     qtbot.waitUntil(lambda: program.link.idle)
 
 
-def menu(program: Program) -> list[str]:
+def menu(program: WindowProgram) -> list[str]:
     program.chat.header.fill_menu()
     return [action.text() for action in program.chat.header._menu.actions()]
 
 
 @pytest.mark.parametrize("how", ["send", "regenerate"])
-def test_the_next_request_loads_it_again(start: Callable[..., Program], qtbot, how: str) -> None:
+def test_the_next_request_loads_it_again(start: Callable[..., WindowProgram], qtbot, how: str) -> None:
     program = start()
     chat, link = program.chat, program.link
     if how == "regenerate":
@@ -56,7 +56,7 @@ def test_the_next_request_loads_it_again(start: Callable[..., Program], qtbot, h
     assert not program.window.notice.text
 
 
-def test_a_load_that_fails_says_so_and_may_be_tried_again(start: Callable[..., Program], qtbot) -> None:
+def test_a_load_that_fails_says_so_and_may_be_tried_again(start: Callable[..., WindowProgram], qtbot) -> None:
     program = start()
     program.link.send(Load(model="/models/vanishing"))
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == "vanishing")
@@ -70,7 +70,9 @@ def test_a_load_that_fails_says_so_and_may_be_tried_again(start: Callable[..., P
 
 
 @pytest.mark.slow
-def test_every_engine_is_told_the_time(start: Callable[..., Program], qtbot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_engine_is_told_the_time(
+    start: Callable[..., WindowProgram], qtbot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[Message] = []
     send = EngineLink.send
     monkeypatch.setattr(EngineLink, "send", lambda self, message: (sent.append(message), send(self, message))[1])

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QTextEdit
 
 from app.chat.transcript.text import found
 from app.history.chat_list import RUNNING, UNREAD
-from app.history.records import Chat, Draft, Message
+from app.history.records import Chat, Draft, StoredMessage
 from app.history.store import HistoryStore
-from app.program import Program
+from app.program import WindowProgram
 from tests.app.conftest import answer, send
 
 # --- unsent text -----------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_click_beside_the_text_and_on_a_chat_puts_the_keyboard_into_the_box(st
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
-def raised(program: Program) -> list[str]:
+def raised(program: WindowProgram) -> list[str]:
     """The titles of the rows that are drawn as the chat on screen."""
     sidebar, theme = program.sidebar, program.theme
     shot, titles = sidebar.list.viewport().grab().toImage(), []
@@ -222,15 +222,15 @@ def test_background_answers_are_marked_until_they_are_read(start, qtbot) -> None
 def branched(history: HistoryStore) -> None:
     """A chat of two branches; the words stand far up in the one that is not shown."""
     history.save_chat(Chat("c", "Pages", 1.0, 2.0, leaf="shown"))
-    history.save_message(Message("q", "c", "", "user", "Why pages?", created=1.0))
+    history.save_message(StoredMessage("q", "c", "", "user", "Why pages?", created=1.0))
     filler = "Pages are handed out sixteen tokens at a time. " * 60
     parent = "q"
     for number in range(12):
         text = f"{filler}\n\nHere is a **Xylophöne**, in number {number}.\n\n{filler}" if number == 3 else filler
         role = "user" if number % 2 else "assistant"
-        history.save_message(Message(f"m{number}", "c", parent, role, text, created=2.0 + number))
+        history.save_message(StoredMessage(f"m{number}", "c", parent, role, text, created=2.0 + number))
         parent = f"m{number}"
-    history.save_message(Message("shown", "c", "q", "assistant", "Because.", created=50.0))
+    history.save_message(StoredMessage("shown", "c", "q", "assistant", "Because.", created=50.0))
 
 
 def test_a_search_leads_to_the_words_in_their_branch(start, qtbot) -> None:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QPushButton
 from app.chat import model_dialog
 from app.link.link import LinkState
 from app.link.switches import Switches
-from app.program import Program
+from app.program import WindowProgram
 from engine import catalogue
 from engine import protocol as p
 from tests.app.conftest import answer, send
@@ -19,16 +19,16 @@ from tests.app.specs import choice, switch
 from tests.kit.engine_thread import kill
 
 
-def value(program: Program, key: str) -> p.Value:
+def value(program: WindowProgram, key: str) -> p.Value:
     return next(spec.value for spec in program.link.catalogue if spec.key == key)
 
 
-def choose(program: Program, qtbot, key: str, wanted: p.Value) -> None:
+def choose(program: WindowProgram, qtbot, key: str, wanted: p.Value) -> None:
     program.window.panel.value_changed.emit(key, wanted)
     qtbot.waitUntil(lambda: value(program, key) == wanted, timeout=10_000)
 
 
-def menu(program: Program) -> dict[str, object]:
+def menu(program: WindowProgram) -> dict[str, object]:
     program.chat.header.fill_menu()
     return {action.text(): action for action in program.chat.header._menu.actions() if action.text()}
 
@@ -312,10 +312,10 @@ def test_the_return_of_the_engine_is_said_once(start, qtbot) -> None:
 
 
 def test_writes_that_succeed_again_are_announced(qtbot, history) -> None:
-    from app.history.records import Chat, Message
+    from app.history.records import Chat, StoredMessage
 
     with qtbot.waitSignal(history.failed, timeout=5_000):
-        history.save_message(Message("m", "no such chat", "", "user", "text", created=1.0))
+        history.save_message(StoredMessage("m", "no such chat", "", "user", "text", created=1.0))
     with qtbot.waitSignal(history.recovered, timeout=5_000):
         history.save_chat(Chat("no such chat", "Pages", 1.0, 2.0))
 

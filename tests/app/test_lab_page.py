@@ -26,7 +26,7 @@ from app.lab.figures import Dots
 from app.lab.page import LabView
 from app.lab.pictures import PlotView
 from app.lab.runs import LabRuns, Subject
-from app.lab.topics import Topics
+from app.lab.topics import TopicList
 from app.texts.side_by_side import BothTexts
 from app.theme.theme import Theme
 from app.theme.widgets import tip
@@ -136,7 +136,7 @@ def test_the_experiments_are_listed_with_ticks_for_what_has_a_result(lab):
 
 def test_no_name_in_the_list_is_cut_off(qtbot, theme):
     title = "Sliding window + sinks"
-    topics = Topics(theme)
+    topics = TopicList(theme)
     qtbot.addWidget(topics)
     topics.fill([msgspec.structs.replace(PREFIXES, title=title)])
     topics.show_states((), {})

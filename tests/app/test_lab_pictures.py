@@ -33,6 +33,7 @@ from engine.protocol.lab import (
     Drafts,
     DraftToken,
     Heat,
+    LabTreeNode,
     Lane,
     Lanes,
     Pages,
@@ -42,15 +43,14 @@ from engine.protocol.lab import (
     Span,
     Strip,
     Tree,
-    TreeNode,
 )
 from engine.services.lab.experiments import BY_NAME
 from tests.kit.examples import examples
 
 SHARED = Tree(
     nodes=[
-        TreeNode(parent=-1, tokens=1000, readers=[0, 1, 2]),
-        *(TreeNode(parent=0, tokens=200, readers=[user]) for user in range(3)),
+        LabTreeNode(parent=-1, tokens=1000, readers=[0, 1, 2]),
+        *(LabTreeNode(parent=0, tokens=200, readers=[user]) for user in range(3)),
     ]
 )
 LANES = Lanes(
@@ -324,7 +324,7 @@ def test_filled_lists_that_are_too_short_are_empty_pages(view, theme):
 def test_a_tree_draws_shared_text_once_and_a_leaf_a_reader(view, theme):
     shared = show(view, SHARED)
     assert view.accessibleDescription() == ("4 nodes with 1,600 tokens for 3 chats, whose texts have 3,600 together.")
-    apart = show(view, Tree(nodes=[TreeNode(parent=-1, tokens=1200, readers=[user]) for user in range(3)]))
+    apart = show(view, Tree(nodes=[LabTreeNode(parent=-1, tokens=1200, readers=[user]) for user in range(3)]))
     assert shared[theme.tokens.violet]
     assert not apart[theme.tokens.violet]
     for hue in theme.chat_hues[:3]:
@@ -333,10 +333,10 @@ def test_a_tree_draws_shared_text_once_and_a_leaf_a_reader(view, theme):
 
 
 def test_a_tree_of_odd_parents_and_many_readers_is_painted(view):
-    nodes = [TreeNode(parent=parent, tokens=0, readers=[]) for parent in (5, 0, 1, -7, 3)]
+    nodes = [LabTreeNode(parent=parent, tokens=0, readers=[]) for parent in (5, 0, 1, -7, 3)]
     show(view, Tree(nodes=nodes))
-    show(view, Tree(nodes=[TreeNode(parent=-1, tokens=10, readers=list(range(500)))]))
-    show(view, Tree(nodes=[TreeNode(parent=place - 1, tokens=3, readers=[0]) for place in range(2000)]))
+    show(view, Tree(nodes=[LabTreeNode(parent=-1, tokens=10, readers=list(range(500)))]))
+    show(view, Tree(nodes=[LabTreeNode(parent=place - 1, tokens=3, readers=[0]) for place in range(2000)]))
     assert view.accessibleDescription()
 
 
@@ -721,7 +721,7 @@ ANY_PICTURE = st.one_of(
         Tree,
         nodes=st.lists(
             st.builds(
-                TreeNode,
+                LabTreeNode,
                 parent=st.integers(-1, 9),
                 tokens=st.integers(0, 4000),
                 readers=st.lists(st.integers(0, 9), max_size=4),

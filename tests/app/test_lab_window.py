@@ -16,7 +16,7 @@ from app.chat.session.queued import WAITS_FOR_LAB
 from app.lab import words
 from app.lab.page import LabView
 from app.link.calls import GONE
-from app.program import Program
+from app.program import WindowProgram
 from app.shortcuts import TABLE
 from app.window.window import MainWindow
 from engine import protocol
@@ -29,7 +29,7 @@ from tests.app.pressing import press
 
 
 @pytest.fixture
-def program(start, state: Path) -> Program:
+def program(start, state: Path) -> WindowProgram:
     program = start("--rate", "2000")
     fake, call = lab_of(state), program.link.call
 
@@ -41,7 +41,7 @@ def program(start, state: Path) -> Program:
 
 
 @pytest.fixture
-def lab(qtbot, program: Program) -> LabView:
+def lab(qtbot, program: WindowProgram) -> LabView:
     program.window.show_page(MainWindow.LAB)
     view = program.lab_page.inner
     assert view is not None
@@ -50,7 +50,7 @@ def lab(qtbot, program: Program) -> LabView:
 
 
 @pytest.fixture
-def sent(program: Program, monkeypatch: pytest.MonkeyPatch) -> list[protocol.Message]:
+def sent(program: WindowProgram, monkeypatch: pytest.MonkeyPatch) -> list[protocol.Message]:
     """What is sent to the engine from now on, which gets it."""
     messages: list[protocol.Message] = []
     send = program.link.send

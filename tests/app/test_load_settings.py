@@ -9,9 +9,9 @@ import pytest
 from PySide6.QtWidgets import QPushButton, QSpinBox
 
 from app.link.link import EngineLink
-from app.models.load_settings import Choice, LoadSettings, Offers
-from app.program import Program
-from app.settings.store import ModelSettings, Preset, Settings, SettingsStore
+from app.models.load_settings import Choice, LoadSettingsDialog, Offers
+from app.program import WindowProgram
+from app.settings.store import ModelSettings, Preset, SettingsStore, UserSettings
 from app.theme.theme import Theme
 from engine.protocol import Load, LoadOptions, Message, Set, StoredModel
 from tests.app import pressing
@@ -44,43 +44,43 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     return messages
 
 
-def dialogue(program: Program) -> LoadSettings:
+def dialogue(program: WindowProgram) -> LoadSettingsDialog:
     """Opened from the model's menu."""
     header = program.chat.header
     header.fill_menu()
     next(action for action in header._menu.actions() if action.text() == "Load settings…").trigger()
-    found = program.window.findChild(LoadSettings)
+    found = program.window.findChild(LoadSettingsDialog)
     assert found is not None
     return found
 
 
-def press(dialog: LoadSettings, name: str) -> None:
+def press(dialog: LoadSettingsDialog, name: str) -> None:
     button = dialog.findChild(QPushButton, f"load.{name}")
     assert button is not None
     button.click()
 
 
-def loaded(program: Program, qtbot, path: str) -> None:
+def loaded(program: WindowProgram, qtbot, path: str) -> None:
     header, link = program.chat.header, program.link
     qtbot.waitUntil(lambda: header.loading is None and link.card is not None and link.card.path == path)
 
 
-def load(program: Program, qtbot, path: str) -> None:
+def load(program: WindowProgram, qtbot, path: str) -> None:
     program.opener.open(path)
     loaded(program, qtbot, path)
 
 
 def test_what_is_not_set_is_as_for_all_models() -> None:
-    settings = Settings(memory=0.5, context=4096, quantise="int8", models={"/m": ModelSettings(context=512)})
+    settings = UserSettings(memory=0.5, context=4096, quantise="int8", models={"/m": ModelSettings(context=512)})
     assert settings.load_options("/m") == LoadOptions(memory=0.5, context=512, quantise="int8")
     assert settings.load_options("/other") == LoadOptions(memory=0.5, context=4096, quantise="int8")
-    assert (settings.draft_of("/m"), Settings(draft=False).draft_of("/m")) == (None, "")
-    assert Settings(draft=False, models={"/m": ModelSettings(draft="/d")}).draft_of("/m") == "/d"
+    assert (settings.draft_of("/m"), UserSettings(draft=False).draft_of("/m")) == (None, "")
+    assert UserSettings(draft=False, models={"/m": ModelSettings(draft="/d")}).draft_of("/m") == "/d"
 
 
 @pytest.mark.slow
 def test_a_model_is_loaded_as_was_said_once(
-    start: Callable[..., Program], qtbot, sent: list[Message], models: list[str]
+    start: Callable[..., WindowProgram], qtbot, sent: list[Message], models: list[str]
 ) -> None:
     program = start()
     program.store.update(presets={"terse": Preset("Be terse.")})
@@ -142,19 +142,21 @@ def test_settings_follow_models_that_are_moved(tmp_path: Path) -> None:
 def test_a_long_name_makes_no_wide_dialogue(qtbot, qapp) -> None:
     theme = Theme("dark", 1.6, True)
     name = "sha256-" + "ab" * 80
-    dialog = LoadSettings(name, ModelSettings(), Settings(), Offers(["cpu"], {"/x": name}, None, []), False, theme)
+    dialog = LoadSettingsDialog(
+        name, ModelSettings(), UserSettings(), Offers(["cpu"], {"/x": name}, None, []), False, theme
+    )
     qtbot.addWidget(dialog)
     dialog.show()
     assert dialog.width() <= dialog.screen().availableSize().width()
 
 
-def test_cancel_keeps_nothing(start: Callable[..., Program], qtbot) -> None:
+def test_cancel_keeps_nothing(start: Callable[..., WindowProgram], qtbot) -> None:
     """Opened from the page Models."""
     program = start()
     program.library.stored = [StoredModel(name="mine", path="/models/mine", format="gguf", bytes=1)]
     program.library.stored_changed.emit()
     pressing.press(program.window, "models.stored.mine.settings")
-    dialog = program.window.findChild(LoadSettings)
+    dialog = program.window.findChild(LoadSettingsDialog)
     assert dialog.windowTitle() == "Load settings of mine"
     dialog.show_own(OWN)
     dialog.reject()
@@ -162,7 +164,7 @@ def test_cancel_keeps_nothing(start: Callable[..., Program], qtbot) -> None:
 
 
 def test_a_draft_chosen_by_hand_is_kept_while_it_is_there(
-    start: Callable[..., Program], qtbot, sent: list[Message], models: list[str], tmp_path: Path
+    start: Callable[..., WindowProgram], qtbot, sent: list[Message], models: list[str], tmp_path: Path
 ) -> None:
     program = start()
     one, other = models

@@ -14,7 +14,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox, QPushButton
 
 from app.models import make_words, words
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.models.rows import JobRow
 from app.theme.theme import Theme
@@ -48,13 +48,13 @@ def change(path: Path, **facts: Any) -> None:
         state.update(facts)
 
 
-def library_of(state: Path) -> Library:
+def library_of(state: Path) -> ModelLibrary:
     fake = [sys.executable, "-S", str(FAKE), str(state)]
     answers = {
         "models.list": lambda _: listed(state),
         "models.unfinished": lambda asked: unfinished(state, asked.discard),
     }
-    return Library(ScriptedOperations(answers), quantise=[*fake, "quantise"])
+    return ModelLibrary(ScriptedOperations(answers), quantise=[*fake, "quantise"])
 
 
 def listed(state: Path) -> ModelList:

@@ -15,7 +15,7 @@ from app.chat.transcript.text.highlight import lex, utf16_length
 from app.chat.transcript.text.markdown import Alignment, GrowingText, align, merged, parse, to_html
 from app.chat.transcript.text.markdown_rules import IMAGE
 from app.chat.transcript.text.tint import TintRun, in_utf16, tinted_runs
-from app.history.records import Span
+from app.history.records import TextSpan
 from tests.kit.examples import examples
 from tests.kit.fake_engine import CODE, long_answer
 
@@ -101,15 +101,15 @@ def test_align_finds_shown_words_in_the_source(shown: str, source: str, word: st
 
 
 def test_runs_of_one_tint() -> None:
-    spans = [Span("", 2), Span("accepted", 3, "ngram"), Span("corrected", 1), Span("", 4)]
+    spans = [TextSpan("", 2), TextSpan("accepted", 3, "ngram"), TextSpan("corrected", 1), TextSpan("", 4)]
     assert tinted_runs(range(10), 0, spans) == [(2, 5, "good", "ngram"), (5, 6, "warn", "")]
     assert tinted_runs([0, 1, -1, 2], 3, spans) == [(0, 2, "good", "ngram"), (3, 4, "warn", "")]
 
 
 def test_runs_of_one_tint_and_two_drafters_are_two() -> None:
-    spans = [Span("accepted", 2, "ngram"), Span("accepted", 3, "medusa"), Span("accepted", 1)]
+    spans = [TextSpan("accepted", 2, "ngram"), TextSpan("accepted", 3, "medusa"), TextSpan("accepted", 1)]
     assert tinted_runs(range(6), 0, spans) == [(0, 2, "good", "ngram"), (2, 5, "good", "medusa"), (5, 6, "good", "")]
-    assert tinted_runs(range(4), 0, [Span("", 4)]) == []
+    assert tinted_runs(range(4), 0, [TextSpan("", 4)]) == []
 
 
 def test_lexing_counts_in_utf16() -> None:

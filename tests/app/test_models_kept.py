@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.command import End
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
 from engine.protocol import (
@@ -51,7 +51,7 @@ class Run:
         self.take, self.done = take, done
 
 
-class Answered(Library):
+class Answered(ModelLibrary):
     """The library, whose questions are answered and whose downloads are run by the test."""
 
     def __init__(self) -> None:

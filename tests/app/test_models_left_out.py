@@ -1,13 +1,13 @@
 """A model that cannot be offered, because what is noted of it makes no sense, is named once on the page."""
 
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from engine.protocol import operations
 from tests.kit.operations import ScriptedOperations
 
 
 def test_it_is_told_once(qapp):
     engine = ScriptedOperations()
-    library = Library(engine)
+    library = ModelLibrary(engine)
     told = []
     library.failed.connect(told.append)
     for _ in range(2):

@@ -13,7 +13,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.models import words
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.models.watcher import FolderWatcher
 from app.theme.theme import Theme
@@ -29,7 +29,7 @@ PATIENCE_MS = 60_000
 
 @pytest.fixture
 def page(qtbot, qapp) -> Iterator[ModelsPage]:
-    library = Library(RealOperations(), COMMAND)
+    library = ModelLibrary(RealOperations(), COMMAND)
     page = ModelsPage(library, Theme("dark", 1.0, True))
     qtbot.addWidget(page)
     page.resize(900, 700)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QSpinBox, QWidge
 
 from app.models import words
 from app.models.fit_bar import FitBar, Parts, parts_of
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
 from engine.library.paths import bundled_folder
@@ -37,7 +37,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def page(qtbot, qapp, hub: Hub) -> Iterator[ModelsPage]:
-    library = Library(RealOperations(), COMMAND)
+    library = ModelLibrary(RealOperations(), COMMAND)
     page = ModelsPage(library, Theme("dark", 100, True))
     qtbot.addWidget(page)
     page.resize(900, 700)
@@ -122,7 +122,7 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     qtbot.waitUntil(lambda: state() == ["paused"] and not library.fetching.running, timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     assert "paused" in shown.about.text()
-    again = Library(RealOperations(), COMMAND)  # as the next start of the program finds it
+    again = ModelLibrary(RealOperations(), COMMAND)  # as the next start of the program finds it
     again.refresh()
     qtbot.waitUntil(lambda: [each.state for each in again.downloads.values()] == ["paused"], timeout=PATIENCE_MS)
     again.close_down()

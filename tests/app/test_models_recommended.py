@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.models import advice
 from app.models.drafts import NOTHING, DraftList
 from app.models.filters import Filters
-from app.models.library import Library
+from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.models.recommended import FIRST, RecommendedView
 from app.theme.theme import Theme
@@ -61,7 +61,7 @@ def entry(name: str, verdict: str = "fits", draft: str = "", purpose: str = "cha
 
 @pytest.mark.slow
 def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub):
-    library = Library(RealOperations(), COMMAND)
+    library = ModelLibrary(RealOperations(), COMMAND)
     page = ModelsPage(library, theme)
     qtbot.addWidget(page)
     page.show()
@@ -92,7 +92,7 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
 @pytest.mark.slow
 def test_without_a_network_what_is_recommended_stays(qtbot, theme, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
-    library = Library(RealOperations(), COMMAND)
+    library = ModelLibrary(RealOperations(), COMMAND)
     page = ModelsPage(library, theme)
     qtbot.addWidget(page)
     page.show()
@@ -177,7 +177,7 @@ def test_filters_are_options_of_the_command(qtbot, theme):
 
 @pytest.mark.slow
 def test_drafts_below_a_model(qtbot, theme, hub):
-    library = Library(RealOperations(), COMMAND)
+    library = ModelLibrary(RealOperations(), COMMAND)
     page = ModelsPage(library, theme)
     qtbot.addWidget(page)
     page.show()

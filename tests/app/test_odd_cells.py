@@ -11,9 +11,9 @@ import pytest
 
 from app import paths
 from app.history import backups, schema
-from app.history.records import AnswerStats, Chat, Message, Span
+from app.history.records import AnswerStats, Chat, StoredMessage, TextSpan
 from app.history.store import HistoryStore
-from app.settings.store import Settings, SettingsStore
+from app.settings.store import SettingsStore, UserSettings
 
 CHAT = ("title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow")
 MESSAGE = ("parent", "role", "content", "state", "stats", "spans", "created", "thinking")
@@ -25,9 +25,11 @@ ODD = ("'x'", "CAST(X'C328FF' AS TEXT)", "X'00FF'", "9e999", "-1", """'[["",-5]]
 def filled(path: Path) -> None:
     store = HistoryStore(path)
     store.save_chat(Chat("c", "Pages", 1.0, 2.0, leaf="a"))
-    store.save_message(Message("q", "c", "", "user", "Why pages?", created=1.0))
+    store.save_message(StoredMessage("q", "c", "", "user", "Why pages?", created=1.0))
     store.save_message(
-        Message("a", "c", "q", "assistant", "Because.", "complete", AnswerStats(model="tiny"), (Span("", 8),), 2.0)
+        StoredMessage(
+            "a", "c", "q", "assistant", "Because.", "complete", AnswerStats(model="tiny"), (TextSpan("", 8),), 2.0
+        )
     )
     store.close()
 
@@ -144,7 +146,7 @@ VALUES = ("NaN", "Infinity", "1e308", "-1e308", "9223372036854775807", "92233720
           "null", "true", "[]", "{}", '"x"', '"\\ud800"', f'"{"y" * 5000}"')  # fmt: skip
 
 
-@pytest.mark.parametrize("name", Settings.__struct_fields__)
+@pytest.mark.parametrize("name", UserSettings.__struct_fields__)
 def test_an_odd_value_costs_its_setting_alone(qapp, tmp_path: Path, name: str) -> None:
     path = tmp_path / "settings.json"
     other = "plots_open" if name != "plots_open" else "panel_open"
@@ -164,7 +166,7 @@ def test_an_odd_value_costs_its_setting_alone(qapp, tmp_path: Path, name: str) -
 def test_the_window_starts_whatever_is_in_its_settings(start, value: str) -> None:
     path = paths.config_dir() / "settings.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{" + ", ".join(f'"{name}": {value}' for name in Settings.__struct_fields__) + "}")
+    path.write_text("{" + ", ".join(f'"{name}": {value}' for name in UserSettings.__struct_fields__) + "}")
     program = start(model=False)
     assert program.window.isVisible()
     assert not program.window.settings_page.grab().isNull()

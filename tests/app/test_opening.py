@@ -14,7 +14,7 @@ from PySide6.QtNetwork import QLocalSocket
 from PySide6.QtWidgets import QPushButton
 
 from app.opening import path_of, trouble
-from app.program import Program
+from app.program import WindowProgram
 from app.single import ADDRESS, SingleInstance
 from app.window.window import MainWindow
 
@@ -71,11 +71,11 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 @pytest.fixture
-def start(start) -> Callable[..., Program]:
+def start(start) -> Callable[..., WindowProgram]:
     return lambda *arguments: start(*arguments, model=False, shown=False)
 
 
-def wait_model(qtbot, program: Program, name: str) -> None:
+def wait_model(qtbot, program: WindowProgram, name: str) -> None:
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == name, timeout=PATIENCE_MS)
 
 

@@ -14,7 +14,7 @@ from app.chat.transcript.message import MessageView
 from app.chat.transcript.stats import Share, describe, explain
 from app.chat.transcript.transcript import Transcript
 from app.chat.transcript.unseen import Veil
-from app.history.records import AnswerStats, Message, OmittedContext
+from app.history.records import AnswerStats, OmittedContext, StoredMessage
 from app.history.store import HistoryStore
 from engine import protocol as p
 from engine.protocol import Timings, Usage
@@ -197,11 +197,11 @@ def test_the_bar_says_what_will_happen(qtbot, make_page) -> None:
     assert "will not see its middle" in bar.toolTip().replace("\n", " ")
 
 
-def answer(cut: OmittedContext | None = None, state: str = "complete", **fields: object) -> Message:
-    return Message("m", "c", "", "assistant", "x", state, AnswerStats(cut=cut, **fields))
+def answer(cut: OmittedContext | None = None, state: str = "complete", **fields: object) -> StoredMessage:
+    return StoredMessage("m", "c", "", "assistant", "x", state, AnswerStats(cut=cut, **fields))
 
 
-USER = Message("u", "c", "", "user", "?")
+USER = StoredMessage("u", "c", "", "user", "?")
 
 
 def test_what_is_hidden_is_what_the_last_begun_answer_did_not_see() -> None:
@@ -223,11 +223,11 @@ def test_dimming_moves_with_the_theme_and_the_size(qtbot, theme) -> None:
     view.resize(900, 900)
     view.show()
     path = [
-        Message(f"m{i}", "c", "", "assistant" if i % 2 else "user", "Words. " * 30, stats=AnswerStats())
+        StoredMessage(f"m{i}", "c", "", "assistant" if i % 2 else "user", "Words. " * 30, stats=AnswerStats())
         for i in range(5)
     ]
     path.append(
-        Message("m5", "c", "m4", "assistant", "End.", stats=AnswerStats(cut=OmittedContext("drop_middle", 1, 3)))
+        StoredMessage("m5", "c", "m4", "assistant", "End.", stats=AnswerStats(cut=OmittedContext("drop_middle", 1, 3)))
     )
     view.show_path(path, lambda _: (0, 1))
     for width in (900, 500):

@@ -16,7 +16,7 @@ from app.cache.canvas import Canvas
 from app.cache.hues import HUES, NO_OWNER, ChatHues
 from app.cache.legend import StateLegend
 from app.cache.page_map import PageMapView
-from app.cache.pages import SWAPPED, Pages, decode, from_counts
+from app.cache.pages import SWAPPED, PageStates, decode, from_counts
 from app.plots.pages import PagesChart
 from app.theme.theme import Theme
 from engine import protocol as p
@@ -119,11 +119,11 @@ def test_drawing_a_few_cells_gives_the_same_image_as_drawing_all(theme):
     legend = [p.PageOwner(chat=str(i), id="") for i in range(3)]
     states, owners = rng.integers(0, 7, 999).astype(np.uint8), rng.integers(0, 4, 999).astype(np.uint16)
     step = Canvas(theme, hues)
-    step.show(Pages(states, owners, legend, swapped=7), 300, 200, grows=True)
+    step.show(PageStates(states, owners, legend, swapped=7), 300, 200, grows=True)
     for _ in range(5):
         states = states.copy()
         states[rng.integers(0, 999, 20)] = rng.integers(0, 7, 20)
-        pages = Pages(states, owners, legend, swapped=7)
+        pages = PageStates(states, owners, legend, swapped=7)
         step.show(pages, 300, 200, grows=True)
         whole = Canvas(theme, hues)
         whole.show(pages, 300, 200, grows=True)
@@ -188,12 +188,12 @@ def test_the_mouse_and_the_keyboard_point_at_pages(qtbot, view: PageMapView):
 
 def test_a_large_pool_scrolls_and_stays_where_it_is(qtbot, view: PageMapView):
     states = np.zeros(65536, dtype=np.uint8)
-    view.show_pages(Pages(states, np.zeros(65536, dtype=np.uint16), []))
+    view.show_pages(PageStates(states, np.zeros(65536, dtype=np.uint16), []))
     bar = view.verticalScrollBar()
     assert bar.maximum() > 0
     bar.setValue(500)
     view._painted = 0.0
-    view.show_pages(Pages(states + np.uint8(1), np.zeros(65536, dtype=np.uint16), []))
+    view.show_pages(PageStates(states + np.uint8(1), np.zeros(65536, dtype=np.uint16), []))
     assert bar.value() == 500
     assert view.pages.counts()["private"] == 65536
 

@@ -17,9 +17,9 @@ from app.chat.pictures import LONGEST_PX, MOST, MOST_BYTES, NoPictureError
 from app.chat.session.conversation import Conversation
 from app.chat.transcript.message import MessageView
 from app.history.export import to_markdown
-from app.history.records import Draft, Message
+from app.history.records import Draft, StoredMessage
 from app.history.store import HistoryStore
-from app.program import Program
+from app.program import WindowProgram
 from app.theme.theme import Theme
 from engine.protocol import ModelCard, Sampling
 
@@ -178,8 +178,8 @@ def test_an_exported_chat_has_its_pictures_in_it(history: HistoryStore) -> None:
 @pytest.mark.parametrize("text", ["What is this?", ""])
 def test_a_message_shows_its_pictures_above_its_text(qtbot, theme: Theme, text: str) -> None:
     files = (pictures.encoded(image(500, 300)), pictures.encoded(image(colour="blue")), b"none at all")
-    plain = MessageView(Message("a", "c", "", "user", text or "x"), theme, None)  # type: ignore[arg-type]
-    shown = MessageView(Message("b", "c", "", "user", text, pictures=files), theme, None)  # type: ignore[arg-type]
+    plain = MessageView(StoredMessage("a", "c", "", "user", text or "x"), theme, None)  # type: ignore[arg-type]
+    shown = MessageView(StoredMessage("b", "c", "", "user", text, pictures=files), theme, None)  # type: ignore[arg-type]
     qtbot.addWidget(plain)
     qtbot.addWidget(shown)
     assert shown.fit(600) >= plain.fit(600) + 100
@@ -188,7 +188,9 @@ def test_a_message_shows_its_pictures_above_its_text(qtbot, theme: Theme, text: 
     assert shown.fit(200) > shown.fit(900), "a narrow window breaks the row"
 
 
-def test_pictures_are_sent_edited_and_left_with_their_chat(qtbot, start: Callable[..., Program], photo: Path) -> None:
+def test_pictures_are_sent_edited_and_left_with_their_chat(
+    qtbot, start: Callable[..., WindowProgram], photo: Path
+) -> None:
     program = start()
     chat = program.chat
     chat.composer.see(card(True))

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 
 from app.chat.chat_settings import ChatSettings
-from app.program import Program
+from app.program import WindowProgram
 from app.settings.store import ModelSettings, Preset
 from engine.protocol import Load, Sampling
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=Tr
 TERSE = Preset("Be terse.", Sampling(temperature=0.1))
 
 
-def opened(program: Program) -> ChatSettings:
+def opened(program: WindowProgram) -> ChatSettings:
     program.chat.header.settings.click()
     return program.chat.settings
 
@@ -34,13 +34,13 @@ def name_it(qtbot, settings: ChatSettings, name: str) -> None:
     qtbot.keyClick(settings.preset.field, Qt.Key.Key_Return)
 
 
-def in_chat(program: Program) -> Preset:
+def in_chat(program: WindowProgram) -> Preset:
     chat = program.chat.session.talk.chat
     return Preset(chat.system_prompt, chat.sampling)
 
 
 @pytest.mark.slow
-def test_a_preset_is_made_and_used_in_another_chat(start: Callable[..., Program], qtbot) -> None:
+def test_a_preset_is_made_and_used_in_another_chat(start: Callable[..., WindowProgram], qtbot) -> None:
     program = start()
     settings = opened(program)
     assert settings.preset.button.text() == "None ▾"
@@ -76,7 +76,7 @@ def test_a_preset_is_made_and_used_in_another_chat(start: Callable[..., Program]
     again.chat.settings.hide()
 
 
-def test_it_is_changed_renamed_and_deleted(start: Callable[..., Program], qtbot) -> None:
+def test_it_is_changed_renamed_and_deleted(start: Callable[..., WindowProgram], qtbot) -> None:
     program = start()
     program.store.update(
         presets={"terse": TERSE, "other": Preset("Be kind.")}, models={"/models/odd": ModelSettings(preset="terse")}
@@ -110,7 +110,7 @@ def test_it_is_changed_renamed_and_deleted(start: Callable[..., Program], qtbot)
     settings.hide()
 
 
-def test_a_new_chat_begins_with_the_preset_of_its_model(start: Callable[..., Program], qtbot) -> None:
+def test_a_new_chat_begins_with_the_preset_of_its_model(start: Callable[..., WindowProgram], qtbot) -> None:
     program = start()
     program.store.update(presets={"terse": TERSE}, models={"/models/odd": ModelSettings(preset="terse")})
     assert in_chat(program) == Preset()

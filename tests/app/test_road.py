@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.chat.get_card import LOOKING, GetCard
-from app.program import Program
+from app.program import WindowProgram
 from app.window.window import MainWindow
 from tests.app.conftest import answer
 from tests.engine.library.library_support import gguf_model
@@ -37,7 +37,7 @@ def click(qtbot, within: QWidget, name: str) -> None:
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def show(program: Program, step: str, folder: Path) -> None:
+def show(program: WindowProgram, step: str, folder: Path) -> None:
     """Leave pictures to be looked at."""
     for mode in ("dark", "light"):
         program.theme.set_mode(mode)

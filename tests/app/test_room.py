@@ -13,9 +13,9 @@ from PySide6.QtGui import QScreen
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
 from app.help.about import AboutDialog
-from app.models.load_settings import LoadSettings, Offers
+from app.models.load_settings import LoadSettingsDialog, Offers
 from app.paths import licences_dir
-from app.program import Program
+from app.program import WindowProgram
 from app.settings.store import ModelSettings
 from app.shortcuts import ShortcutsDialog
 from app.texts.side_by_side import Side, SideBySide
@@ -45,7 +45,7 @@ def roomy(screen_size: QSize):
 
 
 @pytest.fixture
-def program(qtbot, start) -> Program:
+def program(qtbot, start) -> WindowProgram:
     made = start("--rate", "4000")
     unfold(made)
     answer(made, qtbot, "show me code")
@@ -92,7 +92,7 @@ def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program
         ShortcutsDialog(window),
         AboutDialog(licences_dir(), program.theme, window),
         SideBySide(one, one._replace(text="something else"), "", program.theme, window),
-        LoadSettings(
+        LoadSettingsDialog(
             "tiny", ModelSettings(), program.store.settings, Offers(["auto"], {}, None, []), True, program.theme, window
         ),
     ]

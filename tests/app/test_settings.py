@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPushButton, QSpinBox
 
 from app.settings import store as store_module
 from app.settings.page import SettingsPage
-from app.settings.store import VERSION, Preset, Settings, SettingsStore
+from app.settings.store import VERSION, Preset, SettingsStore, UserSettings
 from engine.protocol import Device, LoadOptions
 
 
@@ -27,7 +27,7 @@ def test_changes_are_written_and_read_back(qtbot, path):
         store.update(theme="dark", memory=0.5, context=4096, draft=False)
     assert heard.args == [frozenset({"theme", "memory", "context", "draft"})]
     again = SettingsStore(path).settings
-    assert again == Settings(theme="dark", memory=0.5, context=4096, draft=False)
+    assert again == UserSettings(theme="dark", memory=0.5, context=4096, draft=False)
     assert again.load_options() == LoadOptions(memory=0.5, context=4096)
     assert not list(path.parent.glob("*.new"))
 
@@ -55,7 +55,7 @@ def test_a_corrupt_file_is_set_aside(path, content):
     path.parent.mkdir()
     path.write_text(content)
     store = SettingsStore(path)
-    assert store.settings == Settings()
+    assert store.settings == UserSettings()
     assert "could not be read" in store.notice
     assert (path.parent / "settings.json.broken").read_text() == content
     store.update(theme="dark")
@@ -85,7 +85,7 @@ def test_one_bad_value_costs_only_itself(path):
     path.parent.mkdir()
     path.write_text(json.dumps({"theme": "purple", "context": 1024, "draft": "yes"}))
     store = SettingsStore(path)
-    assert store.settings == Settings(context=1024)
+    assert store.settings == UserSettings(context=1024)
     assert "draft, theme" in store.notice
 
 
@@ -156,7 +156,7 @@ def page(qtbot, path, theme) -> SettingsPage:
     return page
 
 
-def stored(path: Path) -> Settings:
+def stored(path: Path) -> UserSettings:
     return SettingsStore(path).settings
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 
-from app.history.records import Chat, Message
+from app.history.records import Chat, StoredMessage
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 
@@ -20,7 +20,9 @@ def sidebar(qtbot, history: HistoryStore, theme) -> Sidebar:
     now = time.time()
     for index, (title, age) in enumerate((("Pages", 0), ("Trondheim", DAY), ("Regex", 9 * DAY))):
         history.save_chat(Chat(f"c{index}", title, now, now - age))
-        history.save_message(Message(f"m{index}", f"c{index}", "", "user", f"about {title} and more", created=now))
+        history.save_message(
+            StoredMessage(f"m{index}", f"c{index}", "", "user", f"about {title} and more", created=now)
+        )
     bar = Sidebar(history, theme)
     qtbot.addWidget(bar)
     bar.resize(232, 600)

@@ -15,7 +15,7 @@ from app.chat.session.answers import _Answer, origin
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
-from app.history.records import AnswerStats, Message, Span
+from app.history.records import AnswerStats, StoredMessage, TextSpan
 from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
@@ -24,19 +24,19 @@ from tests.app.specs import DRAFTERS
 
 
 def test_every_source_has_its_span() -> None:
-    assert [origin(source, 3) for source in DRAFTERS] == [Span("accepted", 3, source) for source in DRAFTERS]
-    assert origin("corrected", 2) == Span("corrected", 2)
-    assert origin("target", 1) == origin("bonus", 1) == Span("", 1)
+    assert [origin(source, 3) for source in DRAFTERS] == [TextSpan("accepted", 3, source) for source in DRAFTERS]
+    assert origin("corrected", 2) == TextSpan("corrected", 2)
+    assert origin("target", 1) == origin("bonus", 1) == TextSpan("", 1)
     assert set(DRAFTERS) == {each.name for each in drafting()}
 
 
 def test_tokens_of_one_source_are_one_span_and_of_two_proposers_two() -> None:
-    answer = _Answer(Message("a", "chat", "", "assistant", "", created=1.0))
+    answer = _Answer(StoredMessage("a", "chat", "", "assistant", "", created=1.0))
     sources: list[p.Source] = ["target", "ngram", "ngram", "medusa", "bonus", "target"]
     tokens = [p.TokenInfo(id=number, source=source, chars=2) for number, source in enumerate(sources)]
     answer.take(p.Delta(id="a", answer=0, text="ab" * len(tokens), tokens=tokens))
     assert answer.snapshot().spans == [
-        Span("", 2), Span("accepted", 4, "ngram"), Span("accepted", 2, "medusa"), Span("", 4),
+        TextSpan("", 2), TextSpan("accepted", 4, "ngram"), TextSpan("accepted", 2, "medusa"), TextSpan("", 4),
     ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def page(qtbot, make_link, history, theme) -> Iterator[ChatPage]:
     page.close_down()
 
 
-def ask(qtbot, page: ChatPage, text: str, **values: p.Value) -> Message:
+def ask(qtbot, page: ChatPage, text: str, **values: p.Value) -> StoredMessage:
     """Set these switches, ask, and wait; returns the answer."""
     for key, value in values.items():
         with qtbot.waitSignal(page._link.options, timeout=5_000):
@@ -155,7 +155,9 @@ def test_automatic_says_what_it_amounts_to(qtbot, make_program) -> None:
     assert figure("draft_length") == "auto (4)"
 
 
-def answer(proposed: int = 240, accepted: int = 31, steps: int = 31, generated: int = 62, **changes: object) -> Message:
+def answer(
+    proposed: int = 240, accepted: int = 31, steps: int = 31, generated: int = 62, **changes: object
+) -> StoredMessage:
     timings = Timings(
         queued_ms=0,
         ttft_ms=61,
@@ -168,7 +170,7 @@ def answer(proposed: int = 240, accepted: int = 31, steps: int = 31, generated: 
     )
     usage = Usage(prompt_tokens=300, cached_tokens=120, generated_tokens=generated, seed=1)
     stats = AnswerStats(usage=usage, timings=timings, reason="stop", **changes)
-    return Message("m", "c", "", "assistant", "Text.", stats=stats)
+    return StoredMessage("m", "c", "", "assistant", "Text.", stats=stats)
 
 
 def test_an_answer_says_what_drafting_bought() -> None:

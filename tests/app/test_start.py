@@ -151,7 +151,7 @@ def test_a_second_start_without_an_answer_fails(qapp, monkeypatch, capsys):
 
     monkeypatch.setattr(SingleInstance, "acquire", refuse)
     monkeypatch.setattr(program, "Application", lambda _: qapp)
-    assert program.Program.run(["kvasir"], time.perf_counter()) == 1
+    assert program.WindowProgram.run(["kvasir"], time.perf_counter()) == 1
     assert "(process 7)" in capsys.readouterr().err
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QToolButton
 
-from app.program import Program
+from app.program import WindowProgram
 from app.window.window import MainWindow
 from tests.app.conftest import answer, unfold
 from tests.app.tabbing import tab_reaches_all
@@ -13,7 +13,7 @@ from tests.app.tabbing import tab_reaches_all
 
 @pytest.mark.parametrize("page", ["CHAT", "MODELS", "LAB", "HELP", "SETTINGS"])
 def test_tab_reaches_all_of_a_page(qtbot, start, page):
-    program: Program = start()
+    program: WindowProgram = start()
     unfold(program)
     if page == "CHAT":
         answer(program, qtbot, "show me code")

@@ -14,7 +14,7 @@ from app.chat.transcript.message import MessageView
 from app.chat.transcript.stats import explain
 from app.chat.transcript.thinking import PEEK_CHARS, ThinkingBlock
 from app.chat.transcript.transcript import Transcript
-from app.history.records import AnswerStats, Message
+from app.history.records import AnswerStats, StoredMessage
 from app.history.store import HistoryStore
 from app.theme.theme import Theme
 from engine import protocol as p
@@ -39,9 +39,9 @@ def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPa
     return make
 
 
-def answer(content: str, thinking: str, seconds: float = 12.3, state: str = "complete") -> Message:
+def answer(content: str, thinking: str, seconds: float = 12.3, state: str = "complete") -> StoredMessage:
     stats = AnswerStats(thought_s=seconds)
-    return Message("a", "c", "", "assistant", content, state, stats, thinking=thinking)  # type: ignore[arg-type]
+    return StoredMessage("a", "c", "", "assistant", content, state, stats, thinking=thinking)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def transcript(qtbot, theme: Theme) -> Transcript:
     return view
 
 
-def shown(transcript: Transcript, message: Message) -> tuple[MessageView, ThinkingBlock]:
+def shown(transcript: Transcript, message: StoredMessage) -> tuple[MessageView, ThinkingBlock]:
     transcript.show_path([message], lambda _: (0, 1))
     view = transcript.view(message.id)
     assert view is not None
@@ -100,7 +100,7 @@ def test_what_is_unfolded_is_reached_and_copied_with_the_keyboard(qtbot, transcr
 
 
 def test_unfolding_leaves_the_message_where_it_is(qtbot, transcript: Transcript) -> None:
-    old = [Message(f"m{i}", "c", "", "user", f"Question {i}") for i in range(20)]
+    old = [StoredMessage(f"m{i}", "c", "", "user", f"Question {i}") for i in range(20)]
     transcript.show_path([*old, answer("Yes.", THOUGHTS * 20)], lambda _: (0, 1))
     view = transcript.view("a")
     assert view is not None
@@ -166,7 +166,7 @@ def test_an_endless_word_that_grows_does_not_wrap_at_words(transcript: Transcrip
 
 
 def test_what_was_unfolded_stays_so_when_it_was_out_of_sight(qtbot, transcript: Transcript) -> None:
-    later = [Message(f"m{i}", "c", "", "user", f"Question {i}\n" * 30) for i in range(20)]
+    later = [StoredMessage(f"m{i}", "c", "", "user", f"Question {i}\n" * 30) for i in range(20)]
     transcript.show_path([answer("Yes.", THOUGHTS), *later], lambda _: (0, 1))
     bar = transcript.verticalScrollBar()
     bar.setValue(0)

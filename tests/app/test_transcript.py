@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.chat.transcript.transcript import Transcript
-from app.history.records import Message, Span
+from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
 from tests.kit.fake_engine import CODE, long_answer
 
@@ -29,7 +29,7 @@ def test_the_end_is_in_sight_after_it_grew_behind_another_page(qtbot, theme: The
     pages.addWidget(QWidget())
     pages.resize(900, 600)
     pages.show()
-    answer = Message("a", "c", "", "assistant", "word " * 400, "streaming")
+    answer = StoredMessage("a", "c", "", "assistant", "word " * 400, "streaming")
     view.show_path([answer], lambda _: (0, 1))
     pages.setCurrentIndex(1)
     view.update_message(answer._replace(content="word " * 4000, state="complete"))
@@ -38,12 +38,12 @@ def test_the_end_is_in_sight_after_it_grew_behind_another_page(qtbot, theme: The
     qtbot.waitUntil(lambda: bar.maximum() > 1000 and bar.value() == bar.maximum())
 
 
-def messages(count: int) -> list[Message]:
+def messages(count: int) -> list[StoredMessage]:
     texts = [CODE, long_answer(120), "short", "word " * 400]
     return [
-        Message(f"m{i}", "c", f"m{i - 1}", "assistant", texts[(i // 2) % 4])
+        StoredMessage(f"m{i}", "c", f"m{i - 1}", "assistant", texts[(i // 2) % 4])
         if i % 2
-        else Message(f"m{i}", "c", f"m{i - 1}" if i else "", "user", "And?")
+        else StoredMessage(f"m{i}", "c", f"m{i - 1}" if i else "", "user", "And?")
         for i in range(count)
     ]
 
@@ -78,16 +78,16 @@ def test_views_do_not_overlap_and_none_is_missing_in_sight(transcript: Transcrip
 
 
 def test_growing_text_does_not_move_what_is_read(transcript: Transcript) -> None:
-    path = [*messages(40), Message("s", "c", "m39", "assistant", "", "streaming")]
+    path = [*messages(40), StoredMessage("s", "c", "m39", "assistant", "", "streaming")]
     transcript.show_path(path, only)
     bar = transcript.verticalScrollBar()
-    transcript.stream("s", lambda: (long_answer(100), [Span("", 10)]))
+    transcript.stream("s", lambda: (long_answer(100), [TextSpan("", 10)]))
     transcript._frame.stop()
     transcript._paint_stream()
     assert bar.value() == bar.maximum()
     bar.setValue(bar.maximum() - 200)
     value = bar.value()
-    transcript.stream("s", lambda: (long_answer(400), [Span("", 10)]))
+    transcript.stream("s", lambda: (long_answer(400), [TextSpan("", 10)]))
     transcript._frame.stop()
     transcript._paint_stream()
     assert bar.value() == value
@@ -111,11 +111,11 @@ def test_a_change_of_theme_reaches_the_text(transcript: Transcript, theme: Theme
 
 
 def test_nothing_moves_when_the_scroll_bar_comes(qtbot, transcript: Transcript) -> None:
-    short = Message("a", "c", "", "assistant", "hello")
+    short = StoredMessage("a", "c", "", "assistant", "hello")
     transcript.show_path([short], only)
     before = transcript.view("a").geometry()
     assert not transcript.verticalScrollBar().isVisible()
-    transcript.show_path([short, Message("b", "c", "a", "assistant", "word\n\n" * 80)], only)
+    transcript.show_path([short, StoredMessage("b", "c", "a", "assistant", "word\n\n" * 80)], only)
     qtbot.waitUntil(transcript.verticalScrollBar().isVisible)
     transcript.verticalScrollBar().setValue(0)
     after = transcript.view("a").geometry()

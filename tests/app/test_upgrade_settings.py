@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app import version
 from app.settings import store as store_module
-from app.settings.store import Settings, SettingsStore
+from app.settings.store import SettingsStore, UserSettings
 from tests.kit.examples import examples
 
 FIRST = {
@@ -57,7 +57,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
     store = SettingsStore(path)
     assert store.notice == ""
     kept = {name: value for name, value in FIRST.items() if name not in ("version", "from_a_plugin")}
-    assert store.settings == Settings(**kept)
+    assert store.settings == UserSettings(**kept)
     store.update(text_scale=1.0)
     since = {"quantise": "none", "cache_open": False, "gpu_dismissed": "", "folder": "", "options": {}, "recent": []}
     since |= {"unload_after": 0, "download_limit": 0, "presets": {}, "models": {}, "kv_kind_before": ""}
@@ -93,7 +93,7 @@ def test_a_migration_that_fails_gives_the_defaults_and_keeps_the_file(path: Path
     content = json.dumps({"version": 1, "theme": 7})
     path.write_text(content)
     store = SettingsStore(path)
-    assert store.settings == Settings()
+    assert store.settings == UserSettings()
     assert str(path.with_name("settings.version-1.json")) in store.notice
     assert path.read_text() == content
     store.update(theme="dark")
@@ -105,12 +105,12 @@ def test_a_later_file_is_left_and_this_version_has_its_own(path: Path) -> None:
     content = '{"version": 7, "theme": {"hue": 3}}'
     path.write_text(content)
     store = SettingsStore(path)
-    assert store.settings == Settings()
+    assert store.settings == UserSettings()
     assert "later version of Kvasir" in store.notice
     assert "settings.version-1.json" in store.notice
     store.update(theme="dark", draft=False)
     again = SettingsStore(path)
-    assert again.settings == Settings(theme="dark", draft=False)
+    assert again.settings == UserSettings(theme="dark", draft=False)
     assert again.notice == store.notice
     assert path.read_text() == content
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.plots.why import LOOKS, MOST, NOTHING, TITLE, WhyButton, WhyCard, remedy
-from app.program import Program
+from app.program import WindowProgram
 from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
 from engine import protocol
@@ -159,13 +159,13 @@ def test_it_stays_inside_the_window(card, y):
 # --- in the window --------------------------------------------------------------------------------------------------
 
 
-def wiring(program: Program) -> WhyWiring:
+def wiring(program: WindowProgram) -> WhyWiring:
     made = program.window.findChild(WhyWiring)
     assert made is not None
     return made
 
 
-def ask(program: Program, qtbot) -> WhyCard:
+def ask(program: WindowProgram, qtbot) -> WhyCard:
     """Press the button that is on screen, and wait for what is said."""
     button = next(each for each in program.window.findChildren(WhyButton) if each.isVisible())
     button.click()

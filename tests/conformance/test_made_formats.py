@@ -25,7 +25,7 @@ from engine.formats.gguf.tokenizer import FileText
 from engine.formats.open import open_checkpoint
 from engine.services.quantise import packed, pieces
 from engine.services.quantise.plain import FORMATS, GGUF, convert
-from engine.services.training.errors import RecipeError, Stopped
+from engine.services.training.errors import RecipeError, RecipeStopped
 from tests.conformance import gguf_converter
 from tests.conformance import gguf_tokenizers as texts
 from tests.conformance.engine_support import Ours, relative
@@ -321,7 +321,7 @@ def test_one_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
         try:
             make(tmp_path / "source", to, tmp_path / "made", lambda asked=asked: next(asked, None) is None)
             break
-        except Stopped:
+        except RecipeStopped:
             assert "config.json" not in content(tmp_path / "made")
             assert not list((tmp_path / "made").glob("*.gguf"))
             unfinished = next((tmp_path / "made").glob("model*.unfinished"), None)

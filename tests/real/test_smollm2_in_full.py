@@ -17,7 +17,7 @@ from engine.loop.engine import Engine
 from engine.protocol import ChatMessage, LoadOptions, Sampling, keys
 from engine.protocol.lab import Column
 from engine.services.client import EngineClient
-from engine.services.lab.compare.columns import ComparisonRequest, Prompt
+from engine.services.lab.compare.columns import ComparedPrompt, ComparisonRequest
 from engine.services.lab.compare.comparison import compare
 from engine.services.lab.experiment import Lab
 from engine.services.lab.experiments import ALL
@@ -84,7 +84,7 @@ def test_columns_are_compared(client: EngineClient, smollm2: Path) -> None:
         for bits in ("32", "8", "16")
     )
     text = "\n".join(turn.content for turn in activations.conversation()[:20])
-    asked = ComparisonRequest(columns, (Prompt(QUESTION[0].content),), text, tokens=12, pairs=1, device="cpu")
+    asked = ComparisonRequest(columns, (ComparedPrompt(QUESTION[0].content),), text, tokens=12, pairs=1, device="cpu")
     result = compare(asked, lambda line: None)
     eight, sixteen = (quality for quality in result.quality if quality is not None)
     assert sixteen.kl < eight.kl < 0.02

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.chat.composer import Composer
 from app.chat.context.bar import ContextBar
 from app.chat.session.session import ChatSession
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
 
@@ -68,7 +68,7 @@ class ContextCounter(QObject):
         if self._session.streaming and not self._frame.isActive():
             self._frame.start()
 
-    def _on_ended(self, message: Message) -> None:
+    def _on_ended(self, message: StoredMessage) -> None:
         usage = message.stats.usage
         if usage is not None and message.id == self._session.talk.leaf and not usage.thinking_tokens:
             # Most templates leave earlier thinking out, so that only a count can tell what is left of it.

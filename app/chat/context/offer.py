@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 from app.chat.context import overflow
 from app.chat.news import News
 from app.chat.session.session import ChatSession
-from app.history.records import Message
+from app.history.records import StoredMessage
 from engine import protocol
 from engine.protocol import Overflow
 
@@ -30,7 +30,7 @@ class ContextOffer(QObject):
         session.refused.connect(self._on_refused)
         session.opened.connect(self._on_opened)
 
-    def _on_ended(self, message: Message) -> None:
+    def _on_ended(self, message: StoredMessage) -> None:
         stats, usage = message.stats, message.stats.usage
         if stats.reason == "context":
             tokens = usage.generated_tokens if usage is not None else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.history.records import Message, OmittedContext
+from app.history.records import OmittedContext, StoredMessage
 from engine.protocol import Overflow
 
 TITLES: dict[Overflow, str] = {"stop": "stop", "drop_middle": "drop the middle", "window": "sliding window"}
@@ -23,7 +23,7 @@ OFFER: Overflow = "drop_middle"
 OFFER_TITLE = "Drop the middle (keep first and latest)"
 
 
-class Hidden(NamedTuple):
+class DimmedMessages(NamedTuple):
     """The messages [first, last) of the branch are dimmed; ``sentence`` stands on a line above message ``line``."""
 
     first: int
@@ -32,7 +32,7 @@ class Hidden(NamedTuple):
     sentence: str
 
 
-def hidden(path: Sequence[Message]) -> Hidden | None:
+def hidden(path: Sequence[StoredMessage]) -> DimmedMessages | None:
     """Messages the model did not see when it wrote the last answer that has begun; None if it saw everything."""
     for place in range(len(path) - 1, -1, -1):
         message = path[place]
@@ -53,13 +53,13 @@ def full(tokens: int, policy: Overflow) -> str:
     return f"{said} Shorten a message or start a new chat."
 
 
-def _shown(cut: OmittedContext, place: int) -> Hidden | None:
+def _shown(cut: OmittedContext, place: int) -> DimmedMessages | None:
     if cut.policy == "window":
         sinks = f"the first {cut.sinks:,} and " if cut.sinks else ""
-        return Hidden(0, 0, place, f"The model sees only {sinks}the last {cut.window:,} tokens")
+        return DimmedMessages(0, 0, place, f"The model sees only {sinks}the last {cut.window:,} tokens")
     first, last = cut.first, min(cut.last, place)
     if last <= first:
         return None
     which = "this message" if last - first == 1 else f"these {last - first:,} messages"
     tokens = f" ({cut.tokens:,} tokens)" if cut.tokens else ""
-    return Hidden(first, last, last, f"The model no longer sees {which}{tokens}")
+    return DimmedMessages(first, last, last, f"The model no longer sees {which}{tokens}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.history.records import AnswerStats, Message, Repeat
+from app.history.records import AnswerStats, Repeat, StoredMessage
 from app.texts.difference import parting, parts_at
 from app.texts.side_by_side import Side
 
 
-def repeat(original: Message, message: Message) -> Repeat:
+def repeat(original: StoredMessage, message: StoredMessage) -> Repeat:
     """The verdict on ``message``, which was asked for as ``original`` was. One that was cut off has no more to show."""
     speeds = _speeds(original.stats, message.stats)
     for name, one, other in (
@@ -23,14 +23,14 @@ def repeat(original: Message, message: Message) -> Repeat:
     return Repeat(original.id, True, ", ".join(part for part in (f"same text{so_far}", speeds) if part))
 
 
-def side(message: Message, heading: str) -> Side:
+def side(message: StoredMessage, heading: str) -> Side:
     """The answer, as the view of both shows it."""
     timings = message.stats.timings
     figures = f"{timings.tokens_per_second:,.1f} tok/s" if timings is not None else ""
     return Side(heading, figures, message.content or message.thinking)
 
 
-def _cut(message: Message) -> bool:
+def _cut(message: StoredMessage) -> bool:
     """True if the answer was cancelled, or interrupted because the engine stopped."""
     return message.stats.reason == "cancelled" or message.state == "interrupted"
 

@@ -11,7 +11,7 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.session.again import repeat
-from app.history.records import Message, OmittedContext, Span
+from app.history.records import OmittedContext, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -25,24 +25,24 @@ class PartialAnswer(NamedTuple):
     """An answer so far; ``thought_s`` is how long it has been thinking, or thought, in seconds."""
 
     text: str
-    spans: list[Span]
+    spans: list[TextSpan]
     thinking: str = ""
     thought_s: float = 0.0
 
 
 @dataclass
 class _Answer:
-    message: Message
+    message: StoredMessage
     parts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TextSpan] = field(default_factory=list)
     dirty: bool = False
     prompt_tokens: int = 0
     tokens: int = 0
     """Number of tokens that came so far."""
     system: bool = False
     """True if the prompt began with a system prompt, which is no message of the branch."""
-    original: Message | None = None
+    original: StoredMessage | None = None
     """The answer that it repeats exactly."""
     thinking_since: float = 0.0
     thought_s: float = 0.0
@@ -63,7 +63,7 @@ class _Answer:
         for token in delta.tokens:
             self._span(origin(token.source, token.chars))
             known += token.chars
-        self._span(Span("", len(delta.text) - known))
+        self._span(TextSpan("", len(delta.text) - known))
 
     def note(self, **facts: object) -> None:
         """Keep these fields of the statistics, which come before the answer ends."""
@@ -73,7 +73,7 @@ class _Answer:
     def snapshot(self) -> PartialAnswer:
         return PartialAnswer("".join(self.parts), self.spans, "".join(self.thoughts), self._thought_s())
 
-    def record(self, **changes: Any) -> Message:
+    def record(self, **changes: Any) -> StoredMessage:
         message = self.message._replace(**changes) if changes else self.message
         stats = msgspec.structs.replace(message.stats, thought_s=self._thought_s() if self.thoughts else 0.0)
         content, thinking = "".join(self.parts), "".join(self.thoughts)
@@ -84,7 +84,7 @@ class _Answer:
             return self.thought_s
         return time.monotonic() - self.thinking_since
 
-    def _span(self, span: Span) -> None:
+    def _span(self, span: TextSpan) -> None:
         if span.chars <= 0:
             return
         last = self.spans[-1] if self.spans else None
@@ -94,11 +94,11 @@ class _Answer:
             self.spans.append(span)
 
 
-def origin(source: protocol.Source, chars: int) -> Span:
+def origin(source: protocol.Source, chars: int) -> TextSpan:
     """The span of one token of ``chars`` characters."""
     if source in _OWN:
-        return Span("", chars)
-    return Span("corrected", chars) if source == "corrected" else Span("accepted", chars, source)
+        return TextSpan("", chars)
+    return TextSpan("corrected", chars) if source == "corrected" else TextSpan("accepted", chars, source)
 
 
 class Answers(QObject):
@@ -136,7 +136,11 @@ class Answers(QObject):
         link.loaded.connect(lambda _: self._known.clear())
 
     def begin(
-        self, message: Message, prompt: list[protocol.ChatMessage], earlier: str, original: Message | None = None
+        self,
+        message: StoredMessage,
+        prompt: list[protocol.ChatMessage],
+        earlier: str,
+        original: StoredMessage | None = None,
     ) -> None:
         """Ask the engine for this empty message, which is saved; ``earlier`` is the id of the answer before it, or "".
 
@@ -193,7 +197,7 @@ class Answers(QObject):
         answer = self._running[message_id]
         return answer.prompt_tokens, answer.tokens
 
-    def current(self, message: Message) -> Message:
+    def current(self, message: StoredMessage) -> StoredMessage:
         """The message with what has been written of it up to now."""
         answer = self._running.get(message.id)
         return answer.record() if answer is not None else message
@@ -288,7 +292,7 @@ class Answers(QObject):
         answer.dirty = False
         self._history.save_message(answer.record())
 
-    def _end(self, message: Message) -> None:
+    def _end(self, message: StoredMessage) -> None:
         self._history.save_message(message)
         self._history.flush()  # what is shown as whole is in the file
         self.ended.emit(message)

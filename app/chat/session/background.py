@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.session import ChatSession
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.history.store import HistoryStore
 
 
@@ -25,7 +25,7 @@ class Background(QObject):
         session.answers.ended.connect(self._on_ended)
         session.opened.connect(self._on_opened)
 
-    def _on_ended(self, message: Message) -> None:
+    def _on_ended(self, message: StoredMessage) -> None:
         if message.chat != self._session.talk.chat.id:
             self.unread |= {message.chat}
             self._history.set_unread(message.chat, True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from app.history.records import AnswerStats, Chat, Message, new_id, now
+from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
@@ -18,7 +18,7 @@ TITLE_CHARS = 60
 class Conversation:
     """A chat is saved with its first message; until then nothing is written."""
 
-    def __init__(self, history: HistoryStore, chat: Chat | None = None, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, history: HistoryStore, chat: Chat | None = None, messages: Iterable[StoredMessage] = ()) -> None:
         self._history = history
         begun = now()
         self.saved = chat is not None
@@ -31,10 +31,10 @@ class Conversation:
         return self.tree.leaf
 
     @property
-    def path(self) -> list[Message]:
+    def path(self) -> list[StoredMessage]:
         return self.tree.path()
 
-    def last(self, role: str) -> Message | None:
+    def last(self, role: str) -> StoredMessage | None:
         """The last message of ``role`` in the shown branch."""
         return next((message for message in reversed(self.path) if message.role == role), None)
 
@@ -74,10 +74,10 @@ class Conversation:
         answer = self.last("assistant")
         return answer.stats.adapter if answer is not None else self.chat.adapter
 
-    def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> Message:
+    def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> StoredMessage:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
         parent = self.tree.get(instead_of).parent if instead_of else self.leaf
-        asked = Message(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
+        asked = StoredMessage(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
         with self._history.together():
             if not self.saved:
                 self.chat = self.chat._replace(title=title_of(text or "A picture"), updated=now())
@@ -97,7 +97,7 @@ class Conversation:
         thinking: Thinking = Thinking(),
         overflow: Overflow = "stop",
         adapter: str = "",
-    ) -> Message:
+    ) -> StoredMessage:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
         The seed is drawn here and not by the engine, so that an interrupted answer can be run again too.
@@ -105,7 +105,7 @@ class Conversation:
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
         stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow, adapter=adapter)
-        answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
+        answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
         self.tree.put(answer)
         self.go_to(answer.id)
         return answer

@@ -13,7 +13,7 @@ SAVE_MS = 500
 """The delay of a save after the first key since the last one, so that a kill of the window costs no more."""
 
 
-class Drafts(QObject):
+class DraftTexts(QObject):
     """Text goes with its chat, "" being the chat that is not begun; a message that is being edited, with its branch."""
 
     def __init__(self, composer: Composer, session: ChatSession, history: HistoryStore, parent: QObject) -> None:

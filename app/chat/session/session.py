@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
 from app.chat.thinking_switch import allowed
-from app.history.records import Draft, Message
+from app.history.records import Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -148,7 +148,7 @@ class ChatSession(QObject):
         chat = self.talk.chat
         self._begin(parent, sampling or chat.sampling, chat.thinking, chat.overflow)
 
-    def again(self, message: Message) -> None:
+    def again(self, message: StoredMessage) -> None:
         """Ask once more as this answer was asked for, seed and all."""
         stats = message.stats
         self._begin(message.parent, stats.sampling, stats.thinking, stats.overflow, message)
@@ -203,7 +203,7 @@ class ChatSession(QObject):
         sampling: Sampling,
         thinking: Thinking,
         overflow: Overflow,
-        original: Message | None = None,
+        original: StoredMessage | None = None,
     ) -> None:
         self._queue.pop(self.chat_id, "")
         self._ask(self.talk, parent, sampling, thinking, overflow, original)
@@ -217,7 +217,7 @@ class ChatSession(QObject):
         sampling: Sampling,
         thinking: Thinking,
         overflow: Overflow,
-        original: Message | None = None,
+        original: StoredMessage | None = None,
     ) -> None:
         """``original`` is the answer that the new one repeats exactly."""
         card = self._link.card
@@ -228,7 +228,7 @@ class ChatSession(QObject):
             self._history.save_message(answer)
         self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
 
-    def _on_updated(self, message: Message) -> bool:
+    def _on_updated(self, message: StoredMessage) -> bool:
         """False for a message of another chat."""
         if message.chat != self.talk.chat.id:
             return False
@@ -236,12 +236,12 @@ class ChatSession(QObject):
         self.updated.emit(message)
         return True
 
-    def _on_ended(self, message: Message) -> None:
+    def _on_ended(self, message: StoredMessage) -> None:
         if self._on_updated(message):
             self.changed.emit()
             self.ended.emit(message)
 
-    def _on_refused(self, message: Message, error: protocol.Error) -> None:
+    def _on_refused(self, message: StoredMessage, error: protocol.Error) -> None:
         if message.chat != self.talk.chat.id:
             self._history.set_leaf(message.chat, message.parent, touch=False)
             return

@@ -10,7 +10,7 @@ from app.chat.news import News
 from app.chat.session import again
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.texts.side_by_side import SideBySide
 from app.theme.theme import Theme
 
@@ -57,7 +57,7 @@ class MessageActions(QObject):
         if message is not None:
             self.act(message.id, action)
 
-    def _compare(self, message: Message) -> None:
+    def _compare(self, message: StoredMessage) -> None:
         """An answer that was run again exactly, and the one before."""
         repeat, tree = message.stats.repeat, self._session.talk.tree
         if repeat is None or repeat.of not in tree.siblings(message.id):

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.chat.transcript.stats import SHARES, describe, explain
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.theme.sheet import set_role
 from app.theme.widgets import button_text, tip
 
@@ -42,7 +42,7 @@ class Footer(QWidget):
 
     acted = Signal(str)
 
-    def __init__(self, message: Message, parent: QWidget) -> None:
+    def __init__(self, message: StoredMessage, parent: QWidget) -> None:
         super().__init__(parent)
         self._message = message
         self._role = message.role
@@ -71,7 +71,7 @@ class Footer(QWidget):
         self._fill_switcher()
         self._switcher.setVisible(False)
 
-    def show_stats(self, message: Message) -> None:
+    def show_stats(self, message: StoredMessage) -> None:
         self._message = message
         self.stats.setText(describe(message) if message.role == "assistant" else "")
         self.stats.setToolTip(tip(explain(message) if message.role == "assistant" else ""))

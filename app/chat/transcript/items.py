@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.chat.transcript.message import FOOTER_PX, MessageView
-from app.history.records import Message
+from app.history.records import StoredMessage
 
 
 @dataclass
 class TranscriptItem:
-    message: Message
+    message: StoredMessage
     height: int = 0
     measured: bool = False
     """False while ``height`` is an estimate."""
@@ -27,7 +27,7 @@ class TranscriptItem:
             self.view = None
 
 
-def estimate(message: Message, column: int) -> int:
+def estimate(message: StoredMessage, column: int) -> int:
     """About how high the message will be, pixels, from its characters a line."""
     share, line = (0.75, 20) if message.role == "user" else (1.0, 22)
     per_line = max(20, int(column * share / 7))

@@ -16,7 +16,7 @@ from app.chat.transcript.text.code_block import CodeBlock
 from app.chat.transcript.text.markdown import GrowingText, MarkdownBlock, merged, parse
 from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
-from app.history.records import Message, Span
+from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
 
 GAP_PX = 10
@@ -36,11 +36,11 @@ class MessageView(QWidget):
     refolded = Signal(str)
     """The person unfolded or folded the thinking of this message (its id); it has another height now."""
 
-    def __init__(self, message: Message, theme: Theme, parent: QWidget) -> None:
+    def __init__(self, message: StoredMessage, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
         self._message = message
-        self._spans: Sequence[Span] = message.spans
+        self._spans: Sequence[TextSpan] = message.spans
         self._tint = False
         self._last = self._queued = False
         self._hovered = False
@@ -66,7 +66,7 @@ class MessageView(QWidget):
         self.show_message(message)
 
     @property
-    def message(self) -> Message:
+    def message(self) -> StoredMessage:
         return self._message
 
     @property
@@ -90,7 +90,7 @@ class MessageView(QWidget):
     def waiting_text(self) -> str:
         return self._waiting.text() if not self._waiting.isHidden() else ""
 
-    def show_message(self, message: Message) -> None:
+    def show_message(self, message: StoredMessage) -> None:
         """Show the record as it is now: all of it, its state and its statistics."""
         self._message, self._spans = message, message.spans
         if message.state == "streaming":
@@ -107,7 +107,7 @@ class MessageView(QWidget):
         self._name()
         self._update_actions()
 
-    def stream(self, text: str, spans: Sequence[Span], thinking: str = "", thought_s: float = 0.0) -> None:
+    def stream(self, text: str, spans: Sequence[TextSpan], thinking: str = "", thought_s: float = 0.0) -> None:
         """The text so far; only blocks from the last one on are rendered again."""
         self._spans = spans
         self._show_thinking(thinking, thought_s, not text)
@@ -197,7 +197,7 @@ class MessageView(QWidget):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _whole(self, message: Message) -> list[MarkdownBlock]:
+    def _whole(self, message: StoredMessage) -> list[MarkdownBlock]:
         if message.role == "user":
             return [MarkdownBlock("text", 0, len(message.content), message.content, 0)]
         return merged(parse(message.content), message.content)

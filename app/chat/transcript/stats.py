@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from app.history.records import AnswerStats, Message
+from app.history.records import AnswerStats, StoredMessage
 from engine.protocol import Loading, Timings, Usage
 
 REASONS = {
@@ -43,7 +43,7 @@ SHARES = (
 """Facts of a line as its room gets less."""
 
 
-def describe(message: Message, share: Share = SHARES[0]) -> str:
+def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
     """Describe the answer, such as "87.4 tok/s · TTFT 61 ms · 3.2 tokens per step · 31 forward passes saved"."""
     stats, prompt = message.stats, share.prompt
     parts = _figures(stats, share.first)
@@ -62,7 +62,7 @@ def describe(message: Message, share: Share = SHARES[0]) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def explain(message: Message) -> str:
+def explain(message: StoredMessage) -> str:
     """The longer account for the tooltip: counts, seed, model, and the engine's own sentence if it gave one."""
     stats, lines = message.stats, []
     if stats.model:

@@ -10,12 +10,12 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
-from app.chat.context.overflow import Hidden, hidden
+from app.chat.context.overflow import DimmedMessages, hidden
 from app.chat.session.answers import PartialAnswer
 from app.chat.transcript.items import TranscriptItem, estimate
 from app.chat.transcript.message import MessageView
 from app.chat.transcript.unseen import UnseenLine
-from app.history.records import Message
+from app.history.records import StoredMessage
 from app.theme.theme import Theme
 
 FRAME_MS = 33
@@ -60,7 +60,7 @@ class Transcript(QScrollArea):
         self._page.setObjectName("transcript-page")
         self.setWidget(self._page)
         self._line = UnseenLine(theme, self._page)
-        self._hidden: Hidden | None = None
+        self._hidden: DimmedMessages | None = None
         self.verticalScrollBar().valueChanged.connect(self._on_scroll)
         self.verticalScrollBar().rangeChanged.connect(self._on_range)
         self._frame = QTimer(self, singleShot=True, interval=FRAME_MS)
@@ -78,7 +78,7 @@ class Transcript(QScrollArea):
         item = self._find(message_id)
         return item.view if item is not None else None
 
-    def show_path(self, messages: Sequence[Message], branch: Branch, queued: str = "") -> None:
+    def show_path(self, messages: Sequence[StoredMessage], branch: Branch, queued: str = "") -> None:
         """Show these messages; widgets of messages that stay are kept. ``queued``: the one that waits for the model."""
         self._branch, self._queued = branch, queued
         old = {item.message.id: item for item in self._items}
@@ -93,7 +93,7 @@ class Transcript(QScrollArea):
         self._stick = True
         self._sync()
 
-    def update_message(self, message: Message) -> None:
+    def update_message(self, message: StoredMessage) -> None:
         """The record of a shown message changed (finished, interrupted)."""
         item = self._find(message.id)
         if item is None:
@@ -158,7 +158,7 @@ class Transcript(QScrollArea):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _keep(self, item: TranscriptItem | None, message: Message) -> TranscriptItem:
+    def _keep(self, item: TranscriptItem | None, message: StoredMessage) -> TranscriptItem:
         if item is None:
             return TranscriptItem(message, estimate(message, self._column()))
         if item.message != message:

@@ -24,20 +24,20 @@ from PySide6.QtWidgets import (
 
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
-from app.lab.layout import Columns
+from app.lab.layout import ColumnsLayout
 from app.panel.controls import FloatControl, IntControl, control_for
 from app.panel.titles import in_two
 from app.settings.page import QUANTISE
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import ARROW, Choice, ElidedLabel, button_text, menu_text, tip
+from app.theme.widgets import ARROW, ChoiceButton, ElidedLabel, button_text, menu_text, tip
 from engine.protocol import KnownModel, OptionSpec, Value
 from engine.protocol.lab import Column
 
 _CARD_PX, _CONTROL_PX, _ICON_PX = 300, 132, 14
 
 
-class Setting(QWidget):
+class SwitchSetting(QWidget):
     """A switch in a card, with its control. ``spec.value`` is what it is set to."""
 
     changed = Signal()
@@ -106,7 +106,7 @@ class ColumnCard(QFrame):
         super().__init__(parent)
         self._theme = theme
         self._specs: dict[str, OptionSpec] = {}
-        self.settings: dict[str, Setting] = {}
+        self.settings: dict[str, SwitchSetting] = {}
         self.setProperty("card", "choice")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._letter = QLabel()
@@ -125,10 +125,10 @@ class ColumnCard(QFrame):
         head.addWidget(self.name, 1)
         head.addWidget(self._duplicate)
         head.addWidget(self._remove)
-        self.model = Choice("Model", {BUNDLED: f"{BUNDLED} (bundled)"})
+        self.model = ChoiceButton("Model", {BUNDLED: f"{BUNDLED} (bundled)"})
         self.model.setObjectName("compare.model")
         self.model.choose(BUNDLED)
-        self.quantise = Choice("Quantise a 16-bit model on load", dict(QUANTISE.items()))
+        self.quantise = ChoiceButton("Quantise a 16-bit model on load", dict(QUANTISE.items()))
         self.quantise.setObjectName("compare.quantise")
         self.quantise.setToolTip(tip("Packs a model that comes in 16 or 32 bits a weight while it is loaded."))
         self.quantise.choose("none")
@@ -207,7 +207,7 @@ class ColumnCard(QFrame):
 
     def set(self, spec: OptionSpec) -> None:
         """Add a setting, at the value that ``spec`` has."""
-        row = Setting(spec, self._theme)
+        row = SwitchSetting(spec, self._theme)
         row.changed.connect(self._refresh)
         row.removed.connect(lambda: self._drop(spec.key))
         self.settings[spec.key] = row
@@ -274,7 +274,7 @@ class ColumnCards(QWidget):
         self.cards: list[ColumnCard] = []
         self._models: Sequence[KnownModel] = ()
         self.specs: dict[str, OptionSpec] = {}
-        self._columns = Columns([], theme, _CARD_PX, 1)
+        self._columns = ColumnsLayout([], theme, _CARD_PX, 1)
         self.more = QPushButton("Add a column")
         self.more.setObjectName("compare.more")
         self.more.clicked.connect(lambda: self.insert().name.setFocus())

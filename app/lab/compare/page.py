@@ -25,8 +25,8 @@ from PySide6.QtWidgets import (
 
 from app.lab.compare import words
 from app.lab.compare.columns import ColumnCards
-from app.lab.compare.result import ResultView
-from app.lab.compare.run import FILES, Comparison, Work
+from app.lab.compare.result import ComparisonView
+from app.lab.compare.run import FILES, ComparisonRun, ComparisonWork
 from app.lab.layout import take_out
 from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
@@ -65,8 +65,8 @@ class ComparePage(QWidget):
         self._progress = ""
         self._running: list[str] = []
         """Names of the columns that are compared now."""
-        self.result: ResultView | None = None
-        self.comparison = Comparison(caller, self)
+        self.result: ComparisonView | None = None
+        self.comparison = ComparisonRun(caller, self)
         self.comparison.changed.connect(self._refresh)
         self.comparison.changed.connect(self.changed)
         self.comparison.progressed.connect(self._on_progress)
@@ -141,7 +141,7 @@ class ComparePage(QWidget):
         columns = self.columns.columns
         self._running = [column.name for column in columns]
         prompts = {BUILT_IN: (), CHAT: tuple(self._prompts), FILE: file}[self._source]
-        self.comparison.start(Work(columns, prompts, text, self.tokens.value(), self.rounds.value()))
+        self.comparison.start(ComparisonWork(columns, prompts, text, self.tokens.value(), self.rounds.value()))
 
     def stop(self) -> None:
         self.comparison.stop()
@@ -280,7 +280,7 @@ class ComparePage(QWidget):
     def _on_found(self, told: LabCompared) -> None:
         if self.result is not None:
             take_out(self.result)
-        self.result = ResultView(told, self.columns.specs, self._theme)
+        self.result = ComparisonView(told, self.columns.specs, self._theme)
         self._column.insertWidget(self._column.count() - 1, self.result)
         self._saves.setVisible(self.comparison.can_save)
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QPushButton, QVBoxLay
 from app.lab.compare import words
 from app.lab.figures import Dots
 from app.lab.layout import label
-from app.lab.steps import Steps
+from app.lab.steps import StepRunner
 from app.lab.words import title as titled
 from app.panel.effects import TONES
 from app.texts.difference import parting
@@ -28,7 +28,7 @@ SHOWN = 4
 """Prompts whose texts are shown at first: a large comparison has hundreds."""
 
 
-class ResultView(QWidget):
+class ComparisonView(QWidget):
     """One result. ``specs``: the switches by their keys."""
 
     def __init__(self, told: LabCompared, specs: Mapping[str, OptionSpec], theme: Theme) -> None:
@@ -40,7 +40,7 @@ class ResultView(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(12)
         column.addWidget(caption(words.about(told), "compare.about"))
-        self.rest = Steps(self._add_rest(column), self)
+        self.rest = StepRunner(self._add_rest(column), self)
         """Makes what stands below."""
 
     def _add_rest(self, column: QVBoxLayout) -> Iterator[None]:
@@ -109,7 +109,7 @@ class ResultView(QWidget):
             yield
 
     def _add_more(self, kind: KindFigures, column: QVBoxLayout, *_: object) -> None:
-        Steps(self._add_texts(kind, column, len(kind.prompts)), self)
+        StepRunner(self._add_texts(kind, column, len(kind.prompts)), self)
 
     def _texts(self, kind: KindFigures, place: int, prompt: str) -> QWidget:
         """Texts that all columns wrote to one prompt."""

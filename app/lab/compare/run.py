@@ -18,7 +18,7 @@ from engine.protocol.operations import COMPARE_COLUMNS
 FILES = {"html": "comparison.html", "json": "comparison.json"}
 
 
-class Work(NamedTuple):
+class ComparisonWork(NamedTuple):
     """Work of the columns. ``prompts``: texts, or the path of a file of them; none: the built-in ones. ``text``:
     the path of a text to score, "" for none. ``rounds`` 0: as many as a verdict takes."""
 
@@ -29,7 +29,7 @@ class Work(NamedTuple):
     rounds: int = 0
 
 
-class Comparison(QObject):
+class ComparisonRun(QObject):
     """``caller`` performs it; None: nothing can be compared."""
 
     changed = Signal()
@@ -58,7 +58,7 @@ class Comparison(QObject):
     def running(self) -> bool:
         return self._run is not None
 
-    def start(self, work: Work) -> None:
+    def start(self, work: ComparisonWork) -> None:
         """Nothing where one runs already."""
         if self._run is not None or self._caller is None:
             return

@@ -21,7 +21,7 @@ CHIP_PX, BARE_PX, SPACE_PX, SIGN_PX = 20, 10, 6, 8
 """``BARE_PX``: how high a chip is without words."""
 
 
-class Fit(NamedTuple):
+class ChipFit(NamedTuple):
     """Greatest width of a chip's text (0: it is its sign alone), the room within its edges, and that between two."""
 
     text: int
@@ -29,11 +29,11 @@ class Fit(NamedTuple):
     link: int = 8
 
 
-FITS = (Fit(120), Fit(64), Fit(36), Fit(0), Fit(0, 1, 3))
+FITS = (ChipFit(120), ChipFit(64), ChipFit(36), ChipFit(0), ChipFit(0, 1, 3))
 """The next where a step finds no room."""
 
 
-class Spot(NamedTuple):
+class TokenSpot(NamedTuple):
     """A token's place in its step: its line, its column, the token it is joined to (-1: none)."""
 
     line: int
@@ -41,20 +41,20 @@ class Spot(NamedTuple):
     parent: int
 
 
-def lines_of(step: Sequence[DraftToken]) -> list[Spot]:
+def lines_of(step: Sequence[DraftToken]) -> list[TokenSpot]:
     """One child of a token goes on in its line, one that became text if there is; each other begins a line below."""
     parents = [token.parent if 0 <= token.parent < place else -1 for place, token in enumerate(step)]
     straight: dict[int, int] = {}
     for place in sorted(range(len(step)), key=lambda place: (step[place].fate == "refused", place)):
         straight.setdefault(parents[place], place)
-    spots: list[Spot] = []
+    spots: list[TokenSpot] = []
     lines = 1
     for place, parent in enumerate(parents):
         if straight[parent] == place:
             line = spots[parent].line if parent >= 0 else 0
         else:
             line, lines = lines, lines + 1
-        spots.append(Spot(line, spots[parent].column + 1 if parent >= 0 else 0, parent))
+        spots.append(TokenSpot(line, spots[parent].column + 1 if parent >= 0 else 0, parent))
     return spots
 
 
@@ -135,7 +135,7 @@ class DraftsPainter(Painter):
             self._chips.append((area, words.drafted(number, token) if checked else words.unchecked(number, token)))
         return _lines(step)
 
-    def _areas(self, spots: list[Spot], widths: list[int], fit: Fit, room: QRectF) -> list[QRectF]:
+    def _areas(self, spots: list[TokenSpot], widths: list[int], fit: ChipFit, room: QRectF) -> list[QRectF]:
         extra = self.theme.px(SIGN_PX) + 2 * fit.pad
         widths = [extra + width + fit.pad if width else extra for width in widths]
         widest = [0] * (1 + max((spot.column for spot in spots), default=0))

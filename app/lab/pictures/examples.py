@@ -9,6 +9,7 @@ from engine.protocol.lab import (
     DraftToken,
     Fate,
     Heat,
+    LabTreeNode,
     Lane,
     Lanes,
     Pages,
@@ -16,7 +17,6 @@ from engine.protocol.lab import (
     Span,
     Strip,
     Tree,
-    TreeNode,
 )
 
 
@@ -41,8 +41,8 @@ EXAMPLES: dict[str, Picture] = {
     "window": Strip(read=[1.0 if at < 2 or at > 17 else 0.0 for at in range(24)]),
     "prefixes": Tree(
         nodes=[
-            TreeNode(parent=-1, tokens=8, readers=[0, 1, 2, 3]),
-            *(TreeNode(parent=0, tokens=2, readers=[reader]) for reader in range(4)),
+            LabTreeNode(parent=-1, tokens=8, readers=[0, 1, 2, 3]),
+            *(LabTreeNode(parent=0, tokens=2, readers=[reader]) for reader in range(4)),
         ]
     ),
     "batching": Lanes(

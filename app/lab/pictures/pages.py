@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter
 from app.cache.canvas import LARGEST, Canvas
 from app.cache.hues import HUES, ChatHues
 from app.cache.pages import FILLS, RESERVED
-from app.cache.pages import Pages as PageArrays
+from app.cache.pages import PageStates as PageArrays
 from app.cache.tiles import empty_color
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter

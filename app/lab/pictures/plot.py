@@ -13,7 +13,7 @@ from app.lab.pictures import words
 from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.words import LETTERS
 from app.plots.chart import Legend, LegendLabel
-from app.plots.plot import Axes, bar_edges
+from app.plots.plot import PlotAxes, bar_edges
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption, tip
 from engine.protocol.lab import Axis, Plot, Series
@@ -105,7 +105,7 @@ class PlotView(QWidget):
         self.setAccessibleDescription(words.plot(plot))
 
 
-class LabAxes(Axes):
+class LabAxes(PlotAxes):
     """The axes of any plot; the names of both stand above and below, and each point says its number under the mouse."""
 
     def __init__(self, theme: Theme) -> None:

@@ -11,7 +11,7 @@ from app.lab.pictures import words
 from app.lab.pictures.painter import GAP, Painter, solid
 from app.plots.chart import Legend
 from app.theme.theme import Theme
-from engine.protocol.lab import Tree, TreeNode
+from engine.protocol.lab import LabTreeNode, Tree
 
 ROW_PX, BAR_PX, LINK_PX = 22, 12, 12
 
@@ -143,12 +143,12 @@ class TreePainter(Painter):
         return self.theme.tokens.violet if readers else self.theme.tint("mute", 0.45, "panel")
 
 
-def read_by(nodes: Sequence[TreeNode], readers: Collection[int]) -> Tree:
+def read_by(nodes: Sequence[LabTreeNode], readers: Collection[int]) -> Tree:
     """The part of a tree that these have read."""
     places: dict[int, int] = {}
-    part: list[TreeNode] = []
+    part: list[LabTreeNode] = []
     for place, node in enumerate(nodes):
         if theirs := [reader for reader in node.readers if reader in readers]:
             places[place] = len(part)
-            part.append(TreeNode(parent=places.get(node.parent, -1), tokens=node.tokens, readers=theirs))
+            part.append(LabTreeNode(parent=places.get(node.parent, -1), tokens=node.tokens, readers=theirs))
     return Tree(nodes=part)

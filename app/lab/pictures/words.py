@@ -19,6 +19,7 @@ from engine.protocol.lab import (
     DraftToken,
     Fate,
     Heat,
+    LabTreeNode,
     Lanes,
     Pages,
     Picture,
@@ -27,7 +28,6 @@ from engine.protocol.lab import (
     Span,
     Strip,
     Tree,
-    TreeNode,
 )
 
 MOMENTS_A_SECOND = 100
@@ -106,7 +106,7 @@ def _filled(picture: Pages, page: int) -> float:
     return picture.filled[page] if page < len(picture.filled) else 0.0
 
 
-def node(node: TreeNode) -> str:
+def node(node: LabTreeNode) -> str:
     return f"{some(node.tokens, 'token')}, read by {some(len(node.readers), 'chat') if node.readers else 'no chat'}"
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from engine.base import stopping
 from engine.base.fetching import trust
 from engine.base.fetching.client import certificate_error, opened, way_to
-from engine.base.fetching.errors import FetchFailed, Refused, cause, unreachable
+from engine.base.fetching.errors import FetchFailed, RefusedByServer, cause, unreachable
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
@@ -203,7 +203,7 @@ def _refusal(remote: RemoteFile, status: int, reason: str) -> Exception:
     if status in (408, 425, 429, 500, 502, 503, 504):
         return _Cut(f"HTTP {status} {reason}".rstrip())
     said = f"HTTP {status} {reason}".rstrip()
-    return Refused(f"{remote.host} does not give {remote.filename} ({said}). Try again later.", status)
+    return RefusedByServer(f"{remote.host} does not give {remote.filename} ({said}). Try again later.", status)
 
 
 def beginning(remote: RemoteFile, count: int) -> bytes:

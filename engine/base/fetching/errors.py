@@ -20,7 +20,7 @@ class FetchFailed(Exception):  # noqa: N818 - an outcome that a person is told a
         super().__init__(plain(sentence, most=MOST))
 
 
-class Refused(FetchFailed):
+class RefusedByServer(FetchFailed):
     """The server answered that it does not give the file; ``status`` is HTTP's."""
 
     def __init__(self, sentence: str, status: int) -> None:

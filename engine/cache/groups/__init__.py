@@ -1,1 +1,1 @@
-"""What layers keep of a text beside pages of the pool: recent tokens, slots of windows, states."""
+"""Groups of layers that keep something of a text besides pages of the pool: recent tokens, slots of windows, states."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.compute.native.library import Library
+from engine.compute.native.library import NativeLibrary
 
 
 class RotaryStep(NamedTuple):
@@ -18,7 +18,7 @@ class RotaryStep(NamedTuple):
 
     cos: Tensor
     sin: Tensor
-    library: Library | None = None
+    library: NativeLibrary | None = None
     """Native code that rotates, where there is some."""
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.compute.layers.numerics import Numerics
-from engine.compute.native.library import Library, find
+from engine.compute.native.library import NativeLibrary, find
 
 
 class Hadamard:
@@ -25,7 +25,7 @@ class Hadamard:
 
     def __init__(self, width: int, device: torch.device, numerics: Numerics) -> None:
         self.size, self.device, self.numerics = width & -width, device, numerics
-        self._library: Library | None = find().library if device.type == "cpu" else None
+        self._library: NativeLibrary | None = find().library if device.type == "cpu" else None
 
     def __call__(self, x: Tensor) -> Tensor:
         mixed = None if self._library is None else self._library.hadamard(x, self.size)

@@ -31,8 +31,8 @@ class Attend(ctypes.Structure):
     )
 
 
-class Quest(ctypes.Structure):
-    """``Quest`` of quest.c: paged keys and values, and the bounds of each page's keys."""
+class QuestArguments(ctypes.Structure):
+    """``QuestArguments`` of quest.c: paged keys and values, and the bounds of each page's keys."""
 
     _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
 

@@ -36,8 +36,8 @@ class DeltaWeights(NamedTuple):
         return self._replace(convolution=convolution, decay=decay, bias=bias, norm=norm)
 
 
-class Delta(ctypes.Structure):
-    """``Delta`` of delta.c."""
+class DeltaArguments(ctypes.Structure):
+    """``DeltaArguments`` of delta.c."""
 
     _fields_ = (
         *fields(ctypes.c_void_p, "mixed", "gates", "out", "convolution", "decay", "bias", "norm", "tails", "matrices"),
@@ -54,11 +54,11 @@ def delta_of(
     shape: RecurrentShape,
     states: LayerStates,
     tables: RunTables,
-) -> Delta:
+) -> DeltaArguments:
     """The structure; ``inputs`` are mixed, gates and out."""
     mixed, gates, out = inputs
     by = weights.convolution, weights.decay, weights.bias, weights.norm
-    return Delta(
+    return DeltaArguments(
         *(each.data_ptr() for each in (mixed, gates, out, *by, states.tails, states.matrices)),
         *tables.addresses,
         tables.sequences,

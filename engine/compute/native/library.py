@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.compute.native.attention import Quest, attend_of, attend_of_pages, fields
+from engine.compute.native.attention import QuestArguments, attend_of, attend_of_pages, fields
 from engine.compute.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
 from engine.compute.native.delta import DeltaWeights, delta_of
 from engine.compute.native.instructions import (
@@ -38,8 +38,8 @@ WIDEST_HEAD = 1024
 _BUILD = "python -m engine.compute.native.build"
 
 
-class Lanes(ctypes.Structure):
-    """``Lanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
+class WeightLanes(ctypes.Structure):
+    """``WeightLanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
 
     _fields_ = (
         *fields(ctypes.c_void_p, "codes", "high", "scales", "zeros", "supers", "least", "shifts"),
@@ -73,7 +73,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 """Return type of each function, then its argument types."""
 
 
-class Library:
+class NativeLibrary:
     """The loaded library. It has threads of its own (threads.c), as many as torch, up to 64."""
 
     def __init__(self, handle: ctypes.CDLL, instructions: InstructionSet) -> None:
@@ -93,7 +93,7 @@ class Library:
         if self._functions[name](*arguments, torch.get_num_threads()):
             raise MemoryError(f"{what} ran out of memory.")
 
-    def matmul(self, weights: Lanes, x: Tensor, digits: int, dtype: torch.dtype) -> Tensor:
+    def matmul(self, weights: WeightLanes, x: Tensor, digits: int, dtype: torch.dtype) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in ``dtype``, one of these.
 
         x is quantised in so many ``digits`` of 8 bits (products.h).
@@ -104,7 +104,7 @@ class Library:
         return out
 
     def put_words(
-        self, weights: Lanes, words: Tensor, bits: int, start: int, order: Tensor | None, flip: int = 0
+        self, weights: WeightLanes, words: Tensor, bits: int, start: int, order: Tensor | None, flip: int = 0
     ) -> None:
         """Pack output features from ``start`` on: ``words [ceil(K bits / 32), n]`` int32, each column a stream of codes
         of ``bits`` bits, the lowest first; code ``order[k]`` (int32) comes to place k. Bits of ``flip`` are turned."""
@@ -113,13 +113,13 @@ class Library:
         source = (words.data_ptr(), words.stride(0), None if order is None else order.data_ptr(), bits, flip)
         self._run("lanes_put_words", "Packing", ctypes.addressof(weights), *source, start, words.shape[1])
 
-    def put_ggml(self, weights: Lanes, type: int, data: Tensor, start: int) -> None:
+    def put_ggml(self, weights: WeightLanes, type: int, data: Tensor, start: int) -> None:
         """Pack output features from ``start`` on: ``data [n, row_bytes]`` uint8, rows of ggml's blocks of ``type``."""
         data = data.contiguous()
         source = (type, data.data_ptr(), data.shape[1])
         self._run("lanes_put_ggml", "Packing", ctypes.addressof(weights), *source, start, len(data))
 
-    def write(self, weights: Lanes, features: Tensor, out: Tensor) -> None:
+    def write(self, weights: WeightLanes, features: Tensor, out: Tensor) -> None:
         """Rows ``features [n]`` int64 of W into ``out [n, in_features]``, float32 or rounded once to bfloat16."""
         target = (out.data_ptr(), out.dtype == torch.bfloat16)
         self._run("lanes_write", "Unpacking", ctypes.addressof(weights), features.data_ptr(), len(features), *target)
@@ -224,7 +224,7 @@ class Library:
         of them a head reads, and where its keys stop.
         """
         assert kv.bounds is not None
-        problem = Quest(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
+        problem = QuestArguments(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
         self._run("quest_rows", "Choosing pages", ctypes.addressof(problem))
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
@@ -244,7 +244,7 @@ class Library:
 class LibraryLookup(NamedTuple):
     """Either a library or why there is none."""
 
-    library: Library | None
+    library: NativeLibrary | None
     reason: str
 
 
@@ -274,7 +274,7 @@ def find_with(instructions: str) -> LibraryLookup:
     return lookup
 
 
-def loaded() -> Library:
+def loaded() -> NativeLibrary:
     """The library that layers use which :func:`declines` let pass."""
     library, reason = find()
     assert library is not None, reason
@@ -290,7 +290,7 @@ def load(instructions: InstructionSet) -> LibraryLookup:
         handle = opened(file)
         if built_from(handle) != source_hash(instructions):
             return LibraryLookup(None, f"Kvasir's native code was built from another version (run {_BUILD})")
-        return LibraryLookup(Library(handle, instructions), "")
+        return LibraryLookup(NativeLibrary(handle, instructions), "")
     except (OSError, AttributeError) as error:
         return LibraryLookup(None, f"Kvasir's native code does not load here ({error})")
 

@@ -104,7 +104,7 @@ class CapturedModel(Protocol):
         """Make what grows with a text large enough for this many tokens, so that those never move it."""
 
 
-class Recorder(Protocol):
+class GraphRecorder(Protocol):
     """Captures what a function launches."""
 
     def record(self, run: Callable[[], ForwardOutput]) -> Captured:
@@ -147,7 +147,7 @@ class Graphs:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: GraphRecorder,
         inputs: StepInputs,
         model: CapturedModel,
         kv: KVStore,

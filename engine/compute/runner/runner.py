@@ -20,7 +20,7 @@ from engine.compute.attention.interface import ModelAttention
 from engine.compute.batch import Ahead, Batch, ForwardOutput, HostShape, RowViews, SequenceRows
 from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.buffers import BucketPolicy, StepMemory
-from engine.compute.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, Graphs, Recorder
+from engine.compute.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, GraphRecorder, Graphs
 from engine.compute.runner.inputs import StepInputs, StepShape, adapter_rows, runs_of, shape_of, state_runs
 
 
@@ -53,7 +53,7 @@ class Runner:
         device: torch.device | str = "cpu",
         policy: BucketPolicy | None = None,
         context: int = 0,
-        recorder: Recorder | None = None,
+        recorder: GraphRecorder | None = None,
         switches: Numerics | None = None,
     ) -> None:
         """`policy` rounds shapes to buckets; None takes the device's own. `context` is the length of the longest

@@ -17,11 +17,19 @@ from engine.compute.layers.interface import WeightSource
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.norm import RMSNorm
 from engine.compute.vision.interface import Picture
-from engine.compute.vision.layers import Names, Part, Shape, Span, patch_embedding, read_layers, read_norm
+from engine.compute.vision.layers import (
+    LayerNames,
+    PatchSpan,
+    VisionModule,
+    VisionShape,
+    patch_embedding,
+    read_layers,
+    read_norm,
+)
 from engine.compute.vision.settings import Colours, Section, TowerConfig, same, token_of
 from engine.config.raw import RawConfig
 
-NAMES = Names(
+NAMES = LayerNames(
     ("layer_norm1", "layer_norm2"),
     ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "self_attn.out_proj",
@@ -32,7 +40,7 @@ MOST_SIDE = 4096
 """Pixels."""
 
 
-class GemmaTower(Part):
+class GemmaTower(VisionModule):
     """Base of both of Gemma's towers; see :class:`engine.compute.vision.interface.Tower`."""
 
     positions: Literal["text"] = "text"
@@ -62,7 +70,7 @@ class Gemma3Tower(GemmaTower):
     def __init__(self, said: TowerConfig, source: WeightSource) -> None:
         raw, processor, width, _ = said
         config = Section(raw, "vision_config")
-        self.shape = shape = Shape.read(config, defaults=(12, 768, 12, 3072))
+        self.shape = shape = VisionShape.read(config, defaults=(12, 768, 12, 3072))
         super().__init__(said, "Gemma 3", shape.layers, (255_999, 262_144, 256_000), source)
         self.colours = _colours(processor)
         size, self.patch = config.integer("image_size", 224, most=MOST_SIDE), config.integer("patch_size", 16, most=256)
@@ -99,7 +107,7 @@ class Gemma3Tower(GemmaTower):
     def _embed(self, patches: Tensor) -> Tensor:
         x = self.embedding(patches) + self.places
         for layer in self.layers:
-            x = layer.forward(x, None, [Span(1, x.shape[0])])
+            x = layer.forward(x, None, [PatchSpan(1, x.shape[0])])
         return self.projection(
             self.soft_norm.forward(averaged(self.norm.forward(x), self.side, self.side // self.tokens))
         )

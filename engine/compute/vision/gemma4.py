@@ -20,7 +20,7 @@ from engine.compute.layers.interface import WeightSource
 from engine.compute.layers.norm import RMSNorm
 from engine.compute.vision.gemma3 import GemmaTower, averaged
 from engine.compute.vision.interface import Picture
-from engine.compute.vision.layers import Part, Shape, Span, angles, attend, rotation, turned
+from engine.compute.vision.layers import PatchSpan, VisionModule, VisionShape, angles, attend, rotation, turned
 from engine.compute.vision.settings import Colours, Section, TowerConfig, same
 from engine.config.raw import RawConfig
 
@@ -29,7 +29,7 @@ BUDGETS = (70, 140, 280, 560, 1120)
 BOUNDS = ("input_min", "input_max", "output_min", "output_max")
 
 
-class ClippedLinear(Part):
+class ClippedLinear(VisionModule):
     """A linear layer whose inputs and outputs are kept between bounds, where the tower has them."""
 
     def __init__(self, source: WeightSource, name: str, sizes: tuple[int, int], clipped: bool) -> None:
@@ -42,17 +42,17 @@ class ClippedLinear(Part):
         return self.linear(x.clamp(*self.bounds[:2])).clamp(*self.bounds[2:])
 
 
-class Heads(NamedTuple):
+class Gemma4VisionHeads(NamedTuple):
     heads: int
     kv_heads: int
     size: int
     clipped: bool
 
 
-class Attention(Part):
+class Gemma4VisionAttention(VisionModule):
     """Queries, keys and values are normalised; products of the first two are not scaled."""
 
-    def __init__(self, source: WeightSource, prefix: str, shape: Shape, heads: Heads) -> None:
+    def __init__(self, source: WeightSource, prefix: str, shape: VisionShape, heads: Gemma4VisionHeads) -> None:
         self.heads, width = heads, shape.width
 
         def linear(name: str, inputs: int, outputs: int) -> ClippedLinear:
@@ -73,20 +73,20 @@ class Attention(Part):
         q, k = _turned(q, turns), _turned(k, turns)
         shared = self.heads.heads // self.heads.kv_heads
         k, v = (part.repeat_interleave(shared, 1) for part in (k, v))
-        return self.out.forward(attend(q, k, v, [Span(1, x.shape[0])], scale=1.0))
+        return self.out.forward(attend(q, k, v, [PatchSpan(1, x.shape[0])], scale=1.0))
 
 
 def _turned(x: Tensor, turns: tuple[RotaryStep, RotaryStep]) -> Tensor:
     return torch.cat([turned(half, turn) for half, turn in zip(x.chunk(2, -1), turns, strict=True)], -1)
 
 
-class Layer(Part):
+class Gemma4VisionLayer(VisionModule):
     """Attention and a gated feed-forward block, each between two norms."""
 
-    def __init__(self, source: WeightSource, prefix: str, shape: Shape, heads: Heads) -> None:
+    def __init__(self, source: WeightSource, prefix: str, shape: VisionShape, heads: Gemma4VisionHeads) -> None:
         names = ("input", "post_attention", "pre_feedforward", "post_feedforward")
         self.norms = [_norm(source, f"{prefix}{name}_layernorm", shape.width, shape.eps) for name in names]
-        self.attention = Attention(source, f"{prefix}self_attn.", shape, heads)
+        self.attention = Gemma4VisionAttention(source, f"{prefix}self_attn.", shape, heads)
         self.activation = Activation(shape.activation, source.numerics)
         outwards, inwards = (shape.width, shape.inner), (shape.inner, shape.width)
         self.gate, self.up, self.down = (
@@ -176,7 +176,7 @@ class Gemma4Tower(Gemma4Pictures):
         table = source.array(f"{tower}patch_embedder.position_embedding_table", (2, places, shape.width))
         self.table = table.to(source.dtype)
         prefixes = (f"{tower}encoder.layers.{index}." for index in range(shape.layers))
-        self.layers = [Layer(source, prefix, shape, heads) for prefix in prefixes]
+        self.layers = [Gemma4VisionLayer(source, prefix, shape, heads) for prefix in prefixes]
         standard = ("std_bias", "std_scale") if config.flag("standardize", False) else ()
         self.standard = [source.array(tower + name, (shape.width,)) for name in standard]
         self.norm = _plain_norm(source, shape.width, shape.eps)
@@ -206,14 +206,14 @@ def _plain_norm(source: WeightSource, size: int, eps: float) -> RMSNorm:
     return RMSNorm(torch.ones(size, dtype=source.dtype, device=source.device), eps, source.numerics)
 
 
-def _shape(config: Section) -> tuple[Shape, Heads]:
+def _shape(config: Section) -> tuple[VisionShape, Gemma4VisionHeads]:
     heads, size = config.integer("num_attention_heads", 12), config.integer("head_dim", 64)
     kv_heads = config.integer("num_key_value_heads", 12)
     if heads % kv_heads or size % 4:
         raise config.wrong(f"{heads} attention heads of {size} cannot share {kv_heads} key-value heads")
     if config.flag("attention_bias", False):
         raise config.wrong('"attention_bias" is true, which no tower of this family has')
-    shape = Shape(
+    shape = VisionShape(
         config.integer("num_hidden_layers", 16, most=1000),
         config.integer("hidden_size", 768),
         heads,
@@ -221,4 +221,4 @@ def _shape(config: Section) -> tuple[Shape, Heads]:
         config.activation("hidden_activation", ("gelu_tanh", "gelu", "silu")),
         config.positive("rms_norm_eps", 1e-6),
     )
-    return shape, Heads(heads, kv_heads, size, config.flag("use_clipped_linears", False))
+    return shape, Gemma4VisionHeads(heads, kv_heads, size, config.flag("use_clipped_linears", False))

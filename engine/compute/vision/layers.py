@@ -25,7 +25,7 @@ MOST_LAYERS = 1000
 ACTIVATIONS: tuple[ActivationKind, ...] = ("gelu_tanh", "gelu", "silu")
 
 
-class Part:
+class VisionModule:
     """Something that holds tensors, or other parts."""
 
     def storage_size(self) -> int:
@@ -42,7 +42,7 @@ def _size(held: object) -> int:
     return 0 if size is None else int(size())
 
 
-class Shape(NamedTuple):
+class VisionShape(NamedTuple):
     """A tower's layers."""
 
     layers: int
@@ -70,7 +70,7 @@ class Shape(NamedTuple):
         defaults: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None),
         activations: Sequence[ActivationKind] = ACTIVATIONS,
         **own: bool,
-    ) -> Shape:
+    ) -> VisionShape:
         """``layers`` and ``heads`` are keys; ``defaults`` of layers, width, heads and inner width are the family's.
 
         ``eps`` None: what ``layer_norm_eps`` says. Raises :class:`CheckpointError`.
@@ -89,7 +89,7 @@ class Shape(NamedTuple):
         )
 
 
-class Names(NamedTuple):
+class LayerNames(NamedTuple):
     """Names that a family gives the modules of a layer."""
 
     norms: tuple[str, str]
@@ -113,17 +113,17 @@ def patch_embedding(source: WeightSource, name: str, shape: tuple[int, ...], bia
     return Dense(weight, source.vector(f"{name}.bias", shape[0]) if bias else None, source.numerics)
 
 
-class Attention(Part):
+class VisionAttention(VisionModule):
     """Every patch attends to all of its span."""
 
-    def __init__(self, source: WeightSource, prefix: str, shape: Shape, names: Names) -> None:
+    def __init__(self, source: WeightSource, prefix: str, shape: VisionShape, names: LayerNames) -> None:
         width = shape.width
         self.shape = (shape.heads, shape.head)
         each = 3 * width // len(names.qkv)
         self.qkv = source.linear(prefix, names.qkv, [each] * len(names.qkv), width, shape.bias)
         self.out = source.linear(prefix, (names.out,), [width], width, shape.bias)
 
-    def forward(self, x: Tensor, turn: RotaryStep | None, spans: Sequence[Span]) -> Tensor:
+    def forward(self, x: Tensor, turn: RotaryStep | None, spans: Sequence[PatchSpan]) -> Tensor:
         """``x [n, width]`` -> the same shape."""
         q, k, v = self.qkv(x).view(x.shape[0], 3, *self.shape).unbind(1)
         if turn is not None:
@@ -131,14 +131,14 @@ class Attention(Part):
         return self.out(attend(q, k, v, spans))
 
 
-class Span(NamedTuple):
+class PatchSpan(NamedTuple):
     """``runs`` of ``length`` patches each; every patch attends to those of its run."""
 
     runs: int
     length: int
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, spans: Sequence[Span], scale: float | None = None) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, spans: Sequence[PatchSpan], scale: float | None = None) -> Tensor:
     """Attention within runs of the rows of ``q, k, v [n, heads, d]`` that ``spans`` give -> ``[n, heads * d]``."""
     found, start = [], 0
     for runs, length in spans:
@@ -167,10 +167,10 @@ def rotation(half: Tensor) -> RotaryStep:
     return RotaryStep(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
-class FeedForward(Part):
+class FeedForward(VisionModule):
     """``down(act(up(x)))``, or ``down(act(gate(x)) * up(x))`` where it is gated."""
 
-    def __init__(self, source: WeightSource, prefix: str, shape: Shape, names: Names) -> None:
+    def __init__(self, source: WeightSource, prefix: str, shape: VisionShape, names: LayerNames) -> None:
         make = Gated if shape.gated else Activation
         self.activation = make(shape.activation, source.numerics)
         self.up = source.linear(prefix, names.up, [shape.inner] * len(names.up), shape.width, shape.bias)
@@ -180,15 +180,15 @@ class FeedForward(Part):
         return self.down(self.activation(self.up(x)))
 
 
-class Layer(Part):
+class VisionLayer(VisionModule):
     """Attention and a feed-forward block, each with a norm before it."""
 
-    def __init__(self, source: WeightSource, prefix: str, shape: Shape, names: Names) -> None:
+    def __init__(self, source: WeightSource, prefix: str, shape: VisionShape, names: LayerNames) -> None:
         self.norms = [read_norm(source, prefix + name, shape.width, shape.eps, shape.gated) for name in names.norms]
-        self.attention = Attention(source, prefix, shape, names)
+        self.attention = VisionAttention(source, prefix, shape, names)
         self.feed_forward = FeedForward(source, prefix, shape, names)
 
-    def forward(self, x: Tensor, turn: RotaryStep | None, spans: Sequence[Span]) -> Tensor:
+    def forward(self, x: Tensor, turn: RotaryStep | None, spans: Sequence[PatchSpan]) -> Tensor:
         """``x [n, width]``, the patches' residual stream -> the same shape."""
         x = x + self.attention.forward(self.norms[0].forward(x), turn, spans)
         return x + self.feed_forward.forward(self.norms[1].forward(x))
@@ -205,6 +205,6 @@ def layer_indices(raw: RawConfig, key: str, layers: int, usual: Sequence[int]) -
     return found
 
 
-def read_layers(source: WeightSource, prefix: str, shape: Shape, names: Names) -> list[Layer]:
+def read_layers(source: WeightSource, prefix: str, shape: VisionShape, names: LayerNames) -> list[VisionLayer]:
     """The layers ``{prefix}{index}.``."""
-    return [Layer(source, f"{prefix}{index}.", shape, names) for index in range(shape.layers)]
+    return [VisionLayer(source, f"{prefix}{index}.", shape, names) for index in range(shape.layers)]

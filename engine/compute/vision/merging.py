@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.compute.layers.activation import FUNCTIONS
 from engine.compute.layers.interface import WeightSource
 from engine.compute.vision.interface import Picture
-from engine.compute.vision.layers import MOST_LAYERS, Part, Shape, angles, patch_embedding, read_norm
+from engine.compute.vision.layers import MOST_LAYERS, VisionModule, VisionShape, angles, patch_embedding, read_norm
 from engine.compute.vision.pictures import check_sides
 from engine.compute.vision.settings import CLIP, MOST_RESIZED, Colours, Section, TowerConfig, same, token_of
 from engine.config.raw import RawConfig
@@ -103,7 +103,7 @@ class SquarePatches:
         return pixels[:, :, None].expand(count, channels, self.frames, area).reshape(count, -1)
 
 
-class Merger(Part):
+class Merger(VisionModule):
     """Makes one token of a square's patches; the norm is of each patch, or of a ``whole`` square."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Merger(Part):
         return self.down(FUNCTIONS["gelu"](self.up(x)))
 
 
-class QwenTower(Part):
+class QwenTower(VisionModule):
     """Base of all of Qwen's towers; see :class:`engine.compute.vision.interface.Tower`."""
 
     marker = "<|image_pad|>"
@@ -137,7 +137,7 @@ class QwenTower(Part):
     positions: Literal["mrope"] = "mrope"
     most_ratio = MOST_RATIO
     deep = 0
-    shape: Shape
+    shape: VisionShape
 
     def __init__(self, said: TowerConfig, source: WeightSource, family: str) -> None:
         """Raises :class:`CheckpointError`."""

@@ -14,10 +14,10 @@ from engine.compute.layers.activation import FUNCTIONS
 from engine.compute.layers.interface import WeightSource
 from engine.compute.vision.interface import Picture
 from engine.compute.vision.layers import (
-    Names,
-    Part,
-    Shape,
-    Span,
+    LayerNames,
+    PatchSpan,
+    VisionModule,
+    VisionShape,
     angles,
     patch_embedding,
     read_layers,
@@ -28,7 +28,7 @@ from engine.compute.vision.merging import in_squares, patch_positions
 from engine.compute.vision.settings import CLIP, MOST_RESIZED, Colours, Section, TowerConfig, token_of
 from engine.config.feed_forward import ActivationKind
 
-NAMES = Names(
+NAMES = LayerNames(
     ("attention_norm", "ffn_norm"),
     ("attention.q_proj", "attention.k_proj", "attention.v_proj"),
     "attention.o_proj",
@@ -39,7 +39,7 @@ ACTIVATIONS: tuple[ActivationKind, ...] = ("gelu", "silu", "gelu_tanh")
 EPS = 1e-5
 
 
-class PixtralTower(Part):
+class PixtralTower(VisionModule):
     """Implements :class:`engine.compute.vision.interface.Tower`. Rows of tokens end with a token of their own."""
 
     marker = "[IMG]"
@@ -51,7 +51,7 @@ class PixtralTower(Part):
 
     def __init__(self, said: TowerConfig, source: WeightSource) -> None:
         raw, config, text = said.raw, Section(said.raw, "vision_config"), Section(said.raw, "text_config")
-        self.shape = shape = Shape.read(
+        self.shape = shape = VisionShape.read(
             config, eps=EPS, defaults=(24, 1024, 16, 4096), activations=ACTIVATIONS, bias=False, gated=True
         )
         self.title = f"Pixtral vision tower, {shape.layers} layers"
@@ -118,7 +118,7 @@ class PixtralTower(Part):
         # Rows and columns take turns at the frequencies.
         turn = rotation(torch.cat((turned[:, 0, 0::2], turned[:, 1, 1::2]), -1))
         for layer in self.layers:
-            x = layer.forward(x, turn, [Span(1, x.shape[0])])
+            x = layer.forward(x, turn, [PatchSpan(1, x.shape[0])])
         squares = self.last_norm.forward(x).view(-1, self.merge**2, self.shape.width)
         merged = self.merger(squares.transpose(1, 2).flatten(1))
         return self.down(self.activation(self.up(merged)))

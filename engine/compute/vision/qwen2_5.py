@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from engine.compute.layers.interface import WeightSource
-from engine.compute.vision.layers import Names, Shape, Span, layer_indices, read_layers, rotation
+from engine.compute.vision.layers import LayerNames, PatchSpan, VisionShape, layer_indices, read_layers, rotation
 from engine.compute.vision.merging import Merger, QwenTower
 from engine.compute.vision.settings import TowerConfig, same
 
-NAMES = Names(("norm1", "norm2"), ("attn.qkv",), "attn.proj", ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj")
+NAMES = LayerNames(("norm1", "norm2"), ("attn.qkv",), "attn.proj", ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj")
 MERGER = ("ln_q", "mlp.0", "mlp.2")
 EPS = 1e-6
 
@@ -22,7 +22,7 @@ class Windows(NamedTuple):
 
     order: Tensor
     """``[tokens]``: which token comes where."""
-    spans: list[Span]
+    spans: list[PatchSpan]
     """Spans in tokens."""
 
     @classmethod
@@ -35,7 +35,7 @@ class Windows(NamedTuple):
                 if part.numel():
                     cut = part.view(part.shape[0] // height, height, part.shape[1] // width, width).transpose(1, 2)
                     order.append(cut.flatten())
-                    spans.append(Span(part.numel() // (height * width), height * width))
+                    spans.append(PatchSpan(part.numel() // (height * width), height * width))
         return cls(torch.cat(order), spans)
 
 
@@ -45,7 +45,7 @@ class Qwen2Tower(QwenTower):
     def __init__(self, said: TowerConfig, source: WeightSource) -> None:
         super().__init__(said, source, "Qwen2.5-VL")
         config, width = self.config, said.width
-        self.shape = shape = Shape.read(
+        self.shape = shape = VisionShape.read(
             config, "depth", "num_heads", EPS, (32, 3584, 16, 3420), ("silu", "gelu", "gelu_tanh"), gated=True
         )
         same(config, "out_hidden_size", width, 3584, "language model")
@@ -67,7 +67,10 @@ class Qwen2Tower(QwenTower):
             return x.view(-1, merge**2, x.shape[-1])[windows.order].flatten(0, 1)
 
         x, turn = ordered(self.embedding(patches)), rotation(ordered(self.angles(rows, columns)))
-        near, all_of_them = [Span(runs, length * merge**2) for runs, length in windows.spans], [Span(1, x.shape[0])]
+        near, all_of_them = (
+            [PatchSpan(runs, length * merge**2) for runs, length in windows.spans],
+            [PatchSpan(1, x.shape[0])],
+        )
         for index, layer in enumerate(self.layers):
             x = layer.forward(x, turn, all_of_them if index in self.whole else near)
         merged = self.merger.forward(x)

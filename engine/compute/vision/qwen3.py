@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from engine.compute.layers.interface import WeightSource
-from engine.compute.vision.layers import Names, Shape, Span, layer_indices, read_layers, rotation
+from engine.compute.vision.layers import LayerNames, PatchSpan, VisionShape, layer_indices, read_layers, rotation
 from engine.compute.vision.merging import Merger, QwenTower, in_squares
 from engine.compute.vision.settings import TowerConfig, same
 
-NAMES = Names(("norm1", "norm2"), ("attn.qkv",), "attn.proj", ("mlp.linear_fc1",), "mlp.linear_fc2")
+NAMES = LayerNames(("norm1", "norm2"), ("attn.qkv",), "attn.proj", ("mlp.linear_fc1",), "mlp.linear_fc2")
 MERGER = ("norm", "linear_fc1", "linear_fc2")
 EPS = 1e-6
 DEEP = "deepstack_visual_indexes"
@@ -28,7 +28,7 @@ class Qwen3Tower(QwenTower):
         deep = said.raw.architecture.startswith("Qwen3VL")
         super().__init__(said, source, "Qwen3-VL" if deep else "Qwen3.5")
         config, width = self.config, said.width
-        shape = Shape.read(config, "depth", "num_heads", EPS, (27, 1152, 16, 4304))
+        shape = VisionShape.read(config, "depth", "num_heads", EPS, (27, 1152, 16, 4304))
         same(config, "out_hidden_size", width, 3584, "language model")
         self.shape = shape
         self.read_patches(source, shape.width, bias=True)
@@ -51,7 +51,7 @@ class Qwen3Tower(QwenTower):
         """Implements :meth:`QwenTower.embed`."""
         x = self.embedding(patches) + self._positions(rows, columns)
         turn = rotation(self.angles(rows, columns))
-        span, seen = [Span(1, x.shape[0])], list[Tensor]()
+        span, seen = [PatchSpan(1, x.shape[0])], list[Tensor]()
         for index, layer in enumerate(self.layers):
             x = layer.forward(x, turn, span)
             if index in self.taps:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from engine.decoding.options import Mode
 
 
-class Rates(NamedTuple):
+class TransferRates(NamedTuple):
     """The rates measured so far, None where not measured: bytes per second over the link, prefill tokens per second."""
 
     swap_out: float | None = None
@@ -33,7 +33,7 @@ class Decision(NamedTuple):
     reason: str
 
 
-def swap_or_recompute(mode: Mode, victim: Victim, rates: Rates) -> Decision:
+def swap_or_recompute(mode: Mode, victim: Victim, rates: TransferRates) -> Decision:
     """Choose what takes less time by the measured rates: moving the bytes and back, or reading the tokens again.
 
     In mode "auto" it swaps while a rate has not been measured yet, so that it will be. "swap" and "recompute" force the

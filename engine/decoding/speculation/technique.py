@@ -38,8 +38,8 @@ class Made(NamedTuple):
     about: str
 
 
-class Training(NamedTuple):
-    """How ``kvasir train-heads`` describes a kind of heads; ``several``: their number can be chosen."""
+class HeadTraining(NamedTuple):
+    """Description of a kind of heads in ``kvasir train-heads``; ``several``: their number can be chosen."""
 
     about: str
     several: bool = False
@@ -62,7 +62,7 @@ class DraftTechnique(Technique):
     share: float = 1.0
     offer: str = ""
     heads: Literal["", "trained", "own"] = ""
-    training: Training | None = None
+    training: HeadTraining | None = None
     make: Callable[[ProposerInputs], Made | None] | None = None
     files: Callable[[], HeadKind] | None = None
     switch: str = keys.SPECULATION

@@ -52,7 +52,7 @@ class Served(NamedTuple):
         return round(math.log2(max(1, self.read)))
 
 
-class Run(msgspec.Struct, frozen=True):
+class MeasuredRate(msgspec.Struct, frozen=True):
     """One measurement. ``value``: "decode": achieved bytes a second over those that the device was measured to read;
     "prefill": seconds for each floating-point operation; "draft": tokens a step. ``rate``: of "draft", tokens a second.
     ``trial``: it was measured with some layers of made-up weights, not while chatting."""
@@ -69,7 +69,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Expected(NamedTuple):
-    """``value`` as in :class:`Run`; ``model`` is whose runs it is from, "" where several models'."""
+    """``value`` as in :class:`MeasuredRate`; ``model`` is whose runs it is from, "" where several models'."""
 
     value: float
     model: str
@@ -81,14 +81,14 @@ def file() -> Path:
     return folders.data_place() / "runs.json"
 
 
-def read() -> list[Run]:
+def read() -> list[MeasuredRate]:
     """All runs, the oldest first; none where there is no file, or one that is damaged."""
     with contextlib.suppress(UnreadableFileError):
-        return decode_file(file(), list[Run], LIMIT) or []
+        return decode_file(file(), list[MeasuredRate], LIMIT) or []
     return []
 
 
-def add(new: Sequence[Run]) -> None:
+def add(new: Sequence[MeasuredRate]) -> None:
     """Keep these runs too. A disk that is full or read-only keeps none."""
     busy = TimeoutError("another Kvasir is writing some")
     try:
@@ -101,9 +101,9 @@ def add(new: Sequence[Run]) -> None:
         _log.info("runs are not kept: %s", error)
 
 
-def _newest(new: Sequence[Run]) -> list[Run]:
+def _newest(new: Sequence[MeasuredRate]) -> list[MeasuredRate]:
     """The runs to keep, of those there are and ``new`` ones."""
-    kept: list[Run] = []
+    kept: list[MeasuredRate] = []
     seen: dict[tuple[object, ...], int] = {}
     for run in reversed([*read(), *(run for run in new if math.isfinite(run.value) and run.value > 0)]):
         kind = (run.what, run.device, run.format, run.order, run.model, run.proposer, run.trial)
@@ -113,7 +113,7 @@ def _newest(new: Sequence[Run]) -> list[Run]:
     return kept[::-1]
 
 
-def expected(what: What, served: Served, runs: Sequence[Run]) -> Expected | None:
+def expected(what: What, served: Served, runs: Sequence[MeasuredRate]) -> Expected | None:
     """Median of runs of this model, else of those of its format and order of size, else of trials; None: there are
     none."""
     alike = [
@@ -131,9 +131,9 @@ def expected(what: What, served: Served, runs: Sequence[Run]) -> Expected | None
     return None
 
 
-def best_draft(served: Served, runs: Sequence[Run]) -> Run | None:
+def best_draft(served: Served, runs: Sequence[MeasuredRate]) -> MeasuredRate | None:
     """The proposer with which this very model was fastest, its figures the median of its runs; None: none was used."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[MeasuredRate]] = {}
     for run in runs:
         if (run.what, run.device, run.model) == ("draft", served.device, served.model):
             found.setdefault(run.proposer, []).append(run)
@@ -171,7 +171,7 @@ class Recorder:
         elif not drafting and not step.verify_rows and not step.drafting.passes and step.generated == 1:
             self._decoded.append(step.bytes_read / step.duration / self._bandwidth)
 
-    def take(self) -> list[Run]:
+    def take(self) -> list[MeasuredRate]:
         """The runs since the last call."""
         found = []
         if len(self._decoded) >= LEAST:
@@ -187,6 +187,6 @@ class Recorder:
         self._drafted = {name: steps for name, steps in self._drafted.items() if len(steps) < LEAST}
         return found
 
-    def _run(self, what: What, value: float, rate: float = 0.0, proposer: str = "") -> Run:
+    def _run(self, what: What, value: float, rate: float = 0.0, proposer: str = "") -> MeasuredRate:
         own = self._served
-        return Run(what, own.device, own.format, own.order, own.model, value, rate, proposer)
+        return MeasuredRate(what, own.device, own.format, own.order, own.model, value, rate, proposer)

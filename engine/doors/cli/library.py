@@ -265,7 +265,7 @@ def _draft_row(offer: DraftOffer) -> tuple[str, ...]:
 
 
 def _draft_kind(offer: DraftOffer) -> str:
-    """What it is, in words; what is neither here nor to be had is in the model's own file."""
+    """Kind of a draft in words; one that is neither here nor to be had is in the model's own file."""
     if not (offer.path or offer.repository):
         return "built in"
     return next((each.label for each in drafting() if each.name == offer.kind), "draft model")

@@ -155,7 +155,7 @@ def _opened(kind: Any) -> tuple[Any, list[Any]]:
 
 
 def _reader(name: str, kind: Any, names: Mapping[str, str]) -> Callable[[Any], Any]:
-    """What reads the value of an option: raises typer.BadParameter with a sentence."""
+    """Reader of an option's value, which raises typer.BadParameter with a sentence."""
     if name == "device":
         return device_of
     if name == "model":

@@ -76,7 +76,7 @@ def quantise(
             from engine.library.paths import find_model
             from engine.services.quantise.make import make
             from engine.services.quantise.plan import MakePlan
-            from engine.services.training.errors import Stopped
+            from engine.services.training.errors import RecipeStopped
 
         path = Path(find_model(path_or_name_of(model)).path)
         if not report:
@@ -88,7 +88,7 @@ def quantise(
             try:
                 with _stopping() as stopped, _shown(json) as show:
                     path = make(plan, show, stopped)
-            except Stopped as stop:
+            except RecipeStopped as stop:
                 if not json:
                     say(stop)
                 raise typer.Exit(STOPPED) from None

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.doors.http.fields import BadField
-from engine.doors.security import Refusal, error_response
+from engine.doors.security import HttpRefusal, error_response
 from engine.services.answers.refused import Refused, shortened
 from engine.text.template import PromptError
 
@@ -30,11 +30,11 @@ _CODES = {"prompt_too_long": "context_length_exceeded"}
 _PARAMS = {"bad_effort": "reasoning_effort", "model_not_found": "model"}
 
 
-def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ()) -> Refusal:
+def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ()) -> HttpRefusal:
     """``error`` is one of FAILURES; ``prompt`` is what the request calls its prompt, ``fields`` are all it can have."""
     text = str(error)
     if isinstance(error, BadField):
-        return Refusal(400, "invalid_value", text, error.param)
+        return HttpRefusal(400, "invalid_value", text, error.param)
     code = error.code if isinstance(error, Refused) else "bad_prompt"
     if code in ("bad_picture", "bad_prompt", "no_pictures", "prompt_too_long"):
         param = prompt or None
@@ -42,17 +42,17 @@ def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ())
         first = text.partition(" ")[0]  # sentences about sampling begin with the name of the parameter
         param = _PARAMS.get(code) or (first if first in fields else None)
     figures = error.figures if isinstance(error, Refused) else {}
-    return Refusal(_STATUS.get(code, 400), _CODES.get(code, code), text, param, figures)
+    return HttpRefusal(_STATUS.get(code, 400), _CODES.get(code, code), text, param, figures)
 
 
 async def not_served(request: Request, error: Exception) -> Response:
     """No such address, or not by this method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        refusal = Refusal(405, "method_not_allowed", f"{request.url.path} is not served by {request.method}.")
+        refusal = HttpRefusal(405, "method_not_allowed", f"{request.url.path} is not served by {request.method}.")
     else:
         path = shortened(request.url.path)
-        refusal = Refusal(404, "unknown_url", f"There is no {path} here. Served are {SERVED}.")
+        refusal = HttpRefusal(404, "unknown_url", f"There is no {path} here. Served are {SERVED}.")
     response = error_response(refusal)
     response.headers.update(error.headers or {})
     return response
@@ -61,7 +61,7 @@ async def not_served(request: Request, error: Exception) -> Response:
 async def failed(request: Request, error: Exception) -> Response:
     """The response to an unexpected error; the log has its traceback."""
     response = error_response(
-        Refusal(500, "internal", f"That failed inside the engine ({error}). The log has the details.")
+        HttpRefusal(500, "internal", f"That failed inside the engine ({error}). The log has the details.")
     )
     response.headers["connection"] = "close"  # the server closes it; a client that kept it would send in vain
     return response

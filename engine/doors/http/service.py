@@ -1,4 +1,4 @@
-"""What the dialects of HTTP share: who may ask, whose model answers, and streams that end with their client."""
+"""Service that the dialects of HTTP share: who may ask, whose model answers, streams that end with their client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from engine.doors.http.body import read_body
 from engine.doors.http.errors import FAILURES
 from engine.doors.http.turns import Conversations
-from engine.doors.security import Refusal, error_response, refuse_stranger
+from engine.doors.security import HttpRefusal, error_response, refuse_stranger
 from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
 from engine.protocol import ContextCut
@@ -55,7 +55,7 @@ class HttpService:
         for stream in list(self._streams):
             stream.fail("stopping", STOPPED)
 
-    def stranger(self, request: Request, shape: Callable[[Refusal], Response] = error_response) -> Response | None:
+    def stranger(self, request: Request, shape: Callable[[HttpRefusal], Response] = error_response) -> Response | None:
         """The response, in a dialect's ``shape``, for whoever does not know the token; None for who does."""
         return refuse_stranger(request.headers, self._token, shape)
 

@@ -247,7 +247,7 @@ def _gemma3(said: _Reading) -> tuple[Values, Values]:
     }
 
 
-class _Kind(NamedTuple):
+class _ProjectorKind(NamedTuple):
     """Reader of one kind of projector. ``models``: a language model's architecture in GGUF -> that of the whole model.
 
     ``values`` gives config.json's values of the tower, and those beside it. ``size`` bounds a picture's pixels where
@@ -262,13 +262,13 @@ class _Kind(NamedTuple):
 
 _MISTRAL = "Mistral3ForConditionalGeneration"
 KINDS = {
-    "qwen2.5vl_merger": _Kind(
+    "qwen2.5vl_merger": _ProjectorKind(
         {"qwen2vl": "Qwen2_5_VLForConditionalGeneration"},
         _qwen2_5,
         _QWEN2,
         {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 16_384},
     ),
-    "qwen3vl_merger": _Kind(
+    "qwen3vl_merger": _ProjectorKind(
         {
             "qwen3vl": "Qwen3VLForConditionalGeneration",
             "qwen3vlmoe": "Qwen3VLMoeForConditionalGeneration",
@@ -279,8 +279,8 @@ KINDS = {
         _QWEN3,
         {"shortest_edge": 1 << 16, "longest_edge": 1 << 24},
     ),
-    "pixtral": _Kind({"llama": _MISTRAL, "mistral3": _MISTRAL}, _pixtral, _PIXTRAL),
-    "gemma3": _Kind({"gemma3": "Gemma3ForConditionalGeneration"}, _gemma3, _GEMMA3),
+    "pixtral": _ProjectorKind({"llama": _MISTRAL, "mistral3": _MISTRAL}, _pixtral, _PIXTRAL),
+    "gemma3": _ProjectorKind({"gemma3": "Gemma3ForConditionalGeneration"}, _gemma3, _GEMMA3),
 }
 """Kind of projector, by the file's name for it -> its reader."""
 SEEING = ("qwen2vl", "qwen3vl", "qwen3vlmoe")
@@ -349,7 +349,7 @@ def _inner(files: GGUFFile, keys: Keys) -> int:
     return stated or (max(up.shape) if up is not None else keys.integer("vision.feed_forward_length"))
 
 
-def _processor(keys: Keys, kind: _Kind, vision: Values, file: Path) -> RawConfig:
+def _processor(keys: Keys, kind: _ProjectorKind, vision: Values, file: Path) -> RawConfig:
     """Equivalent of preprocessor_config.json, from the file's keys."""
     side, patch = keys.integer("vision.image_size"), keys.integer("vision.patch_size")
     values: Values = {"size": {"height": side, "width": side, "longest_edge": side} | kind.size, "patch_size": patch}

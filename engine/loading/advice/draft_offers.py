@@ -26,7 +26,7 @@ from engine.library import paths
 from engine.library.local import size_of
 from engine.loading.advice.recommend import is_here
 from engine.loading.files import ModelFiles
-from engine.loading.parts.heads import OWN, Heads, own_layers
+from engine.loading.parts.heads import OWN, HeadsPart, own_layers
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, DraftOffer
 
@@ -63,7 +63,7 @@ def _heads(
             yield DraftOffer(name="the model's own layers", kind=OWN, bytes=layers.storage_size(), cost=cost)
     copies = paths.copies_folder()
     _, trained = target.heads_folders
-    heads = list(Heads.find(target, None, trained).files.values())
+    heads = list(HeadsPart.find(target, None, trained).files.values())
     for each in stored:
         place = Path(each.path)
         if each.format == "safetensors" and place != path and kind_of(place, copies) is not None:

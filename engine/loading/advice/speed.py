@@ -12,7 +12,7 @@ from engine.base.devices import traits
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.decoding.telemetry import runs
-from engine.decoding.telemetry.runs import Expected, Run, Served
+from engine.decoding.telemetry.runs import Expected, MeasuredRate, Served
 from engine.formats.load import Checkpoint
 from engine.formats.source import Packing
 from engine.loading.advice.trial import trial
@@ -65,7 +65,7 @@ def expect(
 def _tried(
     checkpoint: Checkpoint, kept: Served, device: torch.device, bandwidth: float, dtype: torch.dtype, packing: Packing,
     numerics: Numerics,
-) -> list[Run]:  # fmt: skip
+) -> list[MeasuredRate]:  # fmt: skip
     try:
         found = trial(checkpoint, device, dtype, packing, numerics)
     except Exception as error:  # whether it fits is told all the same
@@ -73,8 +73,8 @@ def _tried(
         return []
     own = (kept.device, kept.format, kept.order, kept.model)
     return [
-        Run("decode", *own, kept.read / found.step / bandwidth, trial=True),
-        Run("prefill", *own, found.row / kept.flops, trial=True),
+        MeasuredRate("decode", *own, kept.read / found.step / bandwidth, trial=True),
+        MeasuredRate("prefill", *own, found.row / kept.flops, trial=True),
     ]
 
 

@@ -28,7 +28,7 @@ known: dict[tuple[str, int, int], float] = {}
 """Measured bytes a second, by kind and number of the device and by torch's number of threads."""
 
 
-class Stopped(Exception):  # noqa: N818 - an outcome, no failure
+class MeasurementStopped(Exception):  # noqa: N818 - an outcome, no failure
     """Nobody waits for the measurement any more."""
 
 
@@ -64,7 +64,7 @@ def _measured(device: torch.device, size: int, stopped: Callable[[], bool]) -> f
         for block in data.split(_BLOCK):  # the system clears each page, which takes seconds on a busy machine
             block.fill_(1)
             if stopped():
-                raise Stopped
+                raise MeasurementStopped
     data.sum()
     # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
     passes = _GPU_PASSES if gpu else 1
@@ -72,7 +72,7 @@ def _measured(device: torch.device, size: int, stopped: Callable[[], bool]) -> f
     devices.synchronize(device)
     while spent < _BUDGET_SECONDS:
         if stopped():
-            raise Stopped
+            raise MeasurementStopped
         start = time.perf_counter()
         for _ in range(passes):
             data.sum()
@@ -96,7 +96,8 @@ def last_level_bytes(cores: Path = _CORES) -> int:
 def measure_bandwidth(device: torch.device, stopped: Callable[[], bool] = _never) -> float:
     """Best of several passes over a buffer larger than the caches, some tenths of a second at first, then remembered.
 
-    Bytes a second with torch's present number of threads. Raises :class:`Stopped` soon after ``stopped`` says so.
+    Bytes a second with torch's present number of threads. Raises :class:`MeasurementStopped` soon
+    after ``stopped`` says so.
     """
     key = device.type, device.index or 0, torch.get_num_threads()
     if key not in known:

@@ -13,9 +13,9 @@ from engine.formats.source import Packing
 from engine.loading.files import ModelFiles
 from engine.loading.memory import estimate
 from engine.loading.model import load_name
-from engine.loading.parts.part import Assembly, Need
-from engine.loading.placement import Placement
-from engine.loading.reading import Reading
+from engine.loading.parts.part import ModelAssembly, Need
+from engine.loading.placement import DevicePlacement
+from engine.loading.reading import WeightReading
 from engine.loading.runners import new_runner
 from engine.protocol import LoadOptions
 from engine.text.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ STATES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DraftPart:
     """``refused``: why the one that was asked for is not used, as a sentence. ``ignored``: that it is not quantised,
     likewise."""
 
@@ -64,14 +64,14 @@ class Draft:
         """Bytes of its files."""
         return 0 if self.files is None else self.files.checkpoint.weight_bytes
 
-    def size(self, target: ModelFiles, place: Placement, limit: int) -> Need:
+    def size(self, target: ModelFiles, place: DevicePlacement, limit: int) -> Need:
         if self.files is None:
             return Need()
         checkpoint = self.files.checkpoint
         weights = checkpoint.resident_bytes(place.dtype, _packing(place), place.device)
         return Need(draft_weights=weights, kv=estimate.kv_bytes_per_token(checkpoint.config, place.kv_dtype))
 
-    def read(self, target: ModelFiles, model: CausalLM, reading: Reading) -> Self:
+    def read(self, target: ModelFiles, model: CausalLM, reading: WeightReading) -> Self:
         if self.files is None:
             return self
         try:
@@ -86,7 +86,7 @@ class Draft:
     def storage_size(self) -> int:
         return 0 if self.model is None else self.model.storage_size()
 
-    def attach(self, made: Assembly) -> None:
+    def attach(self, made: ModelAssembly) -> None:
         draft, target = self.model, made.model
         if draft is None:
             return
@@ -94,7 +94,6 @@ class Draft:
         runner = new_runner(draft, pages, target.device, context=context, switches=target.numerics)
         runner.forward([FIRST_ROW])
         made.run(draft, runner)
-        made.draft_model = draft
         read, kept = draft.bytes_read_per_step(), estimate.kv_bytes_per_token(draft.config, draft.kv_dtype)
         words, known = target.config.vocab_size, draft.config.vocab_size
         proposer = DraftModelProposer(runner, words, made.files.eos_ids, read, kept, own_vocabulary=known)
@@ -102,5 +101,5 @@ class Draft:
         made.methods.insert(1, ("draft model", self.name))  # n-grams come first
 
 
-def _packing(place: Placement) -> Packing:
+def _packing(place: DevicePlacement) -> Packing:
     return "4bit_torch" if place.packing == "4bit_torch" else "4bit"

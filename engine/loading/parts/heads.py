@@ -15,7 +15,7 @@ from engine.base.errors import CheckpointError
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.base import FeatureHead
-from engine.compute.models.heads.mtp import Layout, MultiToken, layout_of
+from engine.compute.models.heads.mtp import MultiToken, MultiTokenLayout, layout_of
 from engine.decoding.speculation.heads.features import attached
 from engine.decoding.speculation.heads.files import find_heads, head_kinds, open_heads
 from engine.decoding.speculation.heads.kind import HeadFiles, HeadTarget
@@ -24,16 +24,16 @@ from engine.formats.load import Checkpoint
 from engine.formats.source import Packing
 from engine.library import paths
 from engine.loading.files import ModelFiles
-from engine.loading.parts.part import Assembly, Need
-from engine.loading.placement import Placement
-from engine.loading.reading import Reading
+from engine.loading.parts.part import ModelAssembly, Need
+from engine.loading.placement import DevicePlacement
+from engine.loading.reading import WeightReading
 
 OWN = "mtp"
 """Name of the proposer that multi-token layers of the checkpoint's own become."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class HeadsPart:
     """``files`` by kind, opened; multi-token layers are in the target's. ``refused``: why the heads that were asked for
     are not used; ``notices``: why those of the model are not, and more, as sentences. ``heads``: what was read, by the
     names of their proposers."""
@@ -70,7 +70,7 @@ class Heads:
         """The kinds that were read, named as sources of draft tokens."""
         return list(self.heads)
 
-    def size(self, target: ModelFiles, place: Placement, limit: int) -> Need:
+    def size(self, target: ModelFiles, place: DevicePlacement, limit: int) -> Need:
         @functools.cache
         def planned() -> CausalLM:
             model = target.checkpoint.planned(place.dtype, place.packing, place.device)
@@ -88,8 +88,8 @@ class Heads:
                 weights, kv = weights + own.storage_size(), kv + own.kv_bytes_per_token()
         return Need(draft_weights=weights, kv=kv)
 
-    def read(self, target: ModelFiles, model: CausalLM, reading: Reading) -> Self:
-        """What cannot be used is left out with a notice."""
+    def read(self, target: ModelFiles, model: CausalLM, reading: WeightReading) -> Self:
+        """Read the heads; those that cannot be used are left out with a notice."""
         found: dict[str, Any] = {}
         for each in drafting():
             files = self.files.get(each.name)
@@ -113,7 +113,7 @@ class Heads:
     def storage_size(self) -> int:
         return sum(each.storage_size() for each in self.heads.values())
 
-    def attach(self, made: Assembly) -> None:
+    def attach(self, made: ModelAssembly) -> None:
         target = HeadTarget(made.model, made.runner, made.files.eos_ids, made.memory.pages)
         for name, head in self.heads.items():
             files = self.files.get(name)
@@ -147,7 +147,7 @@ def own_layers(
     return MultiToken(target, source, layout, checkpoint.has_tensor(layout.table))
 
 
-def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
+def multi_token_layout(checkpoint: Checkpoint) -> MultiTokenLayout | None:
     """Layout of the multi-token layer, if there is one that Kvasir has.
 
     Nemotron's is two layers of one block each, attention and experts. (In GGUF they are one, which is left out.)

@@ -14,8 +14,8 @@ from engine.decoding.speculation.base import Proposer
 from engine.loading.files import ModelFiles
 from engine.loading.memory.estimate import MemoryPlan
 from engine.loading.model import Pictures
-from engine.loading.placement import Placement
-from engine.loading.reading import Reading
+from engine.loading.placement import DevicePlacement
+from engine.loading.reading import WeightReading
 
 
 class Need(NamedTuple):
@@ -30,16 +30,16 @@ class Need(NamedTuple):
 
     @classmethod
     def total(cls, needs: Iterable[Need]) -> Need:
-        """Of several parts together."""
+        """Needs of several parts together."""
         return cls(*map(sum, zip(*needs, strict=True)))
 
 
 @dataclass
-class Assembly:
+class ModelAssembly:
     """A loaded model in the making, which parts attach to what they bring: proposers, arenas that use the target's
     page numbers, graphs of steps. ``compiled``: models whose kernels are compiled ahead, with what runs them."""
 
-    place: Placement
+    place: DevicePlacement
     memory: MemoryPlan
     files: ModelFiles
     model: CausalLM
@@ -50,8 +50,6 @@ class Assembly:
     stores: list[KVStore] = field(default_factory=list)
     graphs: list[Graphs] = field(default_factory=list)
     compiled: list[tuple[CausalLM, Runner]] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    draft_model: CausalLM | None = None
     pictures: Pictures = field(default_factory=Pictures)
 
     def run(self, model: CausalLM, runner: Runner) -> None:
@@ -62,19 +60,19 @@ class Assembly:
             self.graphs.append(runner.graphs)
 
 
-class Part(Protocol):
+class LoadPart(Protocol):
     """A part that a load brings besides the target: found from headers alone, immutable. What cannot serve is left out,
     with a sentence that says why."""
 
-    def size(self, target: ModelFiles, place: Placement, limit: int) -> Need:
+    def size(self, target: ModelFiles, place: DevicePlacement, limit: int) -> Need:
         """Bytes that it takes, for texts of up to ``limit`` tokens."""
 
-    def read(self, target: ModelFiles, model: CausalLM, reading: Reading) -> Self:
+    def read(self, target: ModelFiles, model: CausalLM, reading: WeightReading) -> Self:
         """Read the weights; ``model`` is the target's. Raises :class:`engine.base.errors.LoadCancelled`."""
 
     def storage_size(self) -> int:
         """Bytes of weights that were read."""
 
-    def attach(self, made: Assembly) -> None:
+    def attach(self, made: ModelAssembly) -> None:
         """Make what serves out of the weights that were read; a first pass takes its buffers, because the controller
         measures costs and the first draft should cost as much as the later ones."""

@@ -15,9 +15,9 @@ from engine.decoding.speculation.technique import ProposerInputs, drafting
 from engine.loading.activations import ActivationCost, measured
 from engine.loading.files import ModelFiles
 from engine.loading.memory import estimate
-from engine.loading.parts.part import Assembly, Need
-from engine.loading.placement import Placement
-from engine.loading.reading import Reading
+from engine.loading.parts.part import ModelAssembly, Need
+from engine.loading.placement import DevicePlacement
+from engine.loading.reading import WeightReading
 from engine.loading.runners import new_runner
 from engine.protocol import Quantise
 
@@ -29,7 +29,7 @@ _LOGIT_ROWS = 64 + MAX_DRAFT_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetPart:
     """``layers`` draft for it by early exit and layer skipping. ``more_weights``: bytes besides those that the headers
     state, of a variant whose own were not read. ``cost``: of 8-bit activations, None where none are quantised."""
 
@@ -47,7 +47,7 @@ class Target:
             files = files._replace(checkpoint=files.checkpoint.with_int8_head())
         return cls(files, layers), ignored
 
-    def size(self, place: Placement, limit: int) -> Need:
+    def size(self, place: DevicePlacement, limit: int) -> Need:
         """Bytes that it takes, for texts of up to ``limit`` tokens; its states and windows are counted apart."""
         checkpoint = self.files.checkpoint
         config, dtype, device = checkpoint.config, place.dtype, place.device
@@ -58,13 +58,13 @@ class Target:
             working=estimate.activation_bytes(config, dtype, min(ROWS, limit), _LOGIT_ROWS) + gpu,
         )
 
-    def window(self, place: Placement, limit: int) -> int:
+    def window(self, place: DevicePlacement, limit: int) -> int:
         """Tokens that layers with a window keep, where they have pages of their own, else 0: a window that no text
         outgrows spares nothing."""
         window = window_of(self.files.checkpoint.config, place.kind)
         return window if window < limit else 0
 
-    def read(self, reading: Reading) -> Self:
+    def read(self, reading: WeightReading) -> Self:
         """Read the weights, and find the bits that activations have unless the user chose some.
 
         Raises :class:`CheckpointError`, and :class:`engine.base.errors.LoadCancelled`.
@@ -82,7 +82,7 @@ class Target:
         """Bytes of weights that were read."""
         return 0 if self.model is None else self.model.storage_size()
 
-    def attach(self, place: Placement, memory: estimate.MemoryPlan) -> Assembly:
+    def attach(self, place: DevicePlacement, memory: estimate.MemoryPlan) -> ModelAssembly:
         """Arenas of what ``memory`` leaves, and the proposers that need nothing but the model."""
         model = self.model
         assert model is not None, "read comes first"
@@ -96,7 +96,7 @@ class Target:
             state_slots=memory.state_slots,
             window_pages=memory.window_pages,
         )
-        made = Assembly(place, memory, self.files, model, runner)
+        made = ModelAssembly(place, memory, self.files, model, runner)
         made.run(model, runner)
         kept = estimate.kv_bytes_per_token(model.config, model.kv_dtype)
         inputs = ProposerInputs(model, runner, self.files.eos_ids, self.layers, kept)

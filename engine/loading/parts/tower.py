@@ -16,9 +16,9 @@ from engine.compute.vision.processor import ImageProcessor
 from engine.formats.vision import VisionPart, load_tower
 from engine.loading.files import ModelFiles
 from engine.loading.model import Pictures
-from engine.loading.parts.part import Assembly, Need
-from engine.loading.placement import Placement
-from engine.loading.reading import Reading
+from engine.loading.parts.part import ModelAssembly, Need
+from engine.loading.placement import DevicePlacement
+from engine.loading.reading import WeightReading
 
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."
@@ -27,7 +27,7 @@ MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
 
 
 @dataclass(frozen=True, slots=True)
-class VisionTower:
+class TowerPart:
     """``part`` is the tower as it was found, ``tower`` as it was read. ``reason`` is a sentence where it cannot serve.
 
     ``marker`` is the token by which the model's chat template stands for a picture.
@@ -43,7 +43,7 @@ class VisionTower:
         """The tower of a checkpoint, if it has one."""
         return cls(target.checkpoint.vision)
 
-    def size(self, target: ModelFiles, place: Placement, limit: int) -> Need:
+    def size(self, target: ModelFiles, place: DevicePlacement, limit: int) -> Need:
         if self.part is None:
             return Need()
         weights = self.part.resident_bytes(place.dtype, place.packing, place.device)
@@ -51,8 +51,8 @@ class VisionTower:
         working = most_patches(self.part, tokens) * self._widest(self.part) * place.dtype.itemsize + KEPT_BYTES
         return Need(weights=weights, working=working, at_once=self._at_once(self.part, tokens))
 
-    def read(self, target: ModelFiles, model: CausalLM, reading: Reading) -> Self:
-        """Where it cannot serve, the result has no tower, and the reason."""
+    def read(self, target: ModelFiles, model: CausalLM, reading: WeightReading) -> Self:
+        """Read the tower; where it cannot serve, the result has none, and the reason."""
 
         def tick(size: int) -> None:
             if reading.cancelled():
@@ -83,7 +83,7 @@ class VisionTower:
     def storage_size(self) -> int:
         return 0 if self.tower is None else self.tower.storage_size()
 
-    def attach(self, made: Assembly) -> None:
+    def attach(self, made: ModelAssembly) -> None:
         refused = made.files.checkpoint.text_only or self.reason
         if self.tower is None:
             made.pictures = Pictures(refused=refused)

@@ -1,4 +1,4 @@
-"""What a client asks for, whichever door it came through, and the command that the engine is given for it."""
+"""Request of a client, whichever door it came through, and the command that the engine is given for it."""
 
 from __future__ import annotations
 

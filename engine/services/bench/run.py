@@ -22,7 +22,7 @@ from engine.services.bench.measure import native_code
 from engine.services.bench.null import NullFigures, measure_null
 from engine.services.bench.peers.binaries import built_folders
 from engine.services.bench.peers.cases import FULL, QUICK
-from engine.services.bench.peers.compare import Comparison, compare, named_programs
+from engine.services.bench.peers.compare import PeerComparison, compare, named_programs
 from engine.services.bench.peers.formats import programs_on_formats
 from engine.services.bench.peers.programs import COMPARED
 from engine.services.bench.peers.suite import FORMATS, PeersFigures, measure_peers
@@ -55,7 +55,7 @@ class Report(msgspec.Struct):
     speculation: SpeculationFigures | None = None
     assisted: AssistedFigures | None = None
     shapes: list[ShapeFigures] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[PeerComparison] = []
     peers: list[PeersFigures] = []
 
     def show(self) -> None:

@@ -79,7 +79,7 @@ def written(words: Sequence[str]) -> str:
     return "".join(word if word == "." else f" {word}" for word in words)
 
 
-class Hidden(NamedTuple):
+class HiddenNeedle(NamedTuple):
     """A needle in a text, as tokens: from ``start`` to ``stop`` of it. ``answer``: the numbers to be said."""
 
     start: int
@@ -92,7 +92,7 @@ class Haystack(NamedTuple):
     """A text, and what was hidden in it, in the order of the depths asked for."""
 
     ids: list[int]
-    hidden: list[Hidden]
+    hidden: list[HiddenNeedle]
 
 
 def haystack(
@@ -115,12 +115,12 @@ def haystack(
         if room < 0:
             break
         pieces.append(piece)
-    ids, found = list(opening), [Hidden(0, 0, [], [])] * len(depths)
+    ids, found = list(opening), [HiddenNeedle(0, 0, [], [])] * len(depths)
     places = [round(depth * len(pieces)) for depth in depths]
     for place in range(len(pieces) + 1):
         for number in (number for number, at in enumerate(places) if at == place):
             asked, answer = (encode(written(words)) for words in (hidden[number].question, hidden[number].numbers))
-            found[number] = Hidden(len(ids), len(ids) + len(laid[number]), asked, answer)
+            found[number] = HiddenNeedle(len(ids), len(ids) + len(laid[number]), asked, answer)
             ids += laid[number]
         ids += pieces[place] if place < len(pieces) else []
     return Haystack(ids, found)

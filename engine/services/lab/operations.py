@@ -1,4 +1,4 @@
-"""What clients of the server ask of the Lab: its experiments, a run of one, a comparison. In a thread of their own."""
+"""Operations of the Lab for clients of the server: its experiments, a run of one, a comparison; each in a thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.protocol.lab import (
 from engine.services.client import EngineClient, EngineError
 from engine.services.lab import run as laboratory
 from engine.services.lab.compare import report
-from engine.services.lab.compare.columns import ComparisonRequest, Prompt, parsed_switches, prompts_of, text_of
+from engine.services.lab.compare.columns import ComparedPrompt, ComparisonRequest, parsed_switches, prompts_of, text_of
 from engine.services.lab.compare.comparison import compare
 from engine.services.lab.experiment import Lab
 from engine.services.lab.kept import keep, newest
@@ -101,7 +101,7 @@ def compare_columns(context: Context, request: CompareColumns, emit: Callable[[L
 
     Raises LabError, EngineError, Refused, Stopped, OSError.
     """
-    prompts = [Prompt(text, CHAT) for text in request.prompts]
+    prompts = [ComparedPrompt(text, CHAT) for text in request.prompts]
     if request.prompts_file:
         prompts = prompts_of(Path(request.prompts_file))
     columns = [structs.replace(column, set=parsed_switches(column.set)) for column in request.columns]

@@ -1,4 +1,4 @@
-"""What models take on the disk, and what else may be deleted there."""
+"""Disk space that models take, and what else may be deleted there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leftovers() -> list[Leftover]:
     making = [
         Leftover(name=f"{Path(each.model).name} as {each.to}", path=str(folder), bytes=size_below(folder))
         for each in plan.unfinished()
-        if not plan.Work(folder := plan.making_folder() / each.id).is_busy()
+        if not plan.UnfinishedWork(folder := plan.making_folder() / each.id).is_busy()
     ]
     return [*reversed(cached), *broken, *making]
 

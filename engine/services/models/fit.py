@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, also one that is on the hub alone."""
+"""Fit of a model on this machine, also of one that is on the hub alone."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def change_folders(context: Context, request: ChangeFolders, emit: Emit) -> Fold
 
 
 def copying(emit: Emit, target: str = "") -> Callable[[int, int], None]:
-    """What a copy calls with the bytes that are there, and those of all: an event four times a second."""
+    """Callback of a copy for the bytes that are there, and those of all: an event four times a second."""
     last = 0.0
 
     def tell(done: int, total: int) -> None:

@@ -160,13 +160,13 @@ def _clear(part: Path) -> None:
     shutil.rmtree(part / "uv", ignore_errors=True)
 
 
-def _receipt(folder: Path, pack: PackList) -> store.Receipt:
+def _receipt(folder: Path, pack: PackList) -> store.PackReceipt:
     records, device = verify.records(folder, pack), pack.header.get("device", "")
-    return store.Receipt(pack.kind, pack.python, records, device=device, libraries=verify.libraries(folder))
+    return store.PackReceipt(pack.kind, pack.python, records, device=device, libraries=verify.libraries(folder))
 
 
 def _replace_damaged(
-    pack: PackList, receipt: store.Receipt, lock: int, report: Report, source: Path | None
+    pack: PackList, receipt: store.PackReceipt, lock: int, report: Report, source: Path | None
 ) -> list[Wheel]:
     """Fetch and unpack again the parts of an installed pack of which a file is missing or differs."""
     folder, part = store.folder_of(pack), store.part_of(pack)

@@ -33,7 +33,7 @@ LOCK_WAIT = 5.0
 _PACK = re.compile(r"([0-9a-f]{16})(\.part|\.removing)?")
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class PackReceipt(msgspec.Struct, frozen=True):
     """``pack.json`` of an installed pack. ``records``: sha256 of each wheel's RECORD, by the wheel's file name.
 
     ``device``: what its list says it is for. ``libraries``: the size of each shared library, by its path in the pack.
@@ -77,14 +77,14 @@ def deactivate(folder: str = "") -> None:
         (config.packs_folder() / "active.json").unlink(missing_ok=True)
 
 
-def read_receipt(folder: Path) -> Receipt | None:
+def read_receipt(folder: Path) -> PackReceipt | None:
     """The receipt of the installed pack in ``folder``; None where there is none."""
     with contextlib.suppress(UnreadableFileError):
-        return decode_file(folder / "pack.json", Receipt)
+        return decode_file(folder / "pack.json", PackReceipt)
     return None
 
 
-def write_receipt(folder: Path, receipt: Receipt) -> None:
+def write_receipt(folder: Path, receipt: PackReceipt) -> None:
     """Write the receipt, all of it or nothing. Raises OSError."""
     new = folder / "pack.json.new"
     with new.open("w", encoding="utf-8") as file:

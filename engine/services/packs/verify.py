@@ -33,7 +33,7 @@ def libraries(folder: Path) -> dict[str, int]:
 
 
 def damaged(
-    folder: Path, pack: PackList, receipt: store.Receipt, report: Callable[[PackProgress], None]
+    folder: Path, pack: PackList, receipt: store.PackReceipt, report: Callable[[PackProgress], None]
 ) -> list[Wheel]:
     """The wheels of which a file is missing or differs."""
     installed = record_files(folder, pack)

@@ -18,7 +18,7 @@ from engine.library import paths
 from engine.protocol.making import LayerError
 from engine.services.quantise.calibrated import MadeLayer
 from engine.services.quantise.plain import copy_beside
-from engine.services.quantise.plan import WHOLE_ROW, MakePlan, Work, write_whole
+from engine.services.quantise.plan import WHOLE_ROW, MakePlan, UnfinishedWork, write_whole
 from engine.services.training.errors import RecipeError
 from engine.services.training.training import write_tensors
 
@@ -29,7 +29,7 @@ _SHARD = 1 << 30
 class Assembly:
     """Writes the layers of one model that is being made, and its folder out of them."""
 
-    def __init__(self, plan: MakePlan, checkpoint: Checkpoint, work: Work, group: int) -> None:
+    def __init__(self, plan: MakePlan, checkpoint: Checkpoint, work: UnfinishedWork, group: int) -> None:
         self.plan, self.source, self.work, self.group = plan, checkpoint.path, work, group
         self.total = checkpoint.config.num_layers
         self._files = TensorFiles.open(checkpoint.path)  # by the names in the files, the vision tower's among them

@@ -32,7 +32,7 @@ class MadeLayer(NamedTuple):
     errors: list[LayerError]
 
 
-class _Rows(NamedTuple):
+class _PrecedingRows(NamedTuple):
     """Output features of ``module`` that become input features of the next linear layer, each of them ``repeat`` times:
     those of a head of ``width`` one head after the other."""
 
@@ -149,17 +149,17 @@ class LayerQuantiser:
         names: tuple[str, str] = self.blocks.model.layers[index].norm_names  # type: ignore[attr-defined]
         return f"model.layers.{index}.{names[Blocks.NORMS.index(attribute)]}.weight"
 
-    def _maker_of(self, index: int, stage: Stage) -> _Rows | None:
+    def _maker_of(self, index: int, stage: Stage) -> _PrecedingRows | None:
         """The output features that the input of a stage is a multiple of, feature by feature."""
         layer = self.blocks.model.layers[index]
         attention, mlp = getattr(layer, "attention", None), getattr(layer, "mlp", None)
         linear = stage.linears[0]
         if isinstance(mlp, GatedMLP) and linear is mlp.down:
-            return _last(mlp.gate_up, "up_proj", _Rows)
+            return _last(mlp.gate_up, "up_proj", _PrecedingRows)
         plain = isinstance(attention, Attention) and not (attention.value_norm or attention.keys_as_values)
         if isinstance(attention, Attention) and plain and linear is attention.output and not attention.shares:
             repeat = attention.heads // attention.kv_heads
-            return _last(attention.qkv, "v_proj", lambda module: _Rows(module, repeat, attention.head_dim))
+            return _last(attention.qkv, "v_proj", lambda module: _PrecedingRows(module, repeat, attention.head_dim))
         return None
 
     def _group_of(self, statistics: InputStatistics) -> int:
@@ -171,7 +171,7 @@ def packs(shape: tuple[int, ...], module: str, bits: int) -> bool:
     return module.rpartition(".")[2] not in STAY and all(size * bits % 32 == 0 for size in shape)
 
 
-def _last(linear: object, name: str, make: Callable[[str], _Rows]) -> _Rows | None:
+def _last(linear: object, name: str, make: Callable[[str], _PrecedingRows]) -> _PrecedingRows | None:
     """Make the rows of the module ``name`` if it is the last of ``linear``; None if it is no module of its own."""
     module = linear.names[-1] if isinstance(linear, TappedLinear) else ""
     return make(module) if module.endswith(f".{name}") else None

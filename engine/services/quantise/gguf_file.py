@@ -25,7 +25,7 @@ from engine.formats.load import Checkpoint
 from engine.formats.quantised.quantise import CHUNK, check_finite
 from engine.formats.source import HEAD
 from engine.services.quantise import gguf_keys, gguf_text
-from engine.services.quantise.pieces import Piece, as_bytes, cannot_write, write_file
+from engine.services.quantise.pieces import FilePiece, as_bytes, cannot_write, write_file
 from engine.services.training.errors import RecipeError
 
 KINDS = {f"gguf-{name.lower()}": gguf.GGMLQuantizationType[name] for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")}
@@ -36,7 +36,7 @@ _IGNORED = re.compile(r".*\.rotary_emb\.inv_freq")
 """What some files hold besides, which the configuration says already."""
 
 
-class _Stored(NamedTuple):
+class _FileTensor(NamedTuple):
     """A tensor of the file: ``read`` gives the source's, as a view, ``finish`` changes some of its rows in float32."""
 
     name: str
@@ -58,8 +58,8 @@ class _Stored(NamedTuple):
             yield as_bytes(torch.from_numpy(gguf.quants.quantize(rows.numpy(), self.kind)))
         yield np.zeros(-self.size % gguf.GGUF_DEFAULT_ALIGNMENT, np.uint8)
 
-    def piece(self) -> Piece:
-        return Piece(self.size + -self.size % gguf.GGUF_DEFAULT_ALIGNMENT, self.parts)
+    def piece(self) -> FilePiece:
+        return FilePiece(self.size + -self.size % gguf.GGUF_DEFAULT_ALIGNMENT, self.parts)
 
 
 def write_gguf(
@@ -84,7 +84,7 @@ def write_gguf(
     factors = gguf_keys.rope_factors(config)
     if factors is not None:
         stored = factors
-        tensors.append(_Stored(ROPE_FACTORS, tuple(factors.shape), gguf.GGMLQuantizationType.F32, lambda: stored))
+        tensors.append(_FileTensor(ROPE_FACTORS, tuple(factors.shape), gguf.GGMLQuantizationType.F32, lambda: stored))
     file_type = gguf.LlamaFileType[f"MOSTLY_{kind.name}"]
     keys |= {"general.file_type": int(file_type), "general.quantization_version": gguf.GGML_QUANT_VERSION}
     head = _head(file, architecture, keys, tensors)
@@ -100,7 +100,7 @@ def write_gguf(
         checkpoint.files.close()
 
 
-def _tensors(checkpoint: Checkpoint, architecture: Architecture, kind: Any) -> list[_Stored]:
+def _tensors(checkpoint: Checkpoint, architecture: Architecture, kind: Any) -> list[_FileTensor]:
     """All tensors of the file, in the order of the source's."""
     config, files = checkpoint.config, checkpoint.files
     names = Names(architecture.names, config.num_layers)
@@ -117,7 +117,7 @@ def _tensors(checkpoint: Checkpoint, architecture: Architecture, kind: Any) -> l
         read, finish = _read(checkpoint, name, architecture, config)
         if own.endswith("norm.weight") and architecture.norm_offset:
             finish = _raised(architecture.norm_offset)
-        found.append(_Stored(own, entry.shape, _kind(own, entry.shape, config, kind), read, finish))
+        found.append(_FileTensor(own, entry.shape, _kind(own, entry.shape, config, kind), read, finish))
     return found
 
 
@@ -140,7 +140,7 @@ def _raised(offset: float) -> Callable[[Tensor], Tensor]:
     return lambda rows: rows + offset
 
 
-def _head(file: Path, architecture: str, keys: dict[str, Any], tensors: list[_Stored]) -> bytes:
+def _head(file: Path, architecture: str, keys: dict[str, Any], tensors: list[_FileTensor]) -> bytes:
     """Metadata and the list of tensors, up to where the first one begins."""
     written = file.with_name(file.name + ".head")
     try:

@@ -1,7 +1,7 @@
 """`kvasir quantise`: a smaller model of a larger one, layer by layer, so that it goes on where it was stopped.
 
-What is finished lies in a work folder (:class:`engine.services.quantise.plan.Work`). The model moves to its place when
-it is whole, its report with it.
+What is finished lies in a work folder (:class:`engine.services.quantise.plan.UnfinishedWork`). The model
+moves to its place when it is whole, its report with it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from engine.services.quantise.plan import (
     ORGANISATION,
     WHOLE_ROW,
     MakePlan,
-    Work,
+    UnfinishedWork,
     WorkNote,
     bundled_text,
     write_whole,
 )
-from engine.services.training.errors import STOPPED, RecipeError, Stopped
+from engine.services.training.errors import STOPPED, RecipeError, RecipeStopped
 from engine.services.training.text import TextEncoder, passages, text_files
 
 LEAST_TOKENS = 128
@@ -73,7 +73,7 @@ def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare | 
     """Make the model and return where it lies: its folder, or its GGUF file.
 
     ``compare`` measures it against its source (None: :func:`quality.compare`); where it cannot be measured the report
-    says why. Raises :class:`Stopped` soon after ``stopped()`` says so, and :class:`RecipeError`,
+    says why. Raises :class:`RecipeStopped` soon after ``stopped()`` says so, and :class:`RecipeError`,
     :class:`CheckpointError` and :class:`FetchFailed` with a sentence for everything else.
     """
     maker = _Maker(plan, report, stopped, compare or partial(quality.compare, device=plan.device))
@@ -84,7 +84,7 @@ def make(plan: MakePlan, report: Report, stopped: IsStopped, compare: Compare | 
             raise  # who was told has gone
         except OSError as error:
             raise cannot_write(maker.work.folder, error) from error
-    except Stopped:
+    except RecipeStopped:
         maker.tell("paused", maker.done)
         raise
     except (RecipeError, CheckpointError, FetchFailed) as error:
@@ -106,7 +106,7 @@ class _Maker:
         texts = text_files(plan.text or bundled_text()) if self.calibrated else []
         self.sequences, self.held_out = _calibration(plan, self.checkpoint, texts) if self.calibrated else ([], [])
         self.id = plan.id(self.checkpoint, self.group, texts)
-        self.work = Work.of(self.id)
+        self.work = UnfinishedWork.of(self.id)
         self.done = self.work.done(self.total)
         """Of ``total``, as was told last."""
 
@@ -274,7 +274,7 @@ class _Maker:
 
     def _check_stopped(self) -> None:
         if self._stopped():
-            raise Stopped(STOPPED)
+            raise RecipeStopped(STOPPED)
 
     def tell(self, state: MakeState, done: int = 0, left: float = 0.0, sentence: str = "", path: str = "") -> None:
         self.done = done

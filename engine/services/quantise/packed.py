@@ -25,7 +25,7 @@ from engine.formats.load import Checkpoint
 from engine.formats.quantised.quantise import BLOCK, CHUNK, NF4, Module, Quantiser, check_finite
 from engine.formats.safetensors import DTYPES, TensorFiles, TensorInfo
 from engine.formats.source import CPU, HEAD, CheckpointSource, LoadSettings
-from engine.services.quantise.pieces import Piece, as_bytes, cannot_write, write_file
+from engine.services.quantise.pieces import FilePiece, as_bytes, cannot_write, write_file
 
 SHARD = 4 << 30
 """Bytes of a file from which on another one is begun."""
@@ -34,7 +34,7 @@ _TITLES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "
 Report = Callable[[int, int, str], None]
 
 
-class StoredTensor(NamedTuple):
+class OutputTensor(NamedTuple):
     """A tensor of a file that is to be written."""
 
     name: str
@@ -46,13 +46,13 @@ class StoredTensor(NamedTuple):
         return self.dtype.itemsize * torch.Size(self.shape).numel()
 
 
-class Item(NamedTuple):
+class PackedItem(NamedTuple):
     """Tensors that are made together; ``make`` gives parts of them in this order. ``module``: the one packed in it.
 
     ``place``: items of a file are in its order, so that all numbers lie where they can be viewed.
     """
 
-    tensors: tuple[StoredTensor, ...]
+    tensors: tuple[OutputTensor, ...]
     make: Callable[[], Iterable[Tensor]]
     module: str = ""
     place: int = 1
@@ -67,7 +67,7 @@ def write_packed(checkpoint: Checkpoint, to: str, out: Path, report: Report, sto
     files = TensorFiles.open(checkpoint.path)
     modules = linear_modules(checkpoint)
     plain = {entry.name: name.removesuffix(".weight") for name, entry in checkpoint.files.entries.items()}
-    packed: list[Item] = []
+    packed: list[PackedItem] = []
     others = {HEAD}
     for entry in sorted(files.entries.values(), key=lambda entry: (entry.file.name, entry.start)):
         module = modules.get(plain.get(entry.name, ""))
@@ -79,7 +79,7 @@ def write_packed(checkpoint: Checkpoint, to: str, out: Path, report: Report, sto
             others.add(entry.name.removesuffix(".weight"))
     done = 0
 
-    def wrote(item: Item) -> None:
+    def wrote(item: PackedItem) -> None:
         nonlocal done
         if item.module:
             done += 1
@@ -129,16 +129,16 @@ def write_json(file: Path, values: dict[str, Any]) -> None:
 # --- modules ---------------------------------------------------------------------------------------------------------
 
 
-def copied(files: TensorFiles, entry: TensorInfo) -> Item:
+def copied(files: TensorFiles, entry: TensorInfo) -> PackedItem:
     """A tensor as it is."""
 
     def make() -> Iterator[Tensor]:
         yield from files.view(entry.name).flatten().split(CHUNK)
 
-    return Item((StoredTensor(entry.name, entry.dtype, entry.shape),), make)
+    return PackedItem((OutputTensor(entry.name, entry.dtype, entry.shape),), make)
 
 
-def _nf4(entry: TensorInfo, module: Module) -> Iterator[Item]:
+def _nf4(entry: TensorInfo, module: Module) -> Iterator[PackedItem]:
     weights = module.out_features * module.in_features
     state = {"quant_type": "nf4", "blocksize": BLOCK, "dtype": _TITLES[entry.dtype], "shape": list(entry.shape)}
     raw = torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
@@ -150,19 +150,19 @@ def _nf4(entry: TensorInfo, module: Module) -> Iterator[Item]:
         yield from (part.absmax, torch.tensor(NF4), part.packed)
 
     tensors = (
-        StoredTensor(f"{entry.name}.absmax", torch.float32, (-(-weights // BLOCK),)),
-        StoredTensor(f"{entry.name}.quant_map", torch.float32, (len(NF4),)),
-        StoredTensor(entry.name, torch.uint8, (weights // 2, 1)),
+        OutputTensor(f"{entry.name}.absmax", torch.float32, (-(-weights // BLOCK),)),
+        OutputTensor(f"{entry.name}.quant_map", torch.float32, (len(NF4),)),
+        OutputTensor(entry.name, torch.uint8, (weights // 2, 1)),
     )
-    yield Item(tensors, make, module.name)
+    yield PackedItem(tensors, make, module.name)
     name = f"{entry.name}.quant_state.bitsandbytes__nf4"
-    yield Item((StoredTensor(name, torch.uint8, (len(raw),)),), lambda: [raw], place=2)
+    yield PackedItem((OutputTensor(name, torch.uint8, (len(raw),)),), lambda: [raw], place=2)
 
 
-def _int8(entry: TensorInfo, module: Module) -> Iterator[Item]:
+def _int8(entry: TensorInfo, module: Module) -> Iterator[PackedItem]:
     rows, columns = module.out_features, module.in_features
-    yield Item(
-        (StoredTensor(f"{entry.name}_shape", torch.int64, (2,)),), lambda: [torch.tensor([rows, columns])], place=0
+    yield PackedItem(
+        (OutputTensor(f"{entry.name}_shape", torch.int64, (2,)),), lambda: [torch.tensor([rows, columns])], place=0
     )
 
     def make() -> Iterator[Tensor]:
@@ -175,10 +175,10 @@ def _int8(entry: TensorInfo, module: Module) -> Iterator[Item]:
         yield torch.cat(scales)
 
     tensors = (
-        StoredTensor(f"{entry.name}_packed", torch.int32, (rows, columns // 4)),
-        StoredTensor(f"{entry.name}_scale", entry.dtype, (rows, 1)),
+        OutputTensor(f"{entry.name}_packed", torch.int32, (rows, columns // 4)),
+        OutputTensor(f"{entry.name}_scale", entry.dtype, (rows, 1)),
     )
-    yield Item(tensors, make, module.name)
+    yield PackedItem(tensors, make, module.name)
 
 
 def to_int8(rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -191,13 +191,15 @@ def to_int8(rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return (rows * factor[:, None]).round_().clamp_(-127, 127).to(torch.int8), scales
 
 
-_PACKERS: dict[str, Callable[[TensorInfo, Module], Iterator[Item]]] = {"nf4": _nf4, "int8": _int8}
+_PACKERS: dict[str, Callable[[TensorInfo, Module], Iterator[PackedItem]]] = {"nf4": _nf4, "int8": _int8}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def write_shards(items: Sequence[Item], out: Path, wrote: Callable[[Item], None], stopped: Callable[[], bool]) -> None:
+def write_shards(
+    items: Sequence[PackedItem], out: Path, wrote: Callable[[PackedItem], None], stopped: Callable[[], bool]
+) -> None:
     """``items`` in files of about :data:`SHARD` bytes in the folder ``out``, with an index where they are several.
 
     ``wrote`` is called after each, and what an earlier run left in ``out`` is kept (:func:`pieces.write_file`).
@@ -213,14 +215,14 @@ def write_shards(items: Sequence[Item], out: Path, wrote: Callable[[Item], None]
         several = len(shards) > 1
         file = out / (f"model-{number:05}-of-{len(shards):05}.safetensors" if several else "model.safetensors")
         index |= {tensor.name: file.name for item in shard for tensor in item.tensors}
-        pieces = [Piece(item.size, lambda item=item: map(as_bytes, item.make())) for item in shard]  # type: ignore[misc]
+        pieces = [FilePiece(item.size, lambda item=item: map(as_bytes, item.make())) for item in shard]  # type: ignore[misc]
         write_file(file, _head(shard), pieces, lambda place, shard=shard: wrote(shard[place]), stopped)  # type: ignore[misc]
     if len(shards) > 1:
         about = {"metadata": {"total_size": total}, "weight_map": index}
         write_json(out / "model.safetensors.index.json", about)
 
 
-def _head(shard: Iterable[Item]) -> bytes:
+def _head(shard: Iterable[PackedItem]) -> bytes:
     """Header of a safetensors file (engine/formats/safetensors.py)."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.services.training.errors import STOPPED, RecipeError, Stopped
+from engine.services.training.errors import STOPPED, RecipeError, RecipeStopped
 
 UNFINISHED = ".unfinished"
 """Ends the name of a file that is not whole yet."""
@@ -19,7 +19,7 @@ SYNCED = 1 << 20
 """Bytes of a piece from which on it is brought to the disk before the next one begins."""
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """``size`` bytes of a file; ``make`` gives them, in parts, when it is their turn."""
 
     size: int
@@ -27,12 +27,12 @@ class Piece(NamedTuple):
 
 
 def write_file(
-    file: Path, head: bytes, pieces: Sequence[Piece], wrote: Callable[[int], None], stopped: Callable[[], bool]
+    file: Path, head: bytes, pieces: Sequence[FilePiece], wrote: Callable[[int], None], stopped: Callable[[], bool]
 ) -> None:
     """``file`` of ``head`` and the pieces. ``wrote(index)`` is called after each piece, those kept included.
 
-    A file that is whole is kept. Raises :class:`Stopped`, between two parts, and :class:`RecipeError` where the disk
-    refuses.
+    A file that is whole is kept. Raises :class:`RecipeStopped`, between two parts, and :class:`RecipeError` where the
+    disk refuses.
     """
     unfinished = file.with_name(file.name + UNFINISHED)
     try:
@@ -62,24 +62,24 @@ def cannot_write(file: Path, error: OSError) -> RecipeError:
     )
 
 
-def _write(stream: BinaryIO, piece: Piece, stopped: Callable[[], bool]) -> None:
+def _write(stream: BinaryIO, piece: FilePiece, stopped: Callable[[], bool]) -> None:
     begun = stream.tell()
     for part in piece.make():
         if stopped():
-            raise Stopped(STOPPED)
+            raise RecipeStopped(STOPPED)
         stream.write(part.data)
     assert stream.tell() - begun == piece.size
     if piece.size >= SYNCED:
         _sync(stream)
 
 
-def _is_whole(file: Path, head: bytes, pieces: Sequence[Piece]) -> bool:
+def _is_whole(file: Path, head: bytes, pieces: Sequence[FilePiece]) -> bool:
     with file.open("rb") as stream:
         begins = stream.read(len(head)) == head
     return begins and file.stat().st_size == len(head) + sum(piece.size for piece in pieces)
 
 
-def _kept(stream: BinaryIO, head: bytes, pieces: Sequence[Piece]) -> int:
+def _kept(stream: BinaryIO, head: bytes, pieces: Sequence[FilePiece]) -> int:
     """Count the pieces that the file has whole after ``head``; it is left open and cut where the next one begins.
 
     The last large piece, and all after it, need not have reached the disk when the machine lost its power.

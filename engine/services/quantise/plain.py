@@ -31,8 +31,8 @@ def convert(
 
     At most one tensor is in memory at a time. ``report(done, total, name)`` is called after each linear layer. What an
     earlier run that was stopped or killed left in ``out`` is kept. Raises :class:`RecipeError` and
-    :class:`engine.base.errors.CheckpointError` with sentences, and :class:`engine.services.training.errors.Stopped`
-    soon after ``stopped()``.
+    :class:`engine.base.errors.CheckpointError` with sentences, and
+    :class:`engine.services.training.errors.RecipeStopped` soon after ``stopped()``.
     """
     if to not in FORMATS:
         raise RecipeError(f"{to} needs calibration text, or is not a format. Choose one of {', '.join(FORMATS)}.")

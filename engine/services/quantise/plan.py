@@ -116,7 +116,7 @@ class WorkNote(msgspec.Struct, frozen=True):
     """As of :class:`MakeProgress`."""
 
 
-class Work:
+class UnfinishedWork:
     """``data/making/ID``: a shard for each layer that is done, and what enters the next one.
 
     ``block-I.safetensors`` is written last for layer I, so a layer is done where it has its shard.
@@ -126,7 +126,7 @@ class Work:
         self.folder = folder
 
     @classmethod
-    def of(cls, id: str) -> Work:
+    def of(cls, id: str) -> UnfinishedWork:
         return cls(making_folder() / id)
 
     def note(self) -> WorkNote | None:
@@ -196,7 +196,7 @@ def making_folder() -> Path:
 def unfinished() -> Iterator[MakeProgress]:
     """Yield the progress of each model that was begun and is not done."""
     for folder in sorted(path for path in making_folder().glob("*") if path.is_dir()):
-        work = Work(folder)
+        work = UnfinishedWork(folder)
         note = work.note()
         if note is not None:
             done = work.done(note.total)
@@ -205,7 +205,7 @@ def unfinished() -> Iterator[MakeProgress]:
 
 def discard(id: str) -> None:
     """Delete an unfinished model. Raises :class:`RecipeError` where there is none, or where it is being made."""
-    work = Work.of(id)
+    work = UnfinishedWork.of(id)
     if not re.fullmatch("[0-9a-f]{12}", id) or work.note() is None:
         raise RecipeError(f"Nothing unfinished has the ID {id!r}. `kvasir quantise --unfinished` lists them.")
     with work.alone():

@@ -29,7 +29,7 @@ from engine.loading.memory.probe import choose_device
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, release_memory
 from engine.protocol import ChatMessage, DeviceName, LoadOptions, ModelQuality
 from engine.services.quantise.pieces import as_bytes
-from engine.services.training.errors import STOPPED, RecipeError, Stopped
+from engine.services.training.errors import STOPPED, RecipeError, RecipeStopped
 from engine.services.training.text import TextEncoder, held_out_text, plain_passages
 
 LENGTH = 512
@@ -67,7 +67,7 @@ def compare(
 
     ``text`` None is the program's own. ``report(done, total)`` counts pieces of text, of both models. Both compute on
     the processor where one of them does not fit the device. Raises :class:`RecipeError` with a sentence, and
-    :class:`Stopped` soon after ``stopped()``.
+    :class:`RecipeStopped` soon after ``stopped()``.
     """
     try:
         return _compared(source, made, text, report, stopped, device)
@@ -231,7 +231,7 @@ def _load(path: Path, stopped: Callable[[], bool], device: DeviceName) -> Loaded
     except LoadFailed as error:
         raise (_RoomError if error.code == "out_of_memory" else RecipeError)(str(error)) from error
     except LoadCancelled as error:
-        raise Stopped(STOPPED) from error
+        raise RecipeStopped(STOPPED) from error
 
 
 def _exact_reader(loaded: LoadedModel, length: int) -> Reader:
@@ -241,7 +241,7 @@ def _exact_reader(loaded: LoadedModel, length: int) -> Reader:
 
 def _go_on(stopped: Callable[[], bool]) -> None:
     if stopped():
-        raise Stopped(STOPPED)
+        raise RecipeStopped(STOPPED)
 
 
 def _pieces(loaded: LoadedModel, texts: Sequence[str], most: int) -> list[list[int]]:

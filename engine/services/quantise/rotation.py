@@ -23,7 +23,7 @@ from engine.formats.load import LAYER, Checkpoint
 from engine.formats.quantised.quantise import CHUNK
 from engine.formats.safetensors import TensorFiles, TensorInfo
 from engine.formats.source import CPU
-from engine.services.quantise.packed import Item, StoredTensor, copied, write_json, write_shards
+from engine.services.quantise.packed import OutputTensor, PackedItem, copied, write_json, write_shards
 from engine.services.quantise.plain import copy_beside, plain_checkpoint
 from engine.services.training.errors import RecipeError
 
@@ -82,7 +82,7 @@ def rotated(
 
     It has the source's dtypes, and one tensor is in memory at a time. ``report(done, total, name)`` is called after
     each. What an earlier run left in ``out`` is kept. Raises :class:`RecipeError` where the disk refuses, and
-    :class:`engine.services.training.errors.Stopped` soon after ``stopped()``.
+    :class:`engine.services.training.errors.RecipeStopped` soon after ``stopped()``.
     """
     config = out / "config.json"  # written last
     if not config.exists():
@@ -91,7 +91,7 @@ def rotated(
         items = list(_items(checkpoint, files))
         done = 0
 
-        def wrote(item: Item) -> None:
+        def wrote(item: PackedItem) -> None:
             nonlocal done
             done += 1
             report(done, len(items), item.tensors[0].name)
@@ -106,13 +106,15 @@ def rotated(
     return plain_checkpoint(out)
 
 
-def _items(checkpoint: Checkpoint, files: TensorFiles) -> Iterator[Item]:
+def _items(checkpoint: Checkpoint, files: TensorFiles) -> Iterator[PackedItem]:
     rotation, offset = Rotation(checkpoint.config.hidden_size), float(checkpoint.config.unit_offset_norms)
 
-    def item(name: str, entry: TensorInfo, make: Callable[[], Iterator[Tensor]]) -> Item:
-        return Item((StoredTensor(name, entry.dtype, entry.shape),), lambda: (part.to(entry.dtype) for part in make()))
+    def item(name: str, entry: TensorInfo, make: Callable[[], Iterator[Tensor]]) -> PackedItem:
+        return PackedItem(
+            (OutputTensor(name, entry.dtype, entry.shape),), lambda: (part.to(entry.dtype) for part in make())
+        )
 
-    def reads(name: str, norm: str, of: str = "") -> Item:
+    def reads(name: str, norm: str, of: str = "") -> PackedItem:
         """Input features are rotated, after they took the weight of the norm in."""
         entry = files.entries[of or name]
 
@@ -123,7 +125,7 @@ def _items(checkpoint: Checkpoint, files: TensorFiles) -> Iterator[Item]:
 
         return item(name, entry, make)
 
-    def writes(entry: TensorInfo) -> Item:
+    def writes(entry: TensorInfo) -> PackedItem:
         """Output features are rotated."""
 
         def make() -> Iterator[Tensor]:
@@ -132,7 +134,7 @@ def _items(checkpoint: Checkpoint, files: TensorFiles) -> Iterator[Item]:
 
         return item(entry.name, entry, make)
 
-    def ones(entry: TensorInfo) -> Item:
+    def ones(entry: TensorInfo) -> PackedItem:
         return item(entry.name, entry, lambda: iter([torch.ones(entry.shape) - offset]))
 
     tied = checkpoint.config.tie_word_embeddings

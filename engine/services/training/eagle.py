@@ -22,7 +22,7 @@ from engine.config.model import ModelConfig
 from engine.config.positions import RopeConfig
 from engine.services.training.acceptance import AcceptanceFigures
 from engine.services.training.features import FeatureBatch
-from engine.services.training.heads import Heads, some
+from engine.services.training.heads import TrainableHeads, some
 from engine.services.training.target import TargetModel
 
 PASSES = 3
@@ -83,7 +83,7 @@ class _Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(shape.hidden, eps)
 
 
-class EagleHead(Heads):
+class EagleHead(TrainableHeads):
     """The parameters are named as in the hub. The token table is the target's and not among them."""
 
     kind, file, depths = "eagle", "model.safetensors", 5

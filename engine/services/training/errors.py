@@ -7,7 +7,7 @@ class RecipeError(Exception):
     """The recipe cannot go on; the message says what happened and what to do."""
 
 
-class Stopped(Exception):  # noqa: N818 - the user asked for it, it is no error
+class RecipeStopped(Exception):  # noqa: N818 - the user asked for it, it is no error
     """The recipe was stopped; what it made so far is kept, and the same command goes on with it."""
 
 

@@ -18,7 +18,7 @@ LOGITS = 1 << 24
 """The most logits that one head computes in a step: with a large vocabulary fewer positions are looked at."""
 
 
-class Heads(nn.Module, ABC):
+class TrainableHeads(nn.Module, ABC):
     """Heads of one kind for one target, in float32 while they learn."""
 
     kind: str

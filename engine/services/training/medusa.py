@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from engine.config.model import ModelConfig
 from engine.services.training.acceptance import TREES, AcceptanceFigures
 from engine.services.training.features import FeatureBatch
-from engine.services.training.heads import Heads, some
+from engine.services.training.heads import TrainableHeads, some
 from engine.services.training.target import TargetModel
 
 DECAY = 0.8
@@ -41,7 +41,7 @@ class ResBlock(nn.Module):
         return x + F.silu(self.linear(x))
 
 
-class TrainableMedusaHeads(Heads):
+class TrainableMedusaHeads(TrainableHeads):
     """``count`` heads of :data:`BLOCKS` blocks; named as in the hub: ``{head}.{block}.linear.weight``."""
 
     kind, file, trees = "medusa", "medusa_lm_head.safetensors", TREES

@@ -24,7 +24,7 @@ from engine.services.training.acceptance import AcceptanceFigures
 from engine.services.training.eagle import EagleHead
 from engine.services.training.errors import RecipeError
 from engine.services.training.features import FeatureCache
-from engine.services.training.heads import Heads
+from engine.services.training.heads import TrainableHeads
 from engine.services.training.medusa import TrainableMedusaHeads
 from engine.services.training.places import place_for, rounded, unfinished_folder, write_heads
 from engine.services.training.rows import (
@@ -48,7 +48,7 @@ from engine.services.training.training import (
     write_tensors,
 )
 
-KINDS: Mapping[str, type[Heads]] = {each.kind: each for each in (TrainableMedusaHeads, EagleHead)}
+KINDS: Mapping[str, type[TrainableHeads]] = {each.kind: each for each in (TrainableMedusaHeads, EagleHead)}
 """Kinds of heads that are trained, by the names of their proposers."""
 ROWS_SHARE = 0.4
 """The largest share of the minutes that goes into making rows."""
@@ -122,7 +122,7 @@ def train_heads(
             folder.rmdir()
 
 
-def load_heads(folder: Path, target: TargetModel) -> Heads:
+def load_heads(folder: Path, target: TargetModel) -> TrainableHeads:
     """The heads that a training wrote there, in float32. Raises :class:`RecipeError`."""
     try:
         values = read_json(folder / "config.json")
@@ -243,7 +243,7 @@ class _TrainingRun:
     def stopped(self, folder: Path, steps: int = 0) -> TrainingResult:
         return TrainingResult(folder, steps, len(self.cache.rows), self.cache.tokens, self.resumed, None, None)
 
-    def _heads(self) -> Heads:
+    def _heads(self) -> TrainableHeads:
         shape = self.target.config
         if self.plan.start is not None:
             heads = load_heads(self.plan.start, self.target)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from engine.services.training.errors import RecipeError
 from engine.services.training.features import FeatureBatch, FeatureCache, disk_error
-from engine.services.training.heads import Heads
+from engine.services.training.heads import TrainableHeads
 from engine.services.training.target import TargetModel
 
 WARM_UP, LAST = 0.03, 0.02
@@ -62,7 +62,14 @@ class Training:
     """One run over rows ``first`` and after of the cache; those before it are held out."""
 
     def __init__(
-        self, heads: Heads, target: TargetModel, cache: FeatureCache, first: int, batch_tokens: int, seed: int, key: str
+        self,
+        heads: TrainableHeads,
+        target: TargetModel,
+        cache: FeatureCache,
+        first: int,
+        batch_tokens: int,
+        seed: int,
+        key: str,
     ) -> None:
         self.heads, self.target, self.cache, self.first, self.seed, self.key = heads, target, cache, first, seed, key
         self.step, self.seconds = 0, 0.0

@@ -171,7 +171,10 @@ def small_files(home: Path) -> dict[str, Small]:
             data / "making" / "m" / "plan.json", lambda: [each.id for each in plan.unfinished()], (["sound"],)
         ),
         "seconds": Small(
-            data / "making" / "m" / "seconds", lambda: plan.Work.of("m").took(2.0), (2.0, 5.0, float("inf")), (OSError,)
+            data / "making" / "m" / "seconds",
+            lambda: plan.UnfinishedWork.of("m").took(2.0),
+            (2.0, 5.0, float("inf")),
+            (OSError,),
         ),
         "pack in use": Small(
             data / "gpu" / "active.json", lambda: start.chosen(data / "gpu"), (None,), (start.NotUsed,)

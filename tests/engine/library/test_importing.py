@@ -16,7 +16,7 @@ from engine.base.fetching import room
 from engine.library import importing, paths, roots, store
 from engine.library.local import REPORT
 from engine.protocol.making import MakeReport, ModelQuality
-from engine.services.quantise.plan import Work, WorkNote
+from engine.services.quantise.plan import UnfinishedWork, WorkNote
 from tests.engine.library.library_support import (
     folder_model,
     gguf_model,
@@ -301,7 +301,7 @@ def test_a_damaged_copy_is_not_to_be_fetched(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_model_is_shown_and_deleted() -> None:
-    work = Work.of("0123456789ab")
+    work = UnfinishedWork.of("0123456789ab")
     work.begin(WorkNote("0123456789ab", "/models/big", "gptq", 3))
     work.hidden(0).write_bytes(bytes(1000))
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.formats.gguf.find import is_gguf
 from engine.library.local import stored_models
-from engine.library.others import Found, models_of_others
+from engine.library.others import ForeignModel, models_of_others
 
 HEX = "ab" * 32
 
@@ -52,7 +52,7 @@ def test_lm_studio_has_a_folder_for_each_publisher(home: Path) -> None:
     place = home / ".lmstudio" / "models"
     file = write(place / "unsloth" / "Qwen3-8B-GGUF" / "Qwen3-8B-Q4_K_M.gguf")
     write(place / "unsloth" / "Qwen3-8B-GGUF" / "mmproj-F16.gguf")
-    assert models_of_others() == [Found(file.name, file, "LM Studio", "unsloth/Qwen3-8B-GGUF")]
+    assert models_of_others() == [ForeignModel(file.name, file, "LM Studio", "unsloth/Qwen3-8B-GGUF")]
     moved = write(home / "else" / "models" / "a" / "b" / "c.gguf")
     write(home / ".lmstudio-home-pointer", str(home / "else").encode())
     assert [found.path for found in models_of_others()] == [moved]
@@ -73,7 +73,7 @@ def test_jan_says_where_the_file_is(home: Path) -> None:
 
 def test_gpt4all_has_files_in_one_folder(home: Path) -> None:
     file = write(home / ".local" / "share" / "nomic.ai" / "GPT4All" / "Llama-3.2.gguf")
-    assert models_of_others() == [Found("Llama-3.2.gguf", file, "GPT4All")]
+    assert models_of_others() == [ForeignModel("Llama-3.2.gguf", file, "GPT4All")]
 
 
 def test_the_hubs_cache_is_offered_where_it_is_whole(home: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_hubs_cache_is_offered_where_it_is_whole(home: Path) -> None:
     (whole / "model-1.safetensors").symlink_to(blob)
     assert models_of_others() == []  # the other half is missing
     (whole / "model-2.safetensors").symlink_to(blob)
-    assert models_of_others() == [Found("Qwen/Qwen3-8B", whole, "Hugging Face", "Qwen/Qwen3-8B", "1" * 40)]
+    assert models_of_others() == [ForeignModel("Qwen/Qwen3-8B", whole, "Hugging Face", "Qwen/Qwen3-8B", "1" * 40)]
     blob.unlink()
     assert models_of_others() == []
 

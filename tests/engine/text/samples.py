@@ -9,7 +9,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from engine.text.channels import PAIRS, Pair
+from engine.text.channels import PAIRS, TagPair
 from engine.text.tokenizer import Tokenizer
 
 TEXT = [
@@ -157,7 +157,7 @@ def write_folder(folder: Path, kind: str) -> Path:
 THINK = PAIRS[0]
 
 
-def tagged(special: bool, pair: Pair = THINK) -> Tokenizer:
+def tagged(special: bool, pair: TagPair = THINK) -> Tokenizer:
     inner = byte_level(("<|im_start|>", "<|im_end|>"))
     inner.add_tokens([tokenizers.AddedToken(tag, special=special, normalized=False) for tag in pair])
     return Tokenizer(inner)

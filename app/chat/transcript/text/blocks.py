@@ -24,7 +24,7 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
 from app.chat.transcript.text.markdown import Alignment, MarkdownBlock, align, to_html
 from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
 from app.chat.transcript.text.wrapping import wrap_mode
-from app.history.records import Span
+from app.history.records import TextSpan
 from app.texts.exact import selected
 from app.theme.theme import Theme
 
@@ -128,7 +128,7 @@ class TextBlock(TextView):
         self._block = block
         self._render()
 
-    def set_tint(self, spans: Sequence[Span] | None) -> None:
+    def set_tint(self, spans: Sequence[TextSpan] | None) -> None:
         if not spans:
             self.mark([])
             return

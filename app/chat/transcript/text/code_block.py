@@ -13,7 +13,7 @@ from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.highlight import CodeHighlighter
 from app.chat.transcript.text.markdown import MarkdownBlock
 from app.chat.transcript.text.tint import TintRun, tinted_runs
-from app.history.records import Span
+from app.history.records import TextSpan
 from app.theme.theme import Theme
 
 CODE_LINE_PX = 19
@@ -92,7 +92,7 @@ class CodeBlock(QFrame):
         self._language.setGeometry(INSET_PX, 6, max(0, inner - button - 8), 20)
         return HEADER_PX + height + 10
 
-    def set_tint(self, spans: Sequence[Span] | None) -> None:
+    def set_tint(self, spans: Sequence[TextSpan] | None) -> None:
         if not spans or self._block.body_start < 0:
             self._view.mark([])
             return

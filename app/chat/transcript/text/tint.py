@@ -12,7 +12,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, QRectF
 from PySide6.QtGui import QPainter, QTextBlock, QTextCursor, QTextLine
 from PySide6.QtWidgets import QTextEdit
 
-from app.history.records import Span, Tint
+from app.history.records import TextSpan, Tint
 from app.proposers import proposer
 from app.theme.theme import Theme
 
@@ -30,7 +30,7 @@ class TintRun(NamedTuple):
     by: str = ""
 
 
-def tinted_runs(where: Sequence[int], base: int, spans: Sequence[Span]) -> list[TintRun]:
+def tinted_runs(where: Sequence[int], base: int, spans: Sequence[TextSpan]) -> list[TintRun]:
     """Neighbouring shown characters of one tint.
 
     ``where[i]`` + ``base`` is the index in the message of the shown character i, -1 where it has none; ``spans``

@@ -42,7 +42,7 @@ class Block(NamedTuple):
     nothing: Tensor | None = None
 
 
-class Source(NamedTuple):
+class KeySource(NamedTuple):
     """Keys of one sequence for its blocks: `length` slots from `first_slot`, or those of `pages` if there are any."""
 
     first_slot: int
@@ -63,7 +63,7 @@ class Padded(NamedTuple):
 class AttentionPlan(NamedTuple):
     """All work of one batch for layers with the same window."""
 
-    sources: list[Source]
+    sources: list[KeySource]
     padded: Padded | None
 
 
@@ -109,7 +109,7 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
 
 def _source(
     batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype, granule: int
-) -> Source:
+) -> KeySource:
     host = batch.host
     begin, end, kv_len = host.row_start[sequence], host.row_start[sequence + 1], host.kv_len[sequence]
     start = kv_len - (end - begin)  # index of the first row
@@ -123,7 +123,7 @@ def _source(
             _causal_block(batch, start - begin, at, min(at + size, end), reach, base, heads_per_kv, dtype)
             for at in range(begin, end, size)
         ]
-    return Source(first_slot, taken, kv_len - base, blocks)
+    return KeySource(first_slot, taken, kv_len - base, blocks)
 
 
 def place(

@@ -14,8 +14,8 @@ from engine.compute.attention.backends.plan import (
     SPLIT_PREFIX,
     AttentionPlan,
     Block,
+    KeySource,
     Padded,
-    Source,
     additive,
     place,
     worth_padding,
@@ -109,7 +109,7 @@ def _source(
     dtype: torch.dtype,
     keys: KeyRange,
     granule: int,
-) -> Source:
+) -> KeySource:
     lo, hi = sight.span()
     base, first_slot, taken = place(batch, group, sight.sequence, lo, hi, granule)
     if batch.host.trees and batch.host.trees[sight.sequence]:
@@ -120,7 +120,7 @@ def _source(
         cuts = range(sight.rows.start, sight.rows.stop, size)
         found = [_block(sight, at, min(at + size, sight.rows.stop), base, heads_per_kv, dtype, device) for at in cuts]
         blocks = [block for block in found if block is not None]
-    return Source(first_slot, taken, hi - base, blocks)
+    return KeySource(first_slot, taken, hi - base, blocks)
 
 
 def _block(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
-from engine.compute.attention.backends.plan import AttentionPlan, Block, Padded, Source, make_plan
+from engine.compute.attention.backends.plan import AttentionPlan, Block, KeySource, Padded, make_plan
 from engine.compute.attention.backends.ranged_plan import make_ranged_plan
 from engine.compute.attention.backends.scratch import Scratch
 from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
@@ -102,7 +102,7 @@ class SdpaAttention:
             found = plans[key] = (plan, keys)
         return found[0]
 
-    def _decode_one(self, q: Tensor, kv: PackedKV, source: Source, scale: float) -> Tensor:
+    def _decode_one(self, q: Tensor, kv: PackedKV, source: KeySource, scale: float) -> Tensor:
         """One row of one sequence, the shape of a chat's every token: [1, H, d] without a detour."""
         kv_heads, width = kv.kv_heads, q.shape[2]
         block = source.blocks[0]
@@ -115,7 +115,7 @@ class SdpaAttention:
         k, v = _heads_first(k, shape, first), _heads_first(v, shape, first)
         return _fused(q.reshape(1, kv_heads, -1, width), k, v, None, scale).reshape(q.shape)
 
-    def _read(self, kv: PackedKV, source: Source, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def _read(self, kv: PackedKV, source: KeySource, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Keys and values of a source [length, H_kv, d]; gathered ones are valid until the next gathering."""
         if source.pages is not None:
             return self._scratch.gather(kv, source.pages, dtype)

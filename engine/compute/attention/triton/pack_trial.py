@@ -54,7 +54,7 @@ def compare(
     return None if same else f"what it stores of the kind {kind} does not agree with the definition here"
 
 
-class _Rows(NamedTuple):
+class _TrialRows(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
@@ -62,7 +62,7 @@ class _Rows(NamedTuple):
     to: Placement
 
 
-def _rows(width: int, turns: int, dtype: torch.dtype, device: torch.device) -> _Rows:
+def _rows(width: int, turns: int, dtype: torch.dtype, device: torch.device) -> _TrialRows:
     """Random rows as a fused projection leaves them, on shuffled slots."""
     generator = torch.Generator().manual_seed(1)
     fused = torch.randn(ROWS, HEADS + 2 * KV_HEADS, width, generator=generator).to(dtype).to(device)
@@ -71,7 +71,7 @@ def _rows(width: int, turns: int, dtype: torch.dtype, device: torch.device) -> _
     pages = torch.arange(1, PAGES, device=device)
     q, k, v = fused.split((HEADS, KV_HEADS, KV_HEADS), 1)
     rope = RotaryStep(table[:, :1], table[:, 1:]) if turns else None
-    return _Rows(q, k, v, rope, Placement(slots.expand(2, -1), [-1, -1], Flush(slots, pages)))
+    return _TrialRows(q, k, v, rope, Placement(slots.expand(2, -1), [-1, -1], Flush(slots, pages)))
 
 
 def _store(kind: str, bits: tuple[int, int], width: int, dtype: torch.dtype, device: torch.device) -> KVStore:

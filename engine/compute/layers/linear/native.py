@@ -50,7 +50,7 @@ from engine.compute.layers.linear.ggml_blocks import (
 )
 from engine.compute.layers.linear.int8 import Int8Rows
 from engine.compute.layers.linear.table import TableWeights
-from engine.compute.native.library import Lanes, Library, declines, loaded
+from engine.compute.native.library import NativeLibrary, WeightLanes, declines, loaded
 
 PATH = "native product on CPU"
 BLOCK = 64
@@ -71,7 +71,7 @@ _DIGITS = {8: 1, 16: 2, 32: 3}
 _NEXT_DIGIT = 254
 
 
-class _Form(NamedTuple):
+class _StorageForm(NamedTuple):
     """Storage layout of a kind."""
 
     codes: int
@@ -135,10 +135,10 @@ class NativeLinear(PackedLinear):
         )
 
     @staticmethod
-    def form(shape: LinearShape) -> _Form:
+    def form(shape: LinearShape) -> _StorageForm:
         raise NotImplementedError
 
-    def put(self, library: Library, parts: Sequence[Any]) -> None:
+    def put(self, library: NativeLibrary, parts: Sequence[Any]) -> None:
         """Pack the parts, some output features at a time."""
         raise NotImplementedError
 
@@ -158,7 +158,7 @@ class NativeLinear(PackedLinear):
         for whole_numbers in tables:
             whole_numbers[:] = digits.round().int().tolist()
             digits = (digits - digits.round()) * _NEXT_DIGIT
-        self._weights = Lanes(
+        self._weights = WeightLanes(
             *addresses,
             self.in_features,
             self.out_features,
@@ -237,10 +237,10 @@ class NativeInt4Linear(NativeLinear):
     """Affine weights of 4 bits: see :mod:`engine.compute.layers.linear.affine`."""
 
     @staticmethod
-    def form(shape: LinearShape) -> _Form:
-        return _Form(_U4, shape.group, shape.scales, zeros=not shape.symmetric)
+    def form(shape: LinearShape) -> _StorageForm:
+        return _StorageForm(_U4, shape.group, shape.scales, zeros=not shape.symmetric)
 
-    def put(self, library: Library, parts: Sequence[AffineWeights]) -> None:
+    def put(self, library: NativeLibrary, parts: Sequence[AffineWeights]) -> None:
         self.order = None if parts[0].order is None else parts[0].order.to(torch.int32)
         for start, (words, scales, zeros) in chunks(parts):
             library.put_words(self._weights, words, 32 // PER_WORD, start, self.order)
@@ -257,11 +257,11 @@ class NativeCodedLinear(NativeLinear):
         self.kind, self.bits = f"int{shape.bits}", shape.bits
 
     @staticmethod
-    def form(shape: LinearShape) -> _Form:
+    def form(shape: LinearShape) -> _StorageForm:
         codes = _SIGNED8 if shape.bits == 8 else _UNSIGNED[shape.bits]
-        return _Form(codes, shape.group, shape.scales, zeros=not shape.symmetric)
+        return _StorageForm(codes, shape.group, shape.scales, zeros=not shape.symmetric)
 
-    def put(self, library: Library, parts: Sequence[CodedWeights]) -> None:
+    def put(self, library: NativeLibrary, parts: Sequence[CodedWeights]) -> None:
         group_of, flip = parts[0].group_of, _SIGN if self.bits == 8 else 0
         self.order = None if group_of is None else group_of.argsort(stable=True).to(torch.int32)
         for place, _, (words, scales, zeros) in each(parts):
@@ -287,10 +287,10 @@ class NativeInt8RowsLinear(NativeLinear):
     factor = 1 / 127
 
     @staticmethod
-    def form(shape: LinearShape) -> _Form:
-        return _Form(_SIGNED8, shape.in_features, torch.float32)
+    def form(shape: LinearShape) -> _StorageForm:
+        return _StorageForm(_SIGNED8, shape.in_features, torch.float32)
 
-    def put(self, library: Library, parts: Sequence[Int8Rows]) -> None:
+    def put(self, library: NativeLibrary, parts: Sequence[Int8Rows]) -> None:
         base = 0
         for part in parts:
             for start in range(0, part.out_features, CHUNK):
@@ -306,15 +306,15 @@ class NativeTableLinear(NativeLinear):
     kind = "table4"
 
     @staticmethod
-    def form(shape: LinearShape) -> _Form:
+    def form(shape: LinearShape) -> _StorageForm:
         if shape.nested is None:
-            return _Form(_TABLE4, shape.group, torch.float32)
-        return _Form(_TABLE4, shape.group, torch.uint8, _NESTED)
+            return _StorageForm(_TABLE4, shape.group, torch.float32)
+        return _StorageForm(_TABLE4, shape.group, torch.uint8, _NESTED)
 
     def table(self, parts: Sequence[TableWeights]) -> Tensor:
         return parts[0].table.double()
 
-    def put(self, library: Library, parts: Sequence[TableWeights]) -> None:
+    def put(self, library: NativeLibrary, parts: Sequence[TableWeights]) -> None:
         first = parts[0]
         for own, theirs in ((self.nested_scales, first.nested_absmax), (self.nested_table, first.nested_table)):
             if own is not None and theirs is not None:
@@ -332,19 +332,19 @@ class NativeTableLinear(NativeLinear):
 
 
 _HALVES = {Q4_0: _U4, Q4_1: _U4, Q5_0: _U5, Q5_1: _U5, Q8_0: _SIGNED8, IQ4_NL: _TABLE4}
-_GGML = {type: _Form(codes, UNIT, shifts=type in (Q4_1, Q5_1)) for type, codes in _HALVES.items()} | {
-    MXFP4: _Form(_TABLE4, UNIT, torch.uint8, _EXPONENTS),
-    IQ4_XS: _Form(_TABLE4, UNIT, torch.uint8, _PRODUCTS, supers=True),
-    Q2_K: _Form(_U2, 16, torch.uint8, _NIBBLES, supers=True),
-    Q3_K: _Form(_U3, 16, torch.uint8, _PRODUCTS, supers=True),
-    Q4_K: _Form(_U4, UNIT, torch.uint8, _PRODUCTS, zeros=True, supers=True),
-    Q5_K: _Form(_U5, UNIT, torch.uint8, _PRODUCTS, zeros=True, supers=True),
-    Q6_K: _Form(_U6, 16, torch.uint8, _PRODUCTS, supers=True),
-    TQ2_0: _Form(_U2, SUPER, zeros=True),
+_GGML = {type: _StorageForm(codes, UNIT, shifts=type in (Q4_1, Q5_1)) for type, codes in _HALVES.items()} | {
+    MXFP4: _StorageForm(_TABLE4, UNIT, torch.uint8, _EXPONENTS),
+    IQ4_XS: _StorageForm(_TABLE4, UNIT, torch.uint8, _PRODUCTS, supers=True),
+    Q2_K: _StorageForm(_U2, 16, torch.uint8, _NIBBLES, supers=True),
+    Q3_K: _StorageForm(_U3, 16, torch.uint8, _PRODUCTS, supers=True),
+    Q4_K: _StorageForm(_U4, UNIT, torch.uint8, _PRODUCTS, zeros=True, supers=True),
+    Q5_K: _StorageForm(_U5, UNIT, torch.uint8, _PRODUCTS, zeros=True, supers=True),
+    Q6_K: _StorageForm(_U6, 16, torch.uint8, _PRODUCTS, supers=True),
+    TQ2_0: _StorageForm(_U2, SUPER, zeros=True),
 }
 
 
-class _Book(NamedTuple):
+class _Codebook(NamedTuple):
     """A type whose blocks are held as they are: of ``words`` and a float16, with a scale for ``group`` weights.
 
     Codes of four bits mean ``share`` of a table: a level of the codebook, the lower eight as it is, the upper ones
@@ -357,17 +357,18 @@ class _Book(NamedTuple):
 
 
 _BOOKS = {
-    IQ2_XXS: _Book(16, 32, 1 / 8),
-    IQ2_XS: _Book(18, 16, 1 / 8),
-    IQ2_S: _Book(20, 16, 1 / 8),
-    IQ3_XXS: _Book(24, 32, 1 / 4),
-    IQ3_S: _Book(27, 32, 1.0),
-    IQ1_S: _Book(12, 32, 1 / 8),
-    IQ1_M: _Book(14, 16, 1 / 8),
-    TQ1_0: _Book(13, SUPER, 1.0),
+    IQ2_XXS: _Codebook(16, 32, 1 / 8),
+    IQ2_XS: _Codebook(18, 16, 1 / 8),
+    IQ2_S: _Codebook(20, 16, 1 / 8),
+    IQ3_XXS: _Codebook(24, 32, 1 / 4),
+    IQ3_S: _Codebook(27, 32, 1.0),
+    IQ1_S: _Codebook(12, 32, 1 / 8),
+    IQ1_M: _Codebook(14, 16, 1 / 8),
+    TQ1_0: _Codebook(13, SUPER, 1.0),
 }
 _GGML |= {
-    type: _Form(_TABLE4, each.group, torch.uint8, _BOOK, supers=True, words=each.words) for type, each in _BOOKS.items()
+    type: _StorageForm(_TABLE4, each.group, torch.uint8, _BOOK, supers=True, words=each.words)
+    for type, each in _BOOKS.items()
 }
 _TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES, TQ1_0: (-1, 0, 1)}
 
@@ -381,7 +382,7 @@ class NativeGgmlLinear(NativeLinear):
         self.factor = _BOOKS[shape.block_type].share if shape.block_type in _BOOKS else 1.0
 
     @staticmethod
-    def form(shape: LinearShape) -> _Form:
+    def form(shape: LinearShape) -> _StorageForm:
         return _GGML[shape.block_type]
 
     def table(self, parts: Sequence[GgmlWeights]) -> Tensor:
@@ -398,7 +399,7 @@ class NativeGgmlLinear(NativeLinear):
         name = CODEBOOKS.get(self.block_type)
         return None if name is None else _entries(name)
 
-    def put(self, library: Library, parts: Sequence[GgmlWeights]) -> None:
+    def put(self, library: NativeLibrary, parts: Sequence[GgmlWeights]) -> None:
         start = 0
         for part in parts:
             library.put_ggml(self._weights, part.type, part.data, start)

@@ -29,14 +29,14 @@ from engine.compute.layers.recurrent.convolution import convolve
 from engine.compute.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.compute.layers.triton import delta
 from engine.compute.native.delta import DeltaWeights
-from engine.compute.native.library import Library
+from engine.compute.native.library import NativeLibrary
 from engine.config.states import RecurrentShape
 
 CHANNEL_CHUNK = 16
 """Rows of a chunk where channels have decays of their own: between all pairs of them all channels are at hand."""
 
 
-class _Rows(NamedTuple):
+class _StepRows(NamedTuple):
     """Inputs of a step's rows: q and k [T, value_heads, key], v [T, value_heads, value], decays in log space g and
     shares b [T, value_heads], all float32. Where channels have decays of their own g is like k."""
 
@@ -55,7 +55,7 @@ def delta_rule(
     states: LayerStates,
     runs: StateRuns,
     numerics: Numerics,
-    library: Library | None = None,
+    library: NativeLibrary | None = None,
 ) -> Tensor:
     """Reads of a layer's rows from its states, which they update: ``[T, value_heads * value]`` in the dtype of mixed.
 
@@ -90,7 +90,7 @@ def by_torch(
     b, a = gates[:count].float().split((shape.value_heads, shape.decays), 1)
     g = numerics.by_row(F.softplus, a + weights.bias).unflatten(1, (shape.value_heads, -1)) * weights.decay[:, None]
     b = numerics.by_row(torch.sigmoid, b) * shape.share_scale
-    rows = _Rows(q, k, v, g if shape.channel_decays else g[..., 0], b)
+    rows = _StepRows(q, k, v, g if shape.channel_decays else g[..., 0], b)
     read = read_through(rows, states.matrices, runs, RULE, numerics)
     normed = numerics.by_row(lambda x: F.rms_norm(x, (shape.value,), weights.norm, weights.eps), read)
     out[:count] = normed.flatten(1) * numerics.by_row(torch.sigmoid if shape.channel_decays else F.silu, z.float())

@@ -22,7 +22,7 @@ from engine.cache.stores.states import LayerStates, StateRuns
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.recurrent.convolution import convolve
 from engine.compute.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
-from engine.compute.native.library import Library
+from engine.compute.native.library import NativeLibrary
 from engine.config.states import MambaShape
 
 
@@ -51,7 +51,7 @@ def state_space(
     states: LayerStates,
     runs: StateRuns,
     numerics: Numerics,
-    library: Library | None = None,
+    library: NativeLibrary | None = None,
 ) -> Tensor:
     """y of the rows of ``runs``, ``[rows, heads, width]`` float32; the states are moved on.
 

@@ -66,9 +66,9 @@ class PairedAttention(Attention):
         return halves_of_pairs(qk), v
 
 
-class Layer(PreNormLayer):
+class Ernie45Layer(PreNormLayer):
     attention_kind = PairedAttention
 
 
 class Model(Decoder):
-    layer = Layer
+    layer = Ernie45Layer

@@ -105,7 +105,8 @@ def _shapes(raw: RawConfig, local: tuple[bool, ...]) -> tuple[HeadShape, ...]:
 
 
 def _sources(raw: RawConfig, local: tuple[bool, ...]) -> tuple[int, ...]:
-    """Layer whose keys and values each layer reads: for the last ones, the last layer of their kind with its own."""
+    """Gemma4Layer whose keys and values each layer reads: for the last ones, the last layer of their kind with its
+    own."""
     layers = len(local)
     shared = raw.integer("num_kv_shared_layers", 0, least=0, most=layers - 1)
     own = layers - shared
@@ -131,7 +132,7 @@ def _experts(raw: RawConfig, layers: int) -> MoEConfig:
     )
 
 
-class Layer(gemma2.SandwichLayer):
+class Gemma4Layer(gemma2.SandwichLayer):
     """Gemma 2's, with experts next to the MLP, a vector of each token besides the stream, and a factor at its end."""
 
     mlp: GatedMLP
@@ -221,7 +222,7 @@ class LayerInput:
 class Model(gemma2.Model):
     """Gemma 4 (Google DeepMind 2026)."""
 
-    layer = Layer
+    layer = Gemma4Layer
 
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         super().__init__(config, source)

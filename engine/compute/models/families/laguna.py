@@ -79,7 +79,7 @@ def _experts(raw: RawConfig, layers: int) -> MoEConfig | None:
     )
 
 
-class Layer(PreNormLayer):
+class LagunaLayer(PreNormLayer):
     """Decoder layer with its own number of heads."""
 
     attention_kind = GatedAttention
@@ -90,4 +90,4 @@ class Layer(PreNormLayer):
 
 
 class Model(Decoder):
-    layer = Layer
+    layer = LagunaLayer

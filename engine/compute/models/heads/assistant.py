@@ -26,7 +26,7 @@ from engine.compute.layers.norm import read_norm
 from engine.compute.layers.residual import ResidualStream
 from engine.compute.layers.rotary import RotaryEmbedding
 from engine.compute.models.base import CausalLM
-from engine.compute.models.families.gemma4 import Layer
+from engine.compute.models.families.gemma4 import Gemma4Layer
 from engine.compute.models.heads.base import OUTPUT
 from engine.config.model import ModelConfig
 
@@ -75,7 +75,7 @@ class Assistant:
         """``config`` is the drafter's alone, and fits the target's. ``clusters``: its output layer, if it is such."""
         self.target, self.numerics, self.dtype = target, source.numerics, source.dtype
         backbone, both = target.config.hidden_size, joined(config, target.config)
-        self.layers = [Layer(both, index, source) for index in range(config.num_layers)]
+        self.layers = [Gemma4Layer(both, index, source) for index in range(config.num_layers)]
         heads, positions = config.attention, config.positions
         seen = (heads.heads_of(layer) for layer, window in enumerate(heads.windows) if window is None)
         self._elements = sum(2 * shape.kv_heads * shape.width for shape in seen)

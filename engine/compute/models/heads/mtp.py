@@ -23,7 +23,7 @@ from engine.compute.models.heads.base import FeatureHead, HeadLayer
 from engine.config.model import ModelConfig
 
 
-class Layout(NamedTuple):
+class MultiTokenLayout(NamedTuple):
     """Names of the parts of a checkpoint's layer, and the way that they are joined."""
 
     layer: str
@@ -47,7 +47,7 @@ class Layout(NamedTuple):
 
 
 _MIMO = "model.mtp_layers.0."
-MIMO = Layout(
+MIMO = MultiTokenLayout(
     layer=_MIMO,
     project=(_MIMO, "input_proj"),
     hidden_norm=f"{_MIMO}hidden_layernorm.weight",
@@ -56,7 +56,7 @@ MIMO = Layout(
     token_first=False,
     normed=False,
 )
-QWEN = Layout(
+QWEN = MultiTokenLayout(
     layer="mtp.layers.0.",
     project=("mtp.", "fc"),
     hidden_norm="mtp.pre_fc_norm_hidden.weight",
@@ -68,10 +68,10 @@ QWEN = Layout(
 )
 
 
-def deepseek(layers: int) -> Layout:
+def deepseek(layers: int) -> MultiTokenLayout:
     """The first such layer after the ``layers`` of the model. (Its token table and output layer are copies.)"""
     prefix = f"model.layers.{layers}."
-    return Layout(
+    return MultiTokenLayout(
         layer=prefix,
         project=(prefix, "eh_proj"),
         hidden_norm=f"{prefix}hnorm.weight",
@@ -82,7 +82,7 @@ def deepseek(layers: int) -> Layout:
     )
 
 
-def layout_of(has: Callable[[str], bool], layers: int) -> Layout | None:
+def layout_of(has: Callable[[str], bool], layers: int) -> MultiTokenLayout | None:
     """The layout of a multi-token layer of a checkpoint, which ``has(name)`` tensors and whose model has ``layers``.
 
     None where there is no such layer.
@@ -119,7 +119,9 @@ class MultiToken(FeatureHead):
     name = "mtp"
     title = "multi-token layer"
 
-    def __init__(self, target: CausalLM, source: WeightSource, layout: Layout, own_table: bool = False) -> None:
+    def __init__(
+        self, target: CausalLM, source: WeightSource, layout: MultiTokenLayout, own_table: bool = False
+    ) -> None:
         """``source`` is that of the target's own checkpoint. ``own_table``: it has the layout's ``table``."""
         config = target.config
         shape = _layer_shape(config)

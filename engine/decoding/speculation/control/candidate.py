@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from engine.decoding.speculation.control.lines import Price
-from engine.decoding.speculation.control.stats import Acceptance
+from engine.decoding.speculation.control.stats import AcceptanceStats
 
 GAIN = 1.03
 """Least speed-up that is worth the memory traffic and the jitter."""
@@ -48,7 +48,7 @@ class Standing:
     """Acceptance of a proposer over all requests, and ``try_at``, the step of its next trial."""
 
     def __init__(self, branches: bool) -> None:
-        self.acceptance = Acceptance(branches)
+        self.acceptance = AcceptanceStats(branches)
         self.try_at = 0
 
 
@@ -60,7 +60,7 @@ class Candidate:
 
     def __init__(self, name: str, standing: Standing, fixed: bool, share: float, follows: bool = True) -> None:
         self.name, self.standing, self.fixed, self.follows = name, standing, fixed, follows
-        self.acceptance = Acceptance(standing.acceptance.branches, standing.acceptance)
+        self.acceptance = AcceptanceStats(standing.acceptance.branches, standing.acceptance)
         self.on = fixed
         self.price = Price(0, 0, 1.0)
         self._share = TRIALS * share

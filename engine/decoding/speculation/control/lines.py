@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.catalogue import BY_KEY
-from engine.decoding.speculation.control.stats import Acceptance
+from engine.decoding.speculation.control.stats import AcceptanceStats
 from engine.protocol import keys
 
 
@@ -17,7 +17,7 @@ class Price(NamedTuple):
     steps: float
 
 
-def on_line(name: str, acceptance: Acceptance, price: Price, how: str = "") -> str:
+def on_line(name: str, acceptance: AcceptanceStats, price: Price, how: str = "") -> str:
     """Such as "n-gram, 6 ahead: 71 % accepted, 3.4 tokens per step for 1.6 times a plain step". ``how``: " as set", or
     " to try"."""
     share = f"{title(name)}, {_shape(price)}{how}: {_share(acceptance, price)} accepted, "
@@ -26,7 +26,7 @@ def on_line(name: str, acceptance: Acceptance, price: Price, how: str = "") -> s
     return share + (tokens if how == AS_SET else f"{tokens} for {price.steps:.1f} times a plain step")
 
 
-def off_line(acceptance: Acceptance, price: Price, wait: int) -> str:
+def off_line(acceptance: AcceptanceStats, price: Price, wait: int) -> str:
     """Such as "drafts cost more than they save (31 % accepted; 4 ahead would take 1.9 plain steps for 1.4 tokens); next
     try in 64 steps"."""
     return (
@@ -52,5 +52,5 @@ def _shape(price: Price) -> str:
     return f"{price.depth} ahead"
 
 
-def _share(acceptance: Acceptance, price: Price) -> str:
+def _share(acceptance: AcceptanceStats, price: Price) -> str:
     return f"{100 * acceptance.share(price.nodes, price.depth):.0f} %"

@@ -67,11 +67,11 @@ class ByDepth:
             self._tried[place] = self._tried[place] * FORGET + 1.0
 
 
-class Acceptance:
+class AcceptanceStats:
     """Acceptance of one proposer: in one request, with that of all requests together as its ``prior``, or in all of
     them."""
 
-    def __init__(self, branches: bool, prior: Acceptance | None = None) -> None:
+    def __init__(self, branches: bool, prior: AcceptanceStats | None = None) -> None:
         self.branches, self._prior = branches, prior
         self._classes: dict[int, ByDepth] = {}
         self._known: dict[int, list[float]] = {}

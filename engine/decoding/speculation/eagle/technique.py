@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.catalogue import Choice
-from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, Training
+from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, HeadTraining
 from engine.protocol import keys
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ TECHNIQUE = DraftTechnique(
     share=0.5,
     paper="Li et al. 2024 and 2025, EAGLE 1 to 3 (arXiv 2401.15077, arXiv 2406.16858, arXiv 2503.01840)",
     heads="trained",
-    training=Training("one that goes on"),
+    training=HeadTraining("one that goes on"),
     uses=(*DRAFTING, keys.TREE_NODES),
     shows=(keys.NGRAM_FIRST, keys.TREE_NODES, keys.ACCEPTANCE),
     files=_files,

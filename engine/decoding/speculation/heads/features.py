@@ -15,7 +15,7 @@ from engine.decoding.speculation.proposers.features import FeatureProposer
 
 
 def tried(head: FeatureHead | Assistant, arena: KVStore, target: HeadTarget) -> Runner:
-    """What runs a head over these arenas, after a first pass."""
+    """Runner of a head over these arenas, after a first pass."""
     runner = Runner(cast(RunnableModel, head), arena, AttentionDispatcher(head.numerics), target.model.device)
     first = FIRST_ROW._replace(more_pages=[[1]] * (arena.num_groups - 1))
     runner.forward([first], hidden_in=target.no_state())

@@ -76,7 +76,7 @@ class HeadKind(ABC):
     def layout(
         self, files: TensorFiles, config: RawConfig, target: ModelConfig, where: str
     ) -> tuple[Any, tuple[str, ...]]:
-        """What the kind has to know of the files, and notices for people.
+        """Facts of the files that the kind needs, and notices for people.
 
         ``where`` names the files. Raises :class:`CheckpointError` for heads that are not the ``target``'s.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.catalogue import Choice
-from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, Training
+from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, HeadTraining
 from engine.protocol import keys
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ TECHNIQUE = DraftTechnique(
     color="accent",
     paper="Cai et al. 2024, Medusa (arXiv 2401.10774)",
     heads="trained",
-    training=Training("heads side by side", several=True),
+    training=HeadTraining("heads side by side", several=True),
     uses=(*DRAFTING, keys.TREE_NODES),
     shows=(keys.NGRAM_FIRST, keys.TREE_NODES),
     files=_files,

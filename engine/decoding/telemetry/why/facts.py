@@ -79,11 +79,11 @@ class Facts(NamedTuple):
         return spec.value != value
 
 
-class Found(NamedTuple):
+class WhyReason(NamedTuple):
     """``gain``: about how many times faster answers are with it mended; 1 where it says how things are."""
 
     gain: float
     reason: Reason
 
 
-Rule = Callable[[Facts], Found | None]
+Rule = Callable[[Facts], WhyReason | None]

@@ -7,7 +7,7 @@ from the facts where they say it, else taken from docs/measurements.md: rough, a
 from __future__ import annotations
 
 from engine.base.sizes import figure, human
-from engine.decoding.telemetry.why.facts import Facts, Found, Rule
+from engine.decoding.telemetry.why.facts import Facts, Rule, WhyReason
 from engine.decoding.telemetry.why.slow_values import SLOW_VALUES, rule_of
 from engine.protocol import Acceptance, Reason, Value, keys
 
@@ -59,39 +59,39 @@ def limit(facts: Facts) -> str:
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 
-def swapped_out(facts: Facts) -> Found | None:
+def swapped_out(facts: Facts) -> WhyReason | None:
     """A part of the engine lies on the disk."""
     machine = facts.machine
     if machine.swapped < max(1, facts.weights) // 20 or machine.swapped < 50_000_000:
         return None
     sentence = f"{human(machine.swapped)} of the engine's memory lie on the disk, because the machine's own was full."
     action = "Close other programs, or load a smaller model or a shorter context."
-    return Found(20.0, Reason(sentence=sentence, action=action, place="models"))
+    return WhyReason(20.0, Reason(sentence=sentence, action=action, place="models"))
 
 
-def memory_short(facts: Facts) -> Found | None:
+def memory_short(facts: Facts) -> WhyReason | None:
     """The next allocation of anybody may swap."""
     machine = facts.machine
     if not machine.total or machine.free >= 0.03 * machine.total:
         return None
     sentence = f"Only {human(machine.free)} of the machine's {human(machine.total)} of memory are free."
     action = "Close other programs, or load a smaller model or a shorter context."
-    return Found(1.5, Reason(sentence=sentence, action=action, place="models"))
+    return WhyReason(1.5, Reason(sentence=sentence, action=action, place="models"))
 
 
-def without_gpu(facts: Facts) -> Found | None:
+def without_gpu(facts: Facts) -> WhyReason | None:
     if facts.gpu or not facts.machine.no_gpu:
         return None
     sentence = f"The processor computes, although a GPU pack is installed. {facts.machine.no_gpu}"
-    return Found(10.0, Reason(sentence=sentence, action="Test the GPU pack in Settings.", place="settings"))
+    return WhyReason(10.0, Reason(sentence=sentence, action="Test the GPU pack in Settings.", place="settings"))
 
 
-def fell_back(facts: Facts) -> Found | None:
+def fell_back(facts: Facts) -> WhyReason | None:
     """Layers whose fast kernel declined."""
     if not facts.card.fallbacks:
         return None
     first, *others = facts.card.fallbacks
-    return Found(
+    return WhyReason(
         3.0,
         Reason(
             sentence=first,
@@ -102,7 +102,7 @@ def fell_back(facts: Facts) -> Found | None:
     )
 
 
-def busy_processor(facts: Facts) -> Found | None:
+def busy_processor(facts: Facts) -> WhyReason | None:
     """A thread that waits for its core holds up the others."""
     machine = facts.machine
     if facts.gpu or machine.others < SLACK_CORES or machine.others + machine.threads <= machine.cores + SLACK_CORES:
@@ -113,20 +113,20 @@ def busy_processor(facts: Facts) -> Found | None:
         "Kvasir."
     )
     action = "Close the programs that compute, or wait for them."
-    return Found(min(machine.threads, machine.cores) / left, Reason(sentence=sentence, action=action))
+    return WhyReason(min(machine.threads, machine.cores) / left, Reason(sentence=sentence, action=action))
 
 
-def few_threads(facts: Facts) -> Found | None:
+def few_threads(facts: Facts) -> WhyReason | None:
     """One core is left to the window on purpose."""
     machine = facts.machine
     if facts.gpu or not machine.threads or machine.threads + 1 >= machine.cores:
         return None
     sentence = f"The engine computes with {machine.threads} of this computer's {machine.cores} cores."
     action = "Start Kvasir without the variable OMP_NUM_THREADS, or with a larger number in it."
-    return Found(machine.cores / machine.threads, Reason(sentence=sentence, action=action))
+    return WhyReason(machine.cores / machine.threads, Reason(sentence=sentence, action=action))
 
 
-def refused_drafts(facts: Facts) -> Found | None:
+def refused_drafts(facts: Facts) -> WhyReason | None:
     """Drafts of a length that the person set are made whether they pay or not; automatic ones rest by themselves."""
     drafted = [one for one in facts.frame.acceptance if one.proposed >= LEAST_DRAFTS and not one.off_reason]
     fixed: dict[str, Value] = {key: 0 for key in (keys.DRAFT_LENGTH, keys.TREE_NODES) if facts.value(key)}
@@ -144,7 +144,7 @@ def refused_drafts(facts: Facts) -> Found | None:
         detail="Automatic lengths follow what is accepted, and rest where drafts cost more than they save.",
         keys={**fixed, **({keys.SPECULATION: "auto"} if facts.can(keys.SPECULATION, "auto") else {})},
     )
-    return Found(1.6, reason)
+    return WhyReason(1.6, reason)
 
 
 def _thrown_away(one: Acceptance) -> float:
@@ -154,7 +154,7 @@ def _thrown_away(one: Acceptance) -> float:
     return 1 - one.accepted / one.proposed if one.proposed else 0.0
 
 
-def no_drafts(facts: Facts) -> Found | None:
+def no_drafts(facts: Facts) -> WhyReason | None:
     """One answer at a time leaves arithmetic idle, with which drafts could be checked."""
     if facts.value(keys.SPECULATION) != "off" or not facts.can(keys.SPECULATION, "auto"):
         return None
@@ -165,15 +165,15 @@ def no_drafts(facts: Facts) -> Found | None:
         detail="Auto drafts where that was measured to pay, and the text stays the same.",
         keys={keys.SPECULATION: "auto"},
     )
-    return Found(1.3, reason)
+    return WhyReason(1.3, reason)
 
 
-def sixteen_bits(facts: Facts) -> Found | None:
+def sixteen_bits(facts: Facts) -> WhyReason | None:
     """Decoding waits for bytes, of which a model in 4 bits has a quarter."""
     if not facts.dense or facts.cached:
         return None
     sentence = f"The model's weights are in 16 bits or more: {human(facts.weights)} are read for each token."
-    return Found(
+    return WhyReason(
         2.5,
         Reason(
             sentence=sentence,
@@ -184,14 +184,14 @@ def sixteen_bits(facts: Facts) -> Found | None:
     )
 
 
-def in_float32(facts: Facts) -> Found | None:
+def in_float32(facts: Facts) -> WhyReason | None:
     if not facts.float32:
         return None
     sentence = "The model was told to compute in float32, which moves twice the bytes of 16 bits."
-    return Found(2.0, Reason(sentence=sentence, action="Load it without --dtype float32."))
+    return WhyReason(2.0, Reason(sentence=sentence, action="Load it without --dtype float32."))
 
 
-def wide_head(facts: Facts) -> Found | None:
+def wide_head(facts: Facts) -> WhyReason | None:
     """The output head is read whole for each token."""
     if facts.cached or not facts.head or facts.head < facts.weights / 4 or not facts.can(keys.OUTPUT_HEAD, "int8"):
         return None
@@ -201,10 +201,10 @@ def wide_head(facts: Facts) -> Found | None:
         detail="In 8 bits half of them are read, and the text may differ. The model is loaded again.",
         keys={keys.OUTPUT_HEAD: "int8"},
     )
-    return Found(1 / (1 - share / 2), reason)
+    return WhyReason(1 / (1 - share / 2), reason)
 
 
-def long_text(facts: Facts) -> Found | None:
+def long_text(facts: Facts) -> WhyReason | None:
     """Keys and values of one long text are most of what a pass reads, whether it verifies drafts or not."""
     frame = facts.frame
     if frame.bytes_per_pass is None or frame.queue.running > 1 or not facts.weights:
@@ -220,10 +220,10 @@ def long_text(facts: Facts) -> Found | None:
     else:
         quest = ", or choose QUEST under Attention" if facts.can(keys.PAGE_POLICY, "quest") else ""
         reason = Reason(sentence=sentence, action=f"Begin a new chat{quest}.")
-    return Found(frame.bytes_per_pass / (facts.weights + kept / 2), reason)
+    return WhyReason(frame.bytes_per_pass / (facts.weights + kept / 2), reason)
 
 
-def cache_full(facts: Facts) -> Found | None:
+def cache_full(facts: Facts) -> WhyReason | None:
     """Answers give way to each other, or wait until others end."""
     frame = facts.frame
     pages, waiting = frame.pages, frame.queue.waiting
@@ -238,14 +238,16 @@ def cache_full(facts: Facts) -> Found | None:
         wait = "request waits" if waiting == 1 else "requests wait"
         sentence = f"{waiting} {wait} until there are free pages for keys and values."
     if facts.value(keys.PAGE_RESERVATION) == "whole_context":
-        return Found(3.0, Reason(sentence=sentence, keys={keys.PAGE_RESERVATION: "on_demand"}))
+        return WhyReason(3.0, Reason(sentence=sentence, keys={keys.PAGE_RESERVATION: "on_demand"}))
     if facts.value(keys.KV_KIND) == "16bit" and facts.can(keys.KV_KIND, "int8"):
         detail = "In 8 bits about twice as much text fits. It may change a little, and running answers end."
-        return Found(2.0, Reason(sentence=sentence, detail=detail, keys={keys.KV_KIND: "int8"}))
-    return Found(2.0, Reason(sentence=sentence, action="Ask less at once, or give the model more memory in Settings."))
+        return WhyReason(2.0, Reason(sentence=sentence, detail=detail, keys={keys.KV_KIND: "int8"}))
+    return WhyReason(
+        2.0, Reason(sentence=sentence, action="Ask less at once, or give the model more memory in Settings.")
+    )
 
 
-def left_its_cache(facts: Facts) -> Found | None:
+def left_its_cache(facts: Facts) -> WhyReason | None:
     """The last prompt did not begin with the conversation before it."""
     prompt = facts.prompt
     if prompt is None or prompt.diverged is None:
@@ -253,7 +255,7 @@ def left_its_cache(facts: Facts) -> Found | None:
     again = min(prompt.before, prompt.tokens) - max(prompt.diverged, prompt.cached)
     if again < LEAST_TOKENS:
         return None
-    return Found(
+    return WhyReason(
         1.4,
         Reason(
             sentence=f"The last prompt left its cache at token {prompt.diverged + 1:,} of {prompt.tokens:,}, so that "
@@ -264,44 +266,44 @@ def left_its_cache(facts: Facts) -> Found | None:
     )
 
 
-def small_chunks(facts: Facts) -> Found | None:
+def small_chunks(facts: Facts) -> WhyReason | None:
     budget = facts.value(keys.TOKEN_BUDGET)
     spec = facts.switches.get(keys.TOKEN_BUDGET)
     if spec is None or not isinstance(budget, int) or budget > int(spec.default) // 4:
         return None
     sentence = f"Prompts are computed at most {budget} tokens at a time, which makes the first word late."
-    return Found(1.2, Reason(sentence=sentence, keys={keys.TOKEN_BUDGET: spec.default}))
+    return WhyReason(1.2, Reason(sentence=sentence, keys={keys.TOKEN_BUDGET: spec.default}))
 
 
-def not_captured(facts: Facts) -> Found | None:
+def not_captured(facts: Facts) -> WhyReason | None:
     """Steps that were no CUDA graph although graphs are on."""
     frame = facts.frame
     if frame.captured is None or frame.captured > 0.5 or not facts.value(keys.CUDA_GRAPHS):
         return None
     sentence = f"{100 * (1 - frame.captured):.0f} % of the steps were launched kernel by kernel: {frame.eager_reason}."
-    return Found(1.5, Reason(sentence=sentence, detail="A captured step is launched by one call."))
+    return WhyReason(1.5, Reason(sentence=sentence, detail="A captured step is launched by one call."))
 
 
-def throttled(facts: Facts) -> Found | None:
+def throttled(facts: Facts) -> WhyReason | None:
     if not facts.machine.throttled:
         return None
     sentence = f"The GPU runs below its clock, because of {facts.machine.throttled}."
-    return Found(
+    return WhyReason(
         1.4 if "temperature" in facts.machine.throttled else 1.1,
         Reason(sentence=sentence, action="Let it cool down, or raise its power limit."),
     )
 
 
-def on_battery(facts: Facts) -> Found | None:
+def on_battery(facts: Facts) -> WhyReason | None:
     if not facts.machine.battery:
         return None
     reason = Reason(
         sentence="This computer runs on its battery, and most then run slower.", action="Connect it to its charger."
     )
-    return Found(1.2, reason)
+    return WhyReason(1.2, reason)
 
 
-def held_gpu_memory(facts: Facts) -> Found | None:
+def held_gpu_memory(facts: Facts) -> WhyReason | None:
     """Memory that others hold is missing for keys and values, and a program that holds some often computes, too."""
     memory = facts.frame.memory
     if not facts.gpu or memory.scope != "device" or memory.other_programs < HELD_BYTES:
@@ -311,17 +313,17 @@ def held_gpu_memory(facts: Facts) -> Found | None:
         sentence = f"{held[0][0]} holds {human(held[0][1])} of the GPU's memory."
     else:
         sentence = f"Other programs hold {human(memory.other_programs)} of the GPU's memory."
-    return Found(1.1, Reason(sentence=sentence, action="Close it, then load the model again to use that memory."))
+    return WhyReason(1.1, Reason(sentence=sentence, action="Close it, then load the model again to use that memory."))
 
 
-def just_loaded(facts: Facts) -> Found | None:
+def just_loaded(facts: Facts) -> WhyReason | None:
     if facts.steps >= WARM_STEPS:
         return None
     what = "kernels are compiled and graphs captured" if facts.gpu else "kernels are chosen and memory is first used"
-    return Found(1.05, Reason(sentence=f"The model has just been loaded: {what} during its first steps."))
+    return WhyReason(1.05, Reason(sentence=f"The model has just been loaded: {what} during its first steps."))
 
 
-def many_answers(facts: Facts) -> Found | None:
+def many_answers(facts: Facts) -> WhyReason | None:
     frame = facts.frame
     if frame.queue.running < 2:
         return None
@@ -330,7 +332,7 @@ def many_answers(facts: Facts) -> Found | None:
         f"{frame.queue.running} answers are written at once: {figure(frame.generated_per_second)} tokens a second "
         f"together, {figure(each)} for each."
     )
-    return Found(1.0, Reason(sentence=sentence, detail="Together they take less time than one after the other."))
+    return WhyReason(1.0, Reason(sentence=sentence, detail="Together they take less time than one after the other."))
 
 
 RULES: tuple[Rule, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.decoding.telemetry.why.facts import Facts, Found, Rule
+from engine.decoding.telemetry.why.facts import Facts, Rule, WhyReason
 from engine.protocol import Reason, Value, keys
 
 
@@ -84,9 +84,9 @@ SLOW_VALUES = (
 
 
 def rule_of(case: SlowValue) -> Rule:
-    def rule(facts: Facts) -> Found | None:
+    def rule(facts: Facts) -> WhyReason | None:
         if facts.value(case.key) != case.slow or not facts.can(case.key, case.fast):
             return None
-        return Found(case.gain, Reason(sentence=case.sentence, detail=case.detail, keys={case.key: case.fast}))
+        return WhyReason(case.gain, Reason(sentence=case.sentence, detail=case.detail, keys={case.key: case.fast}))
 
     return rule

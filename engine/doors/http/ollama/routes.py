@@ -21,12 +21,12 @@ from engine.doors.http.errors import FAILURES, refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.ollama.types import (
     SOONEST,
-    ChatIn,
+    AnswerFigures,
     Details,
-    Figures,
     GenerateIn,
     ListedModel,
-    ModelList,
+    OllamaChat,
+    OllamaModelList,
     ShowIn,
     ShownModel,
 )
@@ -39,7 +39,7 @@ from engine.doors.http.service import (
     cut_header,
     while_there,
 )
-from engine.doors.security import Refusal
+from engine.doors.security import HttpRefusal
 from engine.library.local import size_of
 from engine.services.answers.request import AnswerRequest
 from engine.services.residency import Lease
@@ -80,7 +80,7 @@ class OllamaRoutes:
             Route("/api/tags", partial(self._list, self.tags)),
             Route("/api/ps", partial(self._list, self.running)),
             Route("/api/show", self.show, methods=["POST"]),
-            Route("/api/chat", partial(self._serve, ChatIn), methods=["POST"]),
+            Route("/api/chat", partial(self._serve, OllamaChat), methods=["POST"]),
             Route("/api/generate", partial(self._serve, GenerateIn), methods=["POST"]),
             *(
                 Route(f"/api/{name}", partial(_elsewhere, said), methods=["POST", "DELETE", "HEAD"])
@@ -98,7 +98,7 @@ class OllamaRoutes:
     async def _list(self, models: Callable[[], Awaitable[list[ListedModel]]], request: Request) -> Response:
         if (refusal := self._service.stranger(request, _error)) is not None:
             return refusal
-        return _json(ModelList(await models()))
+        return _json(OllamaModelList(await models()))
 
     async def tags(self) -> list[ListedModel]:
         """The models that a request may name."""
@@ -121,7 +121,7 @@ class OllamaRoutes:
         except FAILURES as error:
             return _error(refusal_of(error))
 
-    async def _serve(self, kind: type[ChatIn] | type[GenerateIn], request: Request) -> Response:
+    async def _serve(self, kind: type[OllamaChat] | type[GenerateIn], request: Request) -> Response:
         if (refusal := self._service.stranger(request, _error)) is not None:
             return refusal
 
@@ -130,7 +130,7 @@ class OllamaRoutes:
 
         return await self._service.serve(request, answer, lambda error: _error(refusal_of(error)))
 
-    async def _answer(self, request: Request, wanted: ChatIn | GenerateIn, use: Lease) -> Response:
+    async def _answer(self, request: Request, wanted: OllamaChat | GenerateIn, use: Lease) -> Response:
         began, ttl, part = time.monotonic(), wanted.ttl, part_of(wanted)
         name = _named(wanted.model)
         if wanted.empty and wanted.keep_alive is not None and ttl and ttl <= SOONEST:
@@ -140,7 +140,7 @@ class OllamaRoutes:
         wanted.check(loaded.card.vocabulary)
         loaded_in = time.monotonic() - began
         if wanted.empty:
-            figures = Figures("load", round(1e9 * loaded_in), round(1e9 * loaded_in))
+            figures = AnswerFigures("load", round(1e9 * loaded_in), round(1e9 * loaded_in))
             return _json({**msgspec.to_builtins(part("", "", True)), **msgspec.to_builtins(figures)})
         asked = AnswerRequest(
             wanted.conversation(),
@@ -164,7 +164,7 @@ class OllamaRoutes:
             stream.leave()
             raise
 
-    async def _unloaded(self, name: str, wanted: ChatIn | GenerateIn) -> Response:
+    async def _unloaded(self, name: str, wanted: OllamaChat | GenerateIn) -> Response:
         """Let a model go at once, as a request for nothing asks that is not to keep it."""
         self._service.loaded(name)
         self._service.residency.unload()
@@ -221,10 +221,10 @@ def _modified(path: str) -> str:
 
 
 async def _elsewhere(instead: str, request: Request) -> Response:
-    return _error(Refusal(501, "not_served", f"{request.url.path} is not served here. {instead}"))
+    return _error(HttpRefusal(501, "not_served", f"{request.url.path} is not served here. {instead}"))
 
 
-def _error(refusal: Refusal) -> JSONResponse:
+def _error(refusal: HttpRefusal) -> JSONResponse:
     return JSONResponse({"error": refusal.message}, status_code=refusal.status)
 
 

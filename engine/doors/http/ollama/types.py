@@ -22,7 +22,7 @@ SOONEST = 0.05
 """Seconds until a model is unloaded that is not to stay."""
 
 
-class TurnIn(msgspec.Struct):
+class OllamaTurn(msgspec.Struct):
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
     thinking: str = ""
@@ -31,7 +31,7 @@ class TurnIn(msgspec.Struct):
     tool_name: str = ""
 
 
-class _RequestIn(SamplingIn, kw_only=True):
+class _OllamaRequest(SamplingIn, kw_only=True):
     """Fields of both kinds of request. Those in ``options`` come out of there (:mod:`engine.doors.http.fields`)."""
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {
@@ -70,8 +70,8 @@ class _RequestIn(SamplingIn, kw_only=True):
         return 0.0 if seconds < 0 else max(SOONEST, seconds)
 
 
-class ChatIn(_RequestIn, kw_only=True):
-    messages: list[TurnIn] = []
+class OllamaChat(_OllamaRequest, kw_only=True):
+    messages: list[OllamaTurn] = []
 
     @property
     def empty(self) -> bool:
@@ -88,8 +88,8 @@ class ChatIn(_RequestIn, kw_only=True):
         return bool(self.messages) and self.messages[-1].role == "assistant"
 
 
-class GenerateIn(_RequestIn, kw_only=True):
-    neutral: ClassVar[dict[str, tuple[object, ...]]] = {**_RequestIn.neutral, "context": ([],), "template": ("",)}
+class GenerateIn(_OllamaRequest, kw_only=True):
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {**_OllamaRequest.neutral, "context": ([],), "template": ("",)}
 
     prompt: str = ""
     system: str = ""
@@ -140,7 +140,7 @@ class ListedModel(msgspec.Struct, omit_defaults=True):
     context_length: int = 0
 
 
-class ModelList(msgspec.Struct):
+class OllamaModelList(msgspec.Struct):
     models: list[ListedModel]
 
 
@@ -157,13 +157,13 @@ class ShownModel(msgspec.Struct):
     license: str = ""
 
 
-class TurnOut(msgspec.Struct, omit_defaults=True):
+class OllamaAnswer(msgspec.Struct, omit_defaults=True):
     role: str
     content: str
     thinking: str = ""
 
 
-class Figures(msgspec.Struct, omit_defaults=True):
+class AnswerFigures(msgspec.Struct, omit_defaults=True):
     """The figures with the end of an answer."""
 
     done_reason: Literal["stop", "length", "load", "unload", ""] = ""
@@ -178,7 +178,7 @@ class Figures(msgspec.Struct, omit_defaults=True):
 class ChatOut(msgspec.Struct):
     model: str
     created_at: str
-    message: TurnOut
+    message: OllamaAnswer
     done: bool
 
 
@@ -190,7 +190,7 @@ class GenerateOut(msgspec.Struct):
     done: bool
 
 
-def _message(turn: TurnIn, where: str) -> ChatMessage:
+def _message(turn: OllamaTurn, where: str) -> ChatMessage:
     if turn.role == "tool" or turn.tool_calls or turn.tool_name:
         raise BadField(where, "Tools are not supported. Leave the calls of tools and their results out.")
     pictures = _pictures(turn.images, f"{where}.images")

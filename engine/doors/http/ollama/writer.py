@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.ollama.types import ChatIn, ChatOut, Figures, GenerateIn, GenerateOut, TurnOut
+from engine.doors.http.ollama.types import AnswerFigures, ChatOut, GenerateIn, GenerateOut, OllamaAnswer, OllamaChat
 from engine.doors.http.service import KEEP_ALIVE_SECONDS
 from engine.protocol import Delta, Finished
 from engine.services.answers.refused import Refused
@@ -19,12 +19,12 @@ Part = Callable[[str, str, bool], ChatOut | GenerateOut]
 """Part of an answer made of its text, its thinking, and whether it is the last."""
 
 
-def part_of(wanted: ChatIn | GenerateIn) -> Part:
+def part_of(wanted: OllamaChat | GenerateIn) -> Part:
     """The shape of the parts of an answer to this request."""
 
     def part(text: str, thinking: str, done: bool) -> ChatOut | GenerateOut:
-        if isinstance(wanted, ChatIn):
-            return ChatOut(wanted.model, now(), TurnOut("assistant", text, thinking), done)
+        if isinstance(wanted, OllamaChat):
+            return ChatOut(wanted.model, now(), OllamaAnswer("assistant", text, thinking), done)
         return GenerateOut(wanted.model, now(), text, thinking, done)
 
     return part
@@ -49,7 +49,7 @@ async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[b
 async def whole(stream: Stream, part: Part, loaded_in: float) -> bytes:
     """The whole answer. Raises :class:`Refused`."""
     texts: dict[str, list[str]] = {"content": [], "thinking": []}
-    end = Figures()
+    end = AnswerFigures()
     async for message in stream.messages():
         match message:
             case Delta(text=text, channel=channel):
@@ -59,11 +59,11 @@ async def whole(stream: Stream, part: Part, loaded_in: float) -> bytes:
     return _line(part("".join(texts["content"]), "".join(texts["thinking"]), True), end)
 
 
-def figures(end: Finished, loaded_in: float) -> Figures:
+def figures(end: Finished, loaded_in: float) -> AnswerFigures:
     """Counts and nanoseconds of an answer."""
     reason: Literal["stop", "length"] = "stop" if end.reason == "stop" else "length"
     usage, timings = end.usage, end.timings
-    return Figures(
+    return AnswerFigures(
         done_reason=reason,
         total_duration=_nanoseconds(timings.total_ms + 1e3 * loaded_in),
         load_duration=_nanoseconds(1e3 * loaded_in),
@@ -82,5 +82,5 @@ def _nanoseconds(milliseconds: float) -> int:
     return max(0, round(1e6 * milliseconds))
 
 
-def _line(body: ChatOut | GenerateOut, end: Figures = Figures()) -> bytes:
+def _line(body: ChatOut | GenerateOut, end: AnswerFigures = AnswerFigures()) -> bytes:
     return msgspec.json.encode({**msgspec.to_builtins(body), **msgspec.to_builtins(end)}) + b"\n"

@@ -12,7 +12,7 @@ from http.client import HTTPException
 from urllib.error import HTTPError
 
 from engine.doors.http.fields import BadField
-from engine.doors.http.openai.types import ChatIn, ImageUrl
+from engine.doors.http.openai.types import ImageUrl, OpenAIChat
 
 MOST_BYTES = 20_000_000
 MOST = 16
@@ -26,7 +26,7 @@ _READERS = ThreadPoolExecutor(16, "pictures")
 """Threads of their own: whoever sends slow addresses holds up those who send addresses, and nobody else."""
 
 
-async def fetch_pictures(wanted: ChatIn) -> None:
+async def fetch_pictures(wanted: OpenAIChat) -> None:
     """Put what lies at web addresses in their places, as data URLs. Raises BadField with a sentence."""
     urls = list(_addresses(wanted))
     if len(urls) > MOST:
@@ -42,7 +42,7 @@ async def fetch_pictures(wanted: ChatIn) -> None:
         url.url = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
 
-def _addresses(wanted: ChatIn) -> list[tuple[str, ImageUrl]]:
+def _addresses(wanted: OpenAIChat) -> list[tuple[str, ImageUrl]]:
     found = []
     for number, turn in enumerate(wanted.messages):
         for place, part in enumerate(turn.content if isinstance(turn.content, list) else ()):

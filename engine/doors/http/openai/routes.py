@@ -17,7 +17,7 @@ from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openai.remote import fetch_pictures
 from engine.doors.http.openai.stream import events, whole
-from engine.doors.http.openai.types import ChatIn, CompletionIn, Ids, ModelList, ModelOut, StreamOptions
+from engine.doors.http.openai.types import CompletionIn, Ids, ModelOut, OpenAIChat, OpenAIModelList, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, Echo, TextWriter, Writer
 from engine.doors.http.service import (
     KEEP_ALIVE_SECONDS,
@@ -64,7 +64,7 @@ class OpenAIRoutes:
     async def models(self, request: Request) -> Response:
         if (refusal := self._service.stranger(request)) is not None:
             return refusal
-        return _json(ModelList(data=await self._models()))
+        return _json(OpenAIModelList(data=await self._models()))
 
     async def model(self, request: Request) -> Response:
         if not request.path_params["name"]:
@@ -92,12 +92,12 @@ class OpenAIRoutes:
         return there + [ModelOut(id=name, state="not-loaded") for name in others]
 
     async def chat(self, request: Request) -> Response:
-        return await self._serve(request, ChatIn, "messages")
+        return await self._serve(request, OpenAIChat, "messages")
 
     async def complete(self, request: Request) -> Response:
         return await self._serve(request, CompletionIn, "prompt")
 
-    async def _serve(self, request: Request, kind: type[ChatIn] | type[CompletionIn], prompt: str) -> Response:
+    async def _serve(self, request: Request, kind: type[OpenAIChat] | type[CompletionIn], prompt: str) -> Response:
         if (refusal := self._service.stranger(request)) is not None:
             return refusal
 
@@ -109,7 +109,7 @@ class OpenAIRoutes:
 
         return await self._service.serve(request, answer, refused)
 
-    async def _answer(self, request: Request, wanted: ChatIn | CompletionIn, use: Lease) -> Response:
+    async def _answer(self, request: Request, wanted: OpenAIChat | CompletionIn, use: Lease) -> Response:
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
@@ -129,16 +129,16 @@ class OpenAIRoutes:
             raise
 
     async def _begun(
-        self, wanted: ChatIn | CompletionIn, loaded: LoadedModel
+        self, wanted: OpenAIChat | CompletionIn, loaded: LoadedModel
     ) -> tuple[Stream, list[tuple[str, Sequence[int]]], dict[str, str]]:
         """The request as the engine has it, the texts and ids of its prompts, and what a header says of them. Raises
         :class:`Refused`."""
-        if self._service.fetches and isinstance(wanted, ChatIn):
+        if self._service.fetches and isinstance(wanted, OpenAIChat):
             await fetch_pictures(wanted)
         headers: dict[str, str] = {}
         texts: list[tuple[str, Sequence[int]]] = []
         prompts: list[PromptRequest] = []
-        for given in [wanted.prompt()] if isinstance(wanted, ChatIn) else wanted.prompts():
+        for given in [wanted.prompt()] if isinstance(wanted, OpenAIChat) else wanted.prompts():
             prompt, told = await self._prompt(wanted, given, loaded)
             prompts.append(prompt)
             ids = prompt.command.prompt_ids
@@ -148,7 +148,7 @@ class OpenAIRoutes:
         return self._service.begin(prompts), texts, headers
 
     async def _prompt(
-        self, wanted: ChatIn | CompletionIn, given: list[ChatMessage] | str | Ids, loaded: LoadedModel
+        self, wanted: OpenAIChat | CompletionIn, given: list[ChatMessage] | str | Ids, loaded: LoadedModel
     ) -> tuple[PromptRequest, ContextCut | None]:
         """Build the request for one prompt, and what of it the model does not see. Raises :class:`Refused`."""
         sampling, overflow = wanted.sampling(), wanted.overflow or "stop"
@@ -164,7 +164,7 @@ class OpenAIRoutes:
         if isinstance(given, Ids):
             window = checked_window(len(given), overflow == "window", loaded.card.context)
             return PromptRequest(asked.command(PromptTokens(given), window)), None
-        if isinstance(wanted, ChatIn):
+        if isinstance(wanted, OpenAIChat):
             opens = wanted.add_generation_prompt is not False
             form = PromptForm(wanted.prefills(), opens, wanted.variables())
             asked = asked._replace(thinking=wanted.wanted_thinking(), form=form)
@@ -175,11 +175,11 @@ def _posted(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> li
     return [Route(end, endpoint, methods=["POST"]) for end in (path, f"{path}/")]
 
 
-def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel, echoes: Sequence[Echo]) -> Writer:
+def _writer(wanted: OpenAIChat | CompletionIn, loaded: LoadedModel, echoes: Sequence[Echo]) -> Writer:
     assert loaded.files is not None
     number, now = secrets.token_hex(12), int(time.time())
     name = adapter_of(loaded, wanted.model) or loaded.card.name
-    if isinstance(wanted, ChatIn):
+    if isinstance(wanted, OpenAIChat):
         return ChatWriter(f"chatcmpl-{number}", now, name, loaded.files.tokenizer, wanted.tells_thinking)
     shown = echoes if wanted.echoes else ()
     return TextWriter(f"cmpl-{number}", now, name, loaded.files.tokenizer, shown, wanted.n or 1, wanted.logprobs or 0)

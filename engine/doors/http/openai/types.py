@@ -43,7 +43,7 @@ class ContentPart(msgspec.Struct):
     image_url: ImageUrl | str | None = None
 
 
-class TurnIn(msgspec.Struct):
+class OpenAITurn(msgspec.Struct):
     """A message. Thinking has two names among servers, and clients send back what they were given, with fields of their
     own besides, which are ignored.
 
@@ -71,7 +71,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class _RequestIn(SamplingIn, kw_only=True):
+class _OpenAIRequest(SamplingIn, kw_only=True):
     """Fields of both kinds of request; the last two are Kvasir's own.
 
     The five fields about thinking are names of one thing, which plain completions ignore.
@@ -111,10 +111,10 @@ class _RequestIn(SamplingIn, kw_only=True):
         super().check(vocabulary)
 
 
-class ChatIn(_RequestIn, kw_only=True):
+class OpenAIChat(_OpenAIRequest, kw_only=True):
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (False,)}
 
-    messages: list[TurnIn]
+    messages: list[OpenAITurn]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -195,7 +195,7 @@ class Ids(list[int]):
     """A prompt that came as token ids."""
 
 
-class CompletionIn(_RequestIn, kw_only=True):
+class CompletionIn(_OpenAIRequest, kw_only=True):
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (True,)}
 
     prompt: str | list[str | int | list[int]]
@@ -241,7 +241,7 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _message(turn: TurnIn, where: str) -> ChatMessage:
+def _message(turn: OpenAITurn, where: str) -> ChatMessage:
     if turn.role not in ROLES:
         text = f"The role {shortened(turn.role)!r} is not supported. Use system, user or assistant."
         raise BadField(f"{where}.role", text)
@@ -314,7 +314,7 @@ class TextLogprobs(msgspec.Struct):
     text_offset: list[int]
 
 
-class TurnOut(msgspec.Struct, omit_defaults=True):
+class OpenAIAnswer(msgspec.Struct, omit_defaults=True):
     role: str = ""
     content: str | None = None
     reasoning_content: str | None = None
@@ -323,14 +323,14 @@ class TurnOut(msgspec.Struct, omit_defaults=True):
 
 class ChatChoice(msgspec.Struct):
     index: int
-    message: TurnOut
+    message: OpenAIAnswer
     finish_reason: str | None
     logprobs: ChatLogprobs | None = None
 
 
 class ChatChunkChoice(msgspec.Struct):
     index: int
-    delta: TurnOut
+    delta: OpenAIAnswer
     finish_reason: str | None = None
     logprobs: ChatLogprobs | None = None
 
@@ -403,6 +403,6 @@ class ModelOut(msgspec.Struct):
     meta: dict[str, int] | UnsetType = UNSET
 
 
-class ModelList(msgspec.Struct):
+class OpenAIModelList(msgspec.Struct):
     data: list[ModelOut]
     object: str = "list"

@@ -13,13 +13,13 @@ from engine.doors.http.openai.types import (
     ChatChunkChoice,
     ChatLogprobs,
     Completion,
+    OpenAIAnswer,
     PromptLogprob,
     PromptLogprobs,
     TextChoice,
     TextLogprobs,
     TokenLogprob,
     TopLogprob,
-    TurnOut,
     UsageOut,
     finish_reason,
 )
@@ -155,20 +155,22 @@ class ChatWriter(Writer):
     def _choice(self, end: Finished) -> ChatChoice:
         text, thinking = ("".join(parts[end.answer]) for parts in (self._text, self._thinking))
         logprobs = self._logprobs(self._tokens[end.answer])
-        turn = TurnOut("assistant", text, (thinking or None) if self._tells_thinking else None)
+        turn = OpenAIAnswer("assistant", text, (thinking or None) if self._tells_thinking else None)
         return ChatChoice(end.answer, turn, finish_reason(end.reason), logprobs)
 
     def _opening(self, answer: int) -> ChatChunkChoice:
-        return ChatChunkChoice(answer, TurnOut("assistant"))
+        return ChatChunkChoice(answer, OpenAIAnswer("assistant"))
 
     def _part(self, delta: Delta) -> ChatChunkChoice | None:
         if delta.channel == "thinking":
-            told = ChatChunkChoice(delta.answer, TurnOut(reasoning_content=delta.text))
+            told = ChatChunkChoice(delta.answer, OpenAIAnswer(reasoning_content=delta.text))
             return told if self._tells_thinking else None
-        return ChatChunkChoice(delta.answer, TurnOut(content=delta.text), None, self._logprobs(self._placed(delta)))
+        return ChatChunkChoice(
+            delta.answer, OpenAIAnswer(content=delta.text), None, self._logprobs(self._placed(delta))
+        )
 
     def _end(self, end: Finished) -> ChatChunkChoice:
-        return ChatChunkChoice(end.answer, TurnOut(), finish_reason(end.reason))
+        return ChatChunkChoice(end.answer, OpenAIAnswer(), finish_reason(end.reason))
 
     def _logprobs(self, tokens: Sequence[_Placed]) -> ChatLogprobs | None:
         return ChatLogprobs([self._logprob(*token) for token in tokens]) if tokens else None

@@ -32,7 +32,7 @@ class Case(msgspec.Struct, frozen=True):
         return f"decode at {self.context:,}, {self.streams} stream{'s' * (self.streams > 1)}"
 
 
-class Plan(NamedTuple):
+class CasePlan(NamedTuple):
     """Cases to measure. One time is taken over ``steps`` steps in a row; of prompts, over one."""
 
     prompts: tuple[int, ...] = (128, 512, 2048)
@@ -51,5 +51,5 @@ class Plan(NamedTuple):
         ]
 
 
-FULL = Plan()
-QUICK = Plan(prompts=(128, 512), contexts=(128,), streams=(1, 4), verify=(4,), verify_context=128, steps=16)
+FULL = CasePlan()
+QUICK = CasePlan(prompts=(128, 512), contexts=(128,), streams=(1, 4), verify=(4,), verify_context=128, steps=16)

@@ -15,7 +15,7 @@ import psutil
 from engine.services.bench.folders import gptq_folder, nf4_folder
 from engine.services.bench.gguf_files import gguf_file
 from engine.services.bench.measure import median_ratio
-from engine.services.bench.peers.programs import PROGRAMS, Speed
+from engine.services.bench.peers.programs import PROGRAMS, RunSpeed
 from engine.services.bench.peers.worker import LoadFigures, ProgramWorker, missing
 from engine.services.bench.shapes import Shape
 from engine.services.bench.tables import MB, say, show_absent, show_line, show_table
@@ -54,7 +54,7 @@ class ProgramFigures(msgspec.Struct, frozen=True):
     load: LoadFigures
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class PeerComparison(msgspec.Struct, frozen=True):
     """``absent``: what did not run, and what it lacks or its last words."""
 
     shape: str
@@ -96,7 +96,7 @@ class _Run(NamedTuple):
     entrant: Entrant
     worker: ProgramWorker
     size: int
-    speeds: list[Speed]
+    speeds: list[RunSpeed]
 
 
 def named_programs(names: Sequence[str], shape: Shape, root: Path) -> list[Entrant]:
@@ -116,7 +116,7 @@ def compare(
     threads: int,
     decode_tokens: int,
     prompt_tokens: int = 512,
-) -> Comparison:
+) -> PeerComparison:
     """Load one entrant after the other, then run all in turn, ``rounds`` times after one warm-up.
 
     One whose package is not installed is left out and named in ``absent``; so is one that fails.
@@ -149,7 +149,7 @@ def compare(
                     absent.append(f"{run.entrant.title}: {failure}")
                     runs.remove(run)
     rows = [_figures(run, runs, prompt_tokens) for run in runs]
-    return Comparison(shape.name, prompt_tokens, decode_tokens, rounds, rows, absent)
+    return PeerComparison(shape.name, prompt_tokens, decode_tokens, rounds, rows, absent)
 
 
 def checked_size(model: Path) -> int:

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from engine.services.bench.sequences import Sequences
 
 
-class Speed(NamedTuple):
+class RunSpeed(NamedTuple):
     """The speed of one run: seconds to the first token, and seconds a token after it."""
 
     prefill_seconds: float
     decode_seconds_per_token: float
 
 
-def _measured(step: Callable[[Any], Any], prompt: Any, tokens: int) -> Speed:
+def _measured(step: Callable[[Any], Any], prompt: Any, tokens: int) -> RunSpeed:
     """The speed of ``step``, which reads tokens and returns the likeliest one after them."""
     with timed() as prefill:
         token = step(prompt)
     with timed() as decode:
         for _ in range(tokens - 1):
             token = step(token)
-    return Speed(prefill.seconds, decode.seconds / (tokens - 1))
+    return RunSpeed(prefill.seconds, decode.seconds / (tokens - 1))
 
 
 class InferenceProgram(Protocol):
@@ -47,7 +47,7 @@ class InferenceProgram(Protocol):
     def load(self, model: Path, threads: int) -> dict[str, float]:
         """Load the model; return the seconds of each part of the load, empty if the program does not tell."""
 
-    def run(self, prompt: list[int], tokens: int) -> Speed:
+    def run(self, prompt: list[int], tokens: int) -> RunSpeed:
         """Answer the prompt with ``tokens`` tokens."""
 
 
@@ -79,10 +79,10 @@ class Kvasir:
         card, _ = self.client.load(str(model), options=LoadOptions(quantise=self.quantise, device=self.device))
         return card.load_seconds
 
-    def run(self, prompt: list[int], tokens: int) -> Speed:
+    def run(self, prompt: list[int], tokens: int) -> RunSpeed:
         sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
         timings = self.client.answer(prompt, sampling).timings
-        return Speed(timings.ttft_ms / 1000, (timings.total_ms - timings.ttft_ms) / 1000 / (tokens - 1))
+        return RunSpeed(timings.ttft_ms / 1000, (timings.total_ms - timings.ttft_ms) / 1000 / (tokens - 1))
 
 
 class KvasirSteps:
@@ -156,7 +156,7 @@ class Transformers:
             for part in parameter.data.view(-1).split(noise.numel()):
                 part.copy_(noise[: part.numel()])
 
-    def run(self, prompt: list[int], tokens: int) -> Speed:
+    def run(self, prompt: list[int], tokens: int) -> RunSpeed:
         import torch
 
         cache = None
@@ -224,7 +224,7 @@ class LlamaCpp:
         self.run([1, 2], 2)  # touches every page of the memory-mapped file once
         return {}
 
-    def run(self, prompt: list[int], tokens: int) -> Speed:
+    def run(self, prompt: list[int], tokens: int) -> RunSpeed:
         import llama_cpp
         import numpy as np
 
@@ -239,7 +239,7 @@ class LlamaCpp:
         return _measured(step, prompt, tokens)
 
 
-class Program(NamedTuple):
+class PeerProgram(NamedTuple):
     """``requires``: packages, by the names that they are imported by."""
 
     title: str
@@ -248,17 +248,17 @@ class Program(NamedTuple):
 
 
 QUANTISING: tuple[Quantise, ...] = ("nf4", "int4", "int8")
-PROGRAMS: dict[str, Program] = {
-    "kvasir": Program("Kvasir, GPTQ int4", Kvasir),
-    "kvasir steps": Program("Kvasir", KvasirSteps),
+PROGRAMS: dict[str, PeerProgram] = {
+    "kvasir": PeerProgram("Kvasir, GPTQ int4", Kvasir),
+    "kvasir steps": PeerProgram("Kvasir", KvasirSteps),
     **{
-        f"kvasir {method}{when}": Program(f"Kvasir, {method}", partial(Kvasir, method, fresh=not when))
+        f"kvasir {method}{when}": PeerProgram(f"Kvasir, {method}", partial(Kvasir, method, fresh=not when))
         for method in QUANTISING
         for when in ("", " kept")
     },
-    "llama.cpp": Program("llama.cpp, Q4_0", LlamaCpp, ("llama_cpp", "gguf")),
-    "transformers": Program("transformers, bf16", Transformers, ("transformers",)),
-    "bitsandbytes": Program("transformers + bitsandbytes NF4", BitsAndBytes, ("transformers", "bitsandbytes")),
+    "llama.cpp": PeerProgram("llama.cpp, Q4_0", LlamaCpp, ("llama_cpp", "gguf")),
+    "transformers": PeerProgram("transformers, bf16", Transformers, ("transformers",)),
+    "bitsandbytes": PeerProgram("transformers + bitsandbytes NF4", BitsAndBytes, ("transformers", "bitsandbytes")),
 }
 COMPARED = ("kvasir", "llama.cpp", "transformers", "bitsandbytes")
 """What a shape is compared with; the rest quantises while loading."""

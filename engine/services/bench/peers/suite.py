@@ -21,7 +21,7 @@ from engine.loading.memory.bandwidth import measure_bandwidth
 from engine.services.bench.gguf_files import gguf_file, step_bytes
 from engine.services.bench.measure import Spread, spread
 from engine.services.bench.peers.binaries import Peer
-from engine.services.bench.peers.cases import Case, Plan
+from engine.services.bench.peers.cases import Case, CasePlan
 from engine.services.bench.peers.compare import checked_size
 from engine.services.bench.peers.worker import ProgramWorker
 from engine.services.bench.shapes import Shape
@@ -44,10 +44,10 @@ class Contestant(Protocol):
         """Seconds of a step of each case, all of one kind. Raises RuntimeError or OSError where it fails."""
 
 
-class Kvasir:
+class KvasirProcess:
     """This engine in a process that uses no more than the instructions of that name."""
 
-    title = "Kvasir"
+    title = "KvasirProcess"
 
     def __init__(self, instructions: str, model: Path, threads: int) -> None:
         """Raises RuntimeError where the model does not load, or not with these instructions."""
@@ -115,7 +115,7 @@ class PeersFigures(msgspec.Struct, frozen=True):
         for instructions in dict.fromkeys(each.instructions for each in self.memory):
             peaks = {each.program: each.peak for each in self.memory if each.instructions == instructions}
             found = {(row.case, row.program): row for row in self.rows if row.instructions == instructions}
-            others = [name for name in peaks if name != Kvasir.title]
+            others = [name for name in peaks if name != KvasirProcess.title]
             show_table(
                 f"{self.shape}, {self.format}, random weights, {instructions or 'any instructions'}, "
                 f"{self.threads} threads: tok/s, medians and quartiles of {self.rounds} interleaved rounds; "
@@ -150,7 +150,7 @@ def _ratio(row: PeerRow | None) -> str:
 
 
 def measure_peers(
-    shape: Shape, kind: str, root: Path, folders: Sequence[Path], plan: Plan, *, rounds: int, threads: int
+    shape: Shape, kind: str, root: Path, folders: Sequence[Path], plan: CasePlan, *, rounds: int, threads: int
 ) -> PeersFigures:
     """Make the file where it is missing, and run Kvasir and the binaries in ``folders`` on it, ``rounds`` times.
 
@@ -167,7 +167,7 @@ def measure_peers(
             say(f"loading Kvasir, {instructions or AUTO}")
             try:
                 checked_size(model)
-                kvasir = Kvasir(instructions, model, threads)
+                kvasir = KvasirProcess(instructions, model, threads)
                 stack.enter_context(kvasir.worker)
                 entrants.append(kvasir)
             except (RuntimeError, OSError) as failure:
@@ -188,7 +188,7 @@ Seconds = Mapping[tuple[str, str], Mapping[Case, Sequence[float]]]
 
 
 def interleaved(
-    entrants: Sequence[Contestant], model: Path, plan: Plan, rounds: int, threads: int, absent: list[str]
+    entrants: Sequence[Contestant], model: Path, plan: CasePlan, rounds: int, threads: int, absent: list[str]
 ) -> Seconds:
     """Let the entrants run the plan in turn, kind by kind, in every round; one that fails adds to ``absent``."""
     seconds: dict[tuple[str, str], dict[Case, list[float]]] = {}
@@ -214,14 +214,14 @@ def interleaved(
 
 def _row(program: tuple[str, str], case: Case, seconds: Seconds, floor: float) -> PeerRow:
     name, instructions = program
-    times, ours = seconds[program][case], seconds.get((Kvasir.title, instructions), {}).get(case, ())
+    times, ours = seconds[program][case], seconds.get((KvasirProcess.title, instructions), {}).get(case, ())
     ratios = [theirs / own for theirs, own in zip(times, ours, strict=False)]  # of the rounds that both finished
     return PeerRow(
         program=name,
         instructions=instructions,
         case=case,
         speed=spread([case.tokens / time for time in times]),
-        ratio=spread(ratios) if ratios and name != Kvasir.title else None,
+        ratio=spread(ratios) if ratios and name != KvasirProcess.title else None,
         share=floor / statistics.median(times) if floor else None,
     )
 

@@ -18,7 +18,7 @@ from engine.base.installation import module_command
 from engine.loading.memory.environment import without_bounds
 from engine.services.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.services.bench.peers.cases import Case
-from engine.services.bench.peers.programs import PROGRAMS, Speed
+from engine.services.bench.peers.programs import PROGRAMS, RunSpeed
 
 WATCH_SECONDS = 0.02
 """Between two looks at the memory of another process."""
@@ -62,8 +62,8 @@ class ProgramWorker:
         )
         self.load = msgspec.json.decode(self._answer(), type=LoadFigures)
 
-    def run(self, prompt: list[int], tokens: int) -> Speed:
-        return msgspec.json.decode(self._ask(prompt, tokens), type=Speed)
+    def run(self, prompt: list[int], tokens: int) -> RunSpeed:
+        return msgspec.json.decode(self._ask(prompt, tokens), type=RunSpeed)
 
     def steps(self, case: Case, count: int) -> list[float]:
         """Call :meth:`engine.services.bench.peers.programs.KvasirSteps.run`; the process must run that program."""

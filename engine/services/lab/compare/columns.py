@@ -31,7 +31,7 @@ LEAST_CONTEXT, FRAME = 2048, 512
 """Tokens of a column at the least, and of what a chat template puts around a prompt at the most."""
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class ComparedPrompt(msgspec.Struct, frozen=True):
     """One line of a file of prompts: ``kind`` is "prose" or "code", or a name of the user's own. ``plain``: the text is
     to be continued, and no message of a chat."""
 
@@ -44,7 +44,7 @@ class ComparisonRequest(NamedTuple):
     """Columns to compare. ``prompts`` none: the built-in ones. ``text`` is scored for quality, "" for none."""
 
     columns: Sequence[Column]
-    prompts: Sequence[Prompt] = ()
+    prompts: Sequence[ComparedPrompt] = ()
     text: str = ""
     tokens: int = TOKENS
     seed: int = 1
@@ -65,13 +65,13 @@ def text_of(file: Path) -> str:
     return text
 
 
-def prompts_of(file: Path) -> list[Prompt]:
+def prompts_of(file: Path) -> list[ComparedPrompt]:
     """Prompts of a file: a JSON object a line in a .jsonl, else the whole text as one. Raises LabError, OSError."""
     text = text_of(file)
     if file.suffix != ".jsonl":
-        return [Prompt(text)]
+        return [ComparedPrompt(text)]
     try:
-        found = [msgspec.json.decode(line, type=Prompt) for line in split_lines(text) if line.strip()]
+        found = [msgspec.json.decode(line, type=ComparedPrompt) for line in split_lines(text) if line.strip()]
     except (msgspec.MsgspecError, RecursionError) as error:
         raise LabError(f'{file} is not a file of prompts, a {{"text": …, "kind": …}} in each line: {error}.') from None
     if not all(prompt.text.strip() for prompt in found):
@@ -183,7 +183,7 @@ class ColumnEngine:
             if key in each.set
         )
 
-    def encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+    def encoded(self, prompts: Sequence[ComparedPrompt]) -> list[list[int]]:
         """Encode the prompts as this column's model reads them; without a chat template as plain text."""
         found = []
         for prompt in prompts:

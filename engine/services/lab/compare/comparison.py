@@ -21,7 +21,7 @@ from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabText
 from engine.services.answers.continuing import common
 from engine.services.bench.speculation.texts import plain
 from engine.services.client import EngineError
-from engine.services.lab.compare.columns import ColumnEngine, ComparisonRequest, Prompt
+from engine.services.lab.compare.columns import ColumnEngine, ComparedPrompt, ComparisonRequest
 from engine.services.lab.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, RunEvent, apart, gap_of
 from engine.services.lab.run import device_of, machine
 
@@ -111,7 +111,7 @@ def _together(sides: Sequence[ColumnEngine]) -> bool:
         return False
 
 
-def _kinds(first: ColumnEngine, request: ComparisonRequest) -> Iterator[tuple[str, list[Prompt]]]:
+def _kinds(first: ColumnEngine, request: ComparisonRequest) -> Iterator[tuple[str, list[ComparedPrompt]]]:
     """Kinds of text with their prompts."""
     if request.prompts:
         for kind in dict.fromkeys(prompt.kind for prompt in request.prompts):
@@ -119,14 +119,14 @@ def _kinds(first: ColumnEngine, request: ComparisonRequest) -> Iterator[tuple[st
         return
     words = plain(first.client.model)
     for key, kind in KINDS.items():
-        yield kind, [Prompt(text, kind, plain=key == "code") for text in words[key][:PROMPTS]]
+        yield kind, [ComparedPrompt(text, kind, plain=key == "code") for text in words[key][:PROMPTS]]
 
 
 def _measured(
     request: ComparisonRequest,
     sides: Sequence[ColumnEngine],
     kind: str,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[ComparedPrompt],
     show: Callable[[RunEvent], object],
 ) -> KindFigures:
     read = [side.encoded(prompts) for side in sides]

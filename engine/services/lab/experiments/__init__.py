@@ -21,11 +21,11 @@ ALL: tuple[Experiment, ...] = (
     weights.Weights(),
     paging.Paging(),
     kivi.Kivi(),
-    quest.Quest(),
+    quest.QuestExperiment(),
     window.Window(),
     prefixes.Prefixes(),
     batching.Batching(),
     speculation.Speculation(),
-    heads.Heads(),
+    heads.HeadsExperiment(),
 )
 BY_NAME = {each.page.name: each for each in ALL}

@@ -84,7 +84,8 @@ class Batching:
         yield LabProgress(name=self.page.name, done=0, total=0, sentence="looking for answers of unlike length")
         asked = _asked(lab)
         sides = [
-            _Served(lab, asked, slots, waits=waits) for slots, waits in ((1, False), (SLOTS, True), (SLOTS, False))
+            _BatchingSide(lab, asked, slots, waits=waits)
+            for slots, waits in ((1, False), (SLOTS, True), (SLOTS, False))
         ]
         pairs = Pairs(lab, self.page.name, (PASSES, DONE, FIRST, COMPLETE, PASS), DONE)
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].picture())
@@ -166,7 +167,7 @@ class _Times(NamedTuple):
     freed: float
 
 
-class _Served:
+class _BatchingSide:
     """One side: ``slots`` at a time; ``waits``: until a batch is full, and until its longest answer ends."""
 
     def __init__(self, lab: Lab, asked: list[Arrival], slots: int, *, waits: bool) -> None:

@@ -34,7 +34,7 @@ METHODS = {
 }
 
 
-class Heads:
+class HeadsExperiment:
     """All draft methods that the model has of these, at one length; heads and layers draft trees."""
 
     page = LabPage(

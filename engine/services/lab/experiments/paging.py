@@ -89,7 +89,7 @@ class Paging:
             draw = lab.random
             prompts = [asked(lab.model, _length(context, draw), draw)[-context // 2 :] for _ in range(CHATS)]
             total = lab.model.pages - 1
-            sides = [_Served(lab, prompts, mode) for mode in ("whole_context", "on_demand")]
+            sides = [_PagingSide(lab, prompts, mode) for mode in ("whole_context", "on_demand")]
             pairs = Pairs(lab, self.page.name, (AT_ONCE, IN_USE, MOST))
             for place, side in enumerate(sides):
                 yield LabProgress(name=self.page.name, done=place, total=2, run=1 + place, side=place)
@@ -127,7 +127,7 @@ class Paging:
         )
 
 
-class _Served:
+class _PagingSide:
     """One side. ``picture`` are the pages at the fullest moment that was seen."""
 
     def __init__(self, lab: Lab, prompts: list[list[int]], mode: str) -> None:

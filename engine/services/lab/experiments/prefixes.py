@@ -11,7 +11,7 @@ import msgspec
 from engine.cache.pool import PAGE_SIZE
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
-from engine.protocol.lab import LabPage, LabSetting, Tree, TreeNode
+from engine.protocol.lab import LabPage, LabSetting, LabTreeNode, Tree
 from engine.services.answers.continuing import common
 from engine.services.client import Answer
 from engine.services.lab.experiment import (
@@ -162,12 +162,12 @@ class _Users:
         """Draw who reads what: one text of all, or one each."""
         users, lengths = list(range(self._users)), list(map(len, self.prompts))
         if not self._shared:
-            return Tree(nodes=[TreeNode(parent=-1, tokens=lengths[user], readers=[user]) for user in users])
+            return Tree(nodes=[LabTreeNode(parent=-1, tokens=lengths[user], readers=[user]) for user in users])
         cached = min(answer.usage.cached_tokens for answer in self.answers[1:])
         return Tree(
             nodes=[
-                TreeNode(parent=-1, tokens=cached, readers=users),
-                *(TreeNode(parent=0, tokens=lengths[user] - cached, readers=[user]) for user in users),
+                LabTreeNode(parent=-1, tokens=cached, readers=users),
+                *(LabTreeNode(parent=0, tokens=lengths[user] - cached, readers=[user]) for user in users),
             ]
         )
 

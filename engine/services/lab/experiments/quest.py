@@ -39,7 +39,7 @@ def _sides(budgets: Sequence[int]) -> list[str]:
     return ["all of the text", *(f"{budget:,} tokens" for budget in budgets)]
 
 
-class Quest:
+class QuestExperiment:
     """Every side runs over the same kind of cache, with bounds of its pages; the first one's budget is all of them."""
 
     page = LabPage(

@@ -15,7 +15,7 @@ from engine.compute.models.base import CausalLM
 from engine.loading.memory.arithmetic import GPU_WIDTH, WIDTH, best_rate, measure_products
 from engine.loading.memory.bandwidth import fresh_bandwidth, last_level_bytes
 from engine.protocol.lab import Ceiling
-from engine.services.lab.roofline.work import Settings, Work, largest_packed
+from engine.services.lab.roofline.work import ForwardWork, WorkSettings, largest_packed
 
 MIXED = 0.05
 """Share of the time of all products from which on a kind of them is named."""
@@ -35,7 +35,7 @@ class Rates(NamedTuple):
     packed: float
 
 
-def measure_rates(settings: Settings, read: float) -> Rates:
+def measure_rates(settings: WorkSettings, read: float) -> Rates:
     """About a second. ``read``: bytes that a token of one answer reads."""
     device, lm = settings.model.device, settings.lm
     packed = largest_packed(lm)
@@ -57,7 +57,7 @@ def _measure_packed(linear: Linear, lm: CausalLM, device: torch.device) -> float
 class Roof:
     """Roofline of a machine: a forward waits for its bytes or for its operations, whichever takes longer."""
 
-    def __init__(self, rates: Rates, settings: Settings, read: float) -> None:
+    def __init__(self, rates: Rates, settings: WorkSettings, read: float) -> None:
         """``read`` as in :func:`measure_rates`."""
         lm, packed = settings.lm, largest_packed(settings.lm)
         dtype = str(lm.dtype).removeprefix("torch.")
@@ -95,17 +95,17 @@ class Roof:
         """List the ceilings that there are."""
         return [each for each in self._ceilings.values() if each.value]
 
-    def reads(self, work: Work) -> Ceiling:
+    def reads(self, work: ForwardWork) -> Ceiling:
         """The one that holds for its bytes."""
         (name,) = self._reading(work)
         return self._ceilings[name]
 
-    def products(self, work: Work) -> Ceiling:
+    def products(self, work: ForwardWork) -> Ceiling:
         """The one that holds for its operations: that on which most of their time goes."""
         seconds = self._multiplying(work)
         return self._ceilings[max(seconds, key=seconds.__getitem__)]
 
-    def binds(self, work: Work) -> str:
+    def binds(self, work: ForwardWork) -> str:
         """Name the ceiling that it waits for; where both kinds of products take their time, both."""
         reading, seconds = sum(self._reading(work).values()), self._multiplying(work)
         multiplying = sum(seconds.values())
@@ -115,11 +115,11 @@ class Roof:
             return " and ".join(self._ceilings[key].name for key in seconds)
         return self.products(work).name
 
-    def over(self, work: Work) -> float:
+    def over(self, work: ForwardWork) -> float:
         """Operations a second that are possible."""
         return work.operations / max(sum(self._reading(work).values()), sum(self._multiplying(work).values()))
 
-    def raise_to(self, passes: Iterable[tuple[str, Work, float]]) -> None:
+    def raise_to(self, passes: Iterable[tuple[str, ForwardWork, float]]) -> None:
         """Passes that were faster than a ceiling show that it is higher: it was disturbed when measured.
 
         Of each pass its name, its work and its seconds; the fastest counts.
@@ -134,12 +134,12 @@ class Roof:
                 said, ceiling = f"a pass of {name} was {percent(times - 1, 1)} faster, and counts.", self._ceilings[key]
                 self._ceilings[key] = msgspec.structs.replace(ceiling, value=times * ceiling.value, raised=said)
 
-    def _reading(self, work: Work) -> dict[str, float]:
+    def _reading(self, work: ForwardWork) -> dict[str, float]:
         """Its seconds at the ceiling for its bytes."""
         key = "cache" if self._ceilings["cache"].value and work.bytes < cached_bytes() else "memory"
         return {key: work.bytes / self._ceilings[key].value}
 
-    def _multiplying(self, work: Work) -> dict[str, float]:
+    def _multiplying(self, work: ForwardWork) -> dict[str, float]:
         """Its seconds at each ceiling for operations."""
         operations = {"packed": work.packed, "dense": work.dense}
         return {key: count / self._ceilings[key].value for key, count in operations.items() if count}

@@ -18,7 +18,7 @@ from engine.services.bench.cache.traces import words_of
 from engine.services.client import EngineClient, whole_steps
 from engine.services.lab.experiment import GREEDY
 from engine.services.lab.roofline.ceilings import Roof
-from engine.services.lab.roofline.work import Settings, Work, experts_of
+from engine.services.lab.roofline.work import ForwardWork, WorkSettings, experts_of
 
 PROMPT, LEAST_PROMPT, ANSWER = 512, 32, 32
 """Tokens of what is measured."""
@@ -31,7 +31,7 @@ PROMPT_SECONDS = 15.0
 """What the prompts of answers together may take in a round; they are shorter where the machine is slow."""
 
 
-class Measured(NamedTuple):
+class MeasuredPoint(NamedTuple):
     """Seconds of each pass, and the work in it."""
 
     name: str
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
     context: str
     """After how many tokens, or of how many."""
     passes: list[float]
-    work: Work
+    work: ForwardWork
 
     def point(self, roof: Roof) -> RoofPoint:
         """The median pass, from the slower quarter to the fastest."""
@@ -63,16 +63,16 @@ class Measured(NamedTuple):
 class MeasuredPasses(NamedTuple):
     """``together`` is None where the pool is too small for :data:`MANY` answers to be written side by side."""
 
-    one: Measured
-    together: Measured | None
-    prompt: Measured
+    one: MeasuredPoint
+    together: MeasuredPoint | None
+    prompt: MeasuredPoint
 
     @property
-    def all(self) -> list[Measured]:
+    def all(self) -> list[MeasuredPoint]:
         return [each for each in self if each is not None]
 
 
-def measure(client: EngineClient, settings: Settings) -> MeasuredPasses:
+def measure(client: EngineClient, settings: WorkSettings) -> MeasuredPasses:
     """One answer, several together, and a prompt; nothing is drafted. Raises EngineError."""
     model = client.model
     length = length_of(model)
@@ -100,8 +100,8 @@ def measure(client: EngineClient, settings: Settings) -> MeasuredPasses:
         together += [step.duration for step in whole_steps(found[0].steps, MANY)]
     one, many = context_of(length), context_of(shorter)
     return MeasuredPasses(
-        Measured("decode, batch 1", "one answer", f"after {one:,} tokens", alone, settings.decode(one)),
-        Measured(
+        MeasuredPoint("decode, batch 1", "one answer", f"after {one:,} tokens", alone, settings.decode(one)),
+        MeasuredPoint(
             f"decode, batch {MANY}",
             f"{MANY} answers together",
             f"after {many:,} tokens",
@@ -110,7 +110,7 @@ def measure(client: EngineClient, settings: Settings) -> MeasuredPasses:
         )
         if together
         else None,
-        Measured("prefill", "a prompt", f"{rows:,} tokens in a pass", chunks, settings.prompt(rows, -before)),
+        MeasuredPoint("prefill", "a prompt", f"{rows:,} tokens in a pass", chunks, settings.prompt(rows, -before)),
     )
 
 
@@ -128,7 +128,7 @@ class Computed(NamedTuple):
     name: str
     group: PointGroup
     keys: dict[str, Value]
-    work: Work
+    work: ForwardWork
 
     def point(self, roof: Roof) -> RoofPoint:
         most = roof.over(self.work)
@@ -147,7 +147,7 @@ class Computed(NamedTuple):
         )
 
 
-def compute(settings: Settings, context: int, switches: Mapping[str, OptionSpec]) -> list[Computed]:
+def compute(settings: WorkSettings, context: int, switches: Mapping[str, OptionSpec]) -> list[Computed]:
     """Compute where each switch would move one answer, and what comes of several answers or drafts."""
     batches = [
         Computed(f"batch {count}{', the limit' * (count == 1)}", "batch", {}, settings.decode(context, count))
@@ -172,7 +172,7 @@ class Other(NamedTuple):
 
     name: str
     keys: dict[str, Value]
-    settings: Settings
+    settings: WorkSettings
 
 
 def _values(switches: Mapping[str, OptionSpec], key: str) -> list[str]:
@@ -183,7 +183,7 @@ def _values(switches: Mapping[str, OptionSpec], key: str) -> list[str]:
     return [choice for choice in spec.choices if choice not in spec.disabled_choices and choice != spec.value]
 
 
-def _of_weights(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
+def _of_weights(settings: WorkSettings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
     """The model planned with its weights unpacked. The other way round no packed products are there to be measured."""
     files, lm = settings.model.files, settings.lm
     if files is None or "16bit" not in _values(switches, keys.WEIGHTS):
@@ -195,7 +195,7 @@ def _of_weights(settings: Settings, switches: Mapping[str, OptionSpec]) -> Itera
     yield Other("unpacked weights", {keys.WEIGHTS: "16bit"}, other)
 
 
-def _of_kinds(settings: Settings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
+def _of_kinds(settings: WorkSettings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:
     for name in _values(switches, keys.KV_KIND):
         options = EngineOptions()
         options.values.update({key: spec.value for key, spec in switches.items()})

@@ -18,7 +18,15 @@ from engine.protocol.compared import busy, is_busy
 from engine.protocol.lab import Ceiling, LabRoofline
 from engine.services.client import EngineClient
 from engine.services.lab.roofline.ceilings import Rates, Roof, measure_rates, percent
-from engine.services.lab.roofline.points import MANY, Measured, MeasuredPasses, compute, context_of, length_of, measure
+from engine.services.lab.roofline.points import (
+    MANY,
+    MeasuredPasses,
+    MeasuredPoint,
+    compute,
+    context_of,
+    length_of,
+    measure,
+)
 from engine.services.lab.roofline.work import settings_of
 from engine.services.lab.run import device_of, machine
 
@@ -94,7 +102,7 @@ def _sentences(made: LabRoofline, passes: MeasuredPasses, roof: Roof, others: fl
     return [*said, *_of_switches(made)]
 
 
-def _roof(roof: Roof, passed: Measured) -> str:
+def _roof(roof: Roof, passed: MeasuredPoint) -> str:
     """Describe the roof of a pass: the ceiling that makes it, and how high it is."""
     return f"{roof.binds(passed.work)}: {figure(roof.over(passed.work) / 1e9)} billion operations a second"
 

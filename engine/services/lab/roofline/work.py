@@ -17,7 +17,7 @@ from engine.protocol import OptionSpec, keys
 from engine.services.lab.experiment import LabError
 
 
-class Work(NamedTuple):
+class ForwardWork(NamedTuple):
     """Work of one forward: bytes that it reads of weights and of what is kept, operations with packed weights and
     without them (attention among these), and tokens it gives."""
 
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkSettings:
     """Settings that the work of a forward depends on. ``weights`` are bytes that one row reads of them."""
 
     model: LoadedModel
@@ -54,7 +54,7 @@ class Settings:
     policy: PagePolicy = KEEP_ALL
     """For rows of an answer. Those of a prompt read all of it: its first chunk is shorter than any window."""
 
-    def decode(self, context: int, answers: int = 1, drafts: int = 0) -> Work:
+    def decode(self, context: int, answers: int = 1, drafts: int = 0) -> ForwardWork:
         """One pass that gives each answer a token after ``context`` of them, and ``drafts`` more where all hold."""
         rows = answers * (1 + drafts)
         stop = context + 1
@@ -62,12 +62,12 @@ class Settings:
         kept = answers * self._kept(min(seen, stop) + drafts)
         return self._work(rows, rows, kept, rows * _attention(self.lm, seen))
 
-    def prompt(self, rows: int, before: int = 0) -> Work:
+    def prompt(self, rows: int, before: int = 0) -> ForwardWork:
         """One pass over ``rows`` of a prompt, of which ``before`` were read already; only its last needs the head."""
         attention = sum(_attention(self.lm, before + row + 1) for row in range(rows))
         return self._work(rows, 1, self._kept(before + rows), attention)
 
-    def _work(self, rows: int, heads: int, kept: float, attention: float) -> Work:
+    def _work(self, rows: int, heads: int, kept: float, attention: float) -> ForwardWork:
         """``heads``: how many of the rows need the output head."""
         head = self.lm.head
         packed, dense = (
@@ -75,7 +75,7 @@ class Settings:
             + heads * 2.0 * head.in_features * head.out_features * (kind == (head.kind != "dense"))
             for kind in (True, False)
         )
-        return Work(self._weights(rows), kept, packed, dense + attention, float(rows))
+        return ForwardWork(self._weights(rows), kept, packed, dense + attention, float(rows))
 
     def _weights(self, rows: int) -> float:
         """More rows ask more experts: as many as there are if each asks at random."""
@@ -98,7 +98,7 @@ class Settings:
         return found + (states.page_bytes if states is not None else 0)
 
 
-def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec]) -> Settings:
+def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec]) -> WorkSettings:
     """The loaded model as it is set now.
 
     Raises :class:`LabError` for a model of another kind of loader's.
@@ -108,7 +108,7 @@ def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec]) -> Setti
         raise LabError("This model does not say what it reads and computes. Load one from a folder or a file.")
     window, budget = (int(switches[key].value) for key in (keys.WINDOW_TOKENS, keys.QUEST_TOKENS))
     policy = POLICIES[str(switches[keys.PAGE_POLICY].value)](PolicySettings(window, budget, prompt_length=0))
-    return Settings(model, lm, float(model.reads.weights), experts_of(lm), model.kind, policy)
+    return WorkSettings(model, lm, float(model.reads.weights), experts_of(lm), model.kind, policy)
 
 
 def experts_of(lm: CausalLM) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.cache.stores.codecs import pack_absmax
 from engine.cache.stores.packed import BYTE_KINDS, PackedKV
-from engine.compute.native.library import Library, find
+from engine.compute.native.library import NativeLibrary, find
 
 KINDS = {
     "16 bit": ("dense", 16),
@@ -58,7 +58,7 @@ class Calls(NamedTuple):
     bytes_each: int
 
 
-def calls(library: Library, kind: str, bits: int, keys: int, heads: int, kv_heads: int, width: int) -> Calls:
+def calls(library: NativeLibrary, kind: str, bits: int, keys: int, heads: int, kv_heads: int, width: int) -> Calls:
     """Contexts on shuffled pairs of pages."""
     one = size(random_cache(kind, bits, 32, kv_heads, width)) * keys // 32
     contexts = max(2, int(BEYOND_CACHES / one))

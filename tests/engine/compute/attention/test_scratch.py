@@ -10,7 +10,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.compute.attention.backends.scratch import Scratch
-from engine.compute.native.library import Library
+from engine.compute.native.library import NativeLibrary
 from tests.engine.compute.attention.packed_cases import KINDS
 
 PAGES, HEADS = 12, 3
@@ -32,13 +32,13 @@ def arenas(kind: tuple[str, int, int], width: int) -> PackedKV:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many pages each call of native code was given."""
     calls: list[int] = []
-    unpack = Library.unpack_pages
+    unpack = NativeLibrary.unpack_pages
 
-    def count(self: Library, kv: PackedKV, pages: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    def count(self: NativeLibrary, kv: PackedKV, pages: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         calls.append(len(pages))
         unpack(self, kv, pages, k, v)
 
-    monkeypatch.setattr(Library, "unpack_pages", count)
+    monkeypatch.setattr(NativeLibrary, "unpack_pages", count)
     return calls
 
 

@@ -21,10 +21,10 @@ from engine.cache.stores.states import LayerStates, StateRuns
 from engine.cache.types import StateRun
 from engine.compute.batch import SequenceRows
 from engine.compute.layers.numerics import Numerics
-from engine.compute.layers.recurrent.delta_rule import RULE, _Rows, by_chunks, delta_rule
+from engine.compute.layers.recurrent.delta_rule import RULE, _StepRows, by_chunks, delta_rule
 from engine.compute.layers.recurrent.recurrence import CHUNK, row_by_row
 from engine.compute.native.delta import DeltaWeights
-from engine.compute.native.library import Library, find_with
+from engine.compute.native.library import NativeLibrary, find_with
 from engine.compute.runner.inputs import runs_of, state_runs
 from engine.config.states import RecurrentShape
 from tests.engine.compute.native.instruction_sets import at_hand
@@ -69,7 +69,7 @@ class Layer(NamedTuple):
         self,
         inputs: tuple[Tensor, Tensor],
         runs: StateRuns,
-        library: Library | None = None,
+        library: NativeLibrary | None = None,
         invariant: bool = True,
     ) -> Tensor:
         return delta_rule(*inputs, self.weights, self.shape, self.states, runs, Numerics(invariant), library)
@@ -80,12 +80,12 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def rows(shape: RecurrentShape, count: int) -> _Rows:
+def rows(shape: RecurrentShape, count: int) -> _StepRows:
     q, k = (torch.nn.functional.normalize(torch.randn(count, shape.value_heads, shape.key), dim=-1) for _ in "qk")
     v = torch.randn(count, shape.value_heads, shape.value)
     g, b = -torch.rand(count, shape.decays), torch.rand(count, shape.value_heads) * shape.share_scale
     g = 4 * g.unflatten(1, (shape.value_heads, -1)) if shape.channel_decays else g
-    return _Rows(q * shape.key**-0.5, k, v, g, b)
+    return _StepRows(q * shape.key**-0.5, k, v, g, b)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -116,7 +116,7 @@ RUNS = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_native_code_computes_what_the_reference_does(
-    shape: RecurrentShape, dtype: torch.dtype, library: Library
+    shape: RecurrentShape, dtype: torch.dtype, library: NativeLibrary
 ) -> None:
     """Sequences of all kinds in one step: decoding, a prompt's beginning, one cut in two, draft tokens."""
     layer = Layer.of(shape, dtype)
@@ -147,7 +147,7 @@ def tree(parents: list[int]) -> StateRuns:
 @pytest.mark.parametrize("parents", [[-1, 0, 0, 1, 1, 2, 5, 4, 7, 8, 9], [-1, 0, 1, 2], [-1, 0, 0, 0]])
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[4]])
 def test_every_row_of_a_tree_goes_on_from_its_own_path(
-    shape: RecurrentShape, parents: list[int], library: Library
+    shape: RecurrentShape, parents: list[int], library: NativeLibrary
 ) -> None:
     layer = Layer.of(shape)
     runs = tree(parents)
@@ -167,7 +167,7 @@ def test_every_row_of_a_tree_goes_on_from_its_own_path(
 
 @each_set
 @pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[4]])
-def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: RecurrentShape, library: Library) -> None:
+def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: RecurrentShape, library: NativeLibrary) -> None:
     """Read whole, cut anywhere, row by row, as draft tokens and then replayed: the same results and states."""
     layer = Layer.of(shape)
     inputs = layer.inputs(40)

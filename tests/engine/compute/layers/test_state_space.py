@@ -20,7 +20,7 @@ from engine.compute.layers.recurrent import recurrence
 from engine.compute.layers.recurrent.convolution import convolve
 from engine.compute.layers.recurrent.recurrence import CHUNK, row_by_row
 from engine.compute.layers.recurrent.state_space import RULE, MambaWeights, by_chunks, state_space
-from engine.compute.native.library import Library, find_with
+from engine.compute.native.library import NativeLibrary, find_with
 from engine.compute.runner.inputs import runs_of, state_runs
 from engine.config.states import MambaShape
 from tests.engine.compute.native.instruction_sets import at_hand
@@ -57,7 +57,11 @@ class Layer(NamedTuple):
         return torch.randn(rows, self.shape.channels), torch.randn(rows, self.shape.heads)
 
     def run(
-        self, inputs: tuple[Tensor, Tensor], runs: StateRuns, invariant: bool = True, library: Library | None = None
+        self,
+        inputs: tuple[Tensor, Tensor],
+        runs: StateRuns,
+        invariant: bool = True,
+        library: NativeLibrary | None = None,
     ) -> Tensor:
         return state_space(*inputs, self.weights, self.shape, self.states, runs, Numerics(invariant), library)
 
@@ -114,7 +118,7 @@ def test_native_code_computes_what_the_reference_does() -> None:
 
 @each_code
 @pytest.mark.parametrize("parents", [[-1, 0, 0, 1, 1, 2, 5, 4, 7, 8, 9], [-1, 0, 1, 2], [-1, 0, 0, 0]])
-def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int], library: Library | None) -> None:
+def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int], library: NativeLibrary | None) -> None:
     layer, count = Layer.of(SHAPES[0]), len(parents)
     drafts = SequenceRows([0] * count, 5, [1], parents=parents, states=[StateRun(1, 1, 2), StateRun(count - 1, 2, 0)])
     runs = state_runs([SequenceRows([0] * 3, 0, [1], states=[StateRun(3, 0, 4)]), drafts], [0, 3, 3 + count])
@@ -133,7 +137,7 @@ def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int], libra
 
 @each_code
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: MambaShape, library: Library | None) -> None:
+def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: MambaShape, library: NativeLibrary | None) -> None:
     """Read whole, cut anywhere, as draft tokens and then replayed: the same results and states."""
     layer = Layer.of(shape)
     inputs, whole = layer.inputs(40), layer.copy()

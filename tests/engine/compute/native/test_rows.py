@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from engine.compute.attention.rotation import RotaryStep, rotate
-from engine.compute.native.library import GATINGS, Library, find_with
+from engine.compute.native.library import GATINGS, NativeLibrary, find_with
 from tests.engine.compute.native.instruction_sets import at_hand
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -17,7 +17,7 @@ LIMIT, ALPHA = 7.0, 1.702
 
 
 @pytest.fixture(params=at_hand())
-def library(request: pytest.FixtureRequest) -> Library:
+def library(request: pytest.FixtureRequest) -> NativeLibrary:
     found = find_with(request.param).library
     assert found is not None
     return found
@@ -47,7 +47,7 @@ def gated(kind: str, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 @DTYPES
 @pytest.mark.parametrize("kind", GATINGS)
 @pytest.mark.parametrize("rows", [1, 3, 300])
-def test_gates(library: Library, kind: str, rows: int, dtype: torch.dtype) -> None:
+def test_gates(library: NativeLibrary, kind: str, rows: int, dtype: torch.dtype) -> None:
     x = (4 * torch.randn(rows, 2 * 1040)).to(dtype)
     x[0, :6] = torch.tensor([0, -0.0, 90, -90, 1e-30, -200])
     found = library.gate(x, kind, LIMIT, ALPHA)
@@ -59,7 +59,7 @@ def test_gates(library: Library, kind: str, rows: int, dtype: torch.dtype) -> No
     assert torch.equal(alone, found[-1:])
 
 
-def test_gates_pass_on_what_is_no_number(library: Library) -> None:
+def test_gates_pass_on_what_is_no_number(library: NativeLibrary) -> None:
     x = torch.zeros(1, 64)
     x[0, 3], x[0, 4], x[0, 40] = torch.nan, torch.inf, torch.nan
     found = library.gate(x, "silu")
@@ -67,7 +67,7 @@ def test_gates_pass_on_what_is_no_number(library: Library) -> None:
     assert found[0].isnan().tolist() == [i in (3, 4, 8) for i in range(32)]  # infinity times 0 is none either
 
 
-def test_gates_it_has_not(library: Library) -> None:
+def test_gates_it_has_not(library: NativeLibrary) -> None:
     assert library.gate(torch.zeros(2, 64), "relu") is None
     assert library.gate(torch.zeros(2, 48), "silu") is None
     assert library.gate(torch.zeros(2, 64).double(), "silu") is None
@@ -77,7 +77,7 @@ def test_gates_it_has_not(library: Library) -> None:
 @DTYPES
 @pytest.mark.parametrize(("width", "turned"), [(64, 64), (128, 128), (96, 64), (80, 32)])
 @pytest.mark.parametrize("rows", [1, 5, 700])
-def test_rotations(library: Library, rows: int, width: int, turned: int, dtype: torch.dtype) -> None:
+def test_rotations(library: NativeLibrary, rows: int, width: int, turned: int, dtype: torch.dtype) -> None:
     fused = torch.randn(rows, 9, width).to(dtype)
     heads = fused[:, :7]  # as queries and keys lie in front of values
     cos, sin = torch.randn(2, rows, 1, turned).to(dtype).unbind()
@@ -91,7 +91,7 @@ def test_rotations(library: Library, rows: int, width: int, turned: int, dtype: 
     assert torch.equal(rotate(heads, RotaryStep(cos, sin, library)), found)
 
 
-def test_rotations_it_has_not(library: Library) -> None:
+def test_rotations_it_has_not(library: NativeLibrary) -> None:
     x, angles = torch.randn(3, 2, 40), torch.randn(3, 1, 40)
     assert library.rotate(x, angles, angles) is None
     assert library.rotate(x.double(), angles.double(), angles.double()) is None
@@ -100,7 +100,7 @@ def test_rotations_it_has_not(library: Library) -> None:
 
 @DTYPES
 @pytest.mark.parametrize("rows", [5, 1000])
-def test_norms_add_first(library: Library, rows: int, dtype: torch.dtype) -> None:
+def test_norms_add_first(library: NativeLibrary, rows: int, dtype: torch.dtype) -> None:
     x, added, weight = (torch.randn(*shape).to(dtype) for shape in ((rows, 272), (rows, 272), (272,)))
     total = x.double() + 0.5 * added.double()
     found = library.norm(x, weight, 1e-5, added, 0.5)
@@ -111,7 +111,7 @@ def test_norms_add_first(library: Library, rows: int, dtype: torch.dtype) -> Non
 
 @DTYPES
 @pytest.mark.parametrize("rows", [1, 300])
-def test_norms_of_heads_have_a_weight_each(library: Library, rows: int, dtype: torch.dtype) -> None:
+def test_norms_of_heads_have_a_weight_each(library: NativeLibrary, rows: int, dtype: torch.dtype) -> None:
     x, weight = torch.randn(rows, 5, 64).to(dtype), torch.randn(5, 64)
     exact = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double()
     close(library.norm(x, weight, 1e-5), exact)

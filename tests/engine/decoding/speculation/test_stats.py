@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.decoding.speculation.control.stats import Acceptance, expected_tokens
+from engine.decoding.speculation.control.stats import AcceptanceStats, expected_tokens
 
 
 def test_expected_tokens_is_the_sum_of_the_chances() -> None:
@@ -17,7 +17,7 @@ def test_expected_tokens_is_the_sum_of_the_chances() -> None:
 def test_each_depth_has_a_chance_of_its_own() -> None:
     chances = (0.9, 0.5, 0.1, 0.6)
     rng = random.Random(3)
-    acceptance = Acceptance(branches=False)
+    acceptance = AcceptanceStats(branches=False)
     for _ in range(4000):
         kept = next((i for i, chance in enumerate(chances) if rng.random() >= chance), len(chances))
         acceptance.observe(4, 4, kept)
@@ -26,14 +26,14 @@ def test_each_depth_has_a_chance_of_its_own() -> None:
 
 
 def test_an_even_chance_gives_the_formula() -> None:
-    acceptance = Acceptance(branches=False)
+    acceptance = AcceptanceStats(branches=False)
     for length in range(6):
         assert acceptance.tokens(5, length) == pytest.approx(expected_tokens(0.7, length))
     assert acceptance.share(5, 5) == pytest.approx(0.7)
 
 
 def test_it_follows_a_change_of_text() -> None:
-    acceptance = Acceptance(branches=False, prior=Acceptance(branches=False))
+    acceptance = AcceptanceStats(branches=False, prior=AcceptanceStats(branches=False))
     for kept, low, high in ((4, 0.9, 1.0), (0, 0.0, 0.15), (4, 0.85, 1.0)):
         for _ in range(60):
             acceptance.observe(4, 4, kept)
@@ -41,16 +41,16 @@ def test_it_follows_a_change_of_text() -> None:
 
 
 def test_a_new_request_begins_with_what_all_saw() -> None:
-    shared = Acceptance(branches=False)
-    first = Acceptance(branches=False, prior=shared)
+    shared = AcceptanceStats(branches=False)
+    first = AcceptanceStats(branches=False, prior=shared)
     for _ in range(300):
         first.observe(3, 3, 0)
-    assert Acceptance(branches=False, prior=shared).share(3, 1) < 0.1
+    assert AcceptanceStats(branches=False, prior=shared).share(3, 1) < 0.1
 
 
 def test_draft_tokens_asked_for_and_not_made_are_not_accepted() -> None:
     """Heads that reach four deep promise no more than four tokens for eight."""
-    acceptance = Acceptance(branches=True)
+    acceptance = AcceptanceStats(branches=True)
     for _ in range(300):
         acceptance.observe(16, 8, 4)
     assert acceptance.tokens(16, 4) > 4.5
@@ -58,7 +58,7 @@ def test_draft_tokens_asked_for_and_not_made_are_not_accepted() -> None:
 
 
 def test_sizes_of_trees_are_told_apart_and_larger_ones_are_hoped_for() -> None:
-    acceptance = Acceptance(branches=True)
+    acceptance = AcceptanceStats(branches=True)
     for _ in range(300):
         acceptance.observe(4, 2, 0)
         acceptance.observe(32, 2, 2)

@@ -10,7 +10,7 @@ import pytest
 
 from engine.decoding.telemetry import runs
 from engine.decoding.telemetry.records import DraftRecord, StepRecord
-from engine.decoding.telemetry.runs import Recorder, Run, Served
+from engine.decoding.telemetry.runs import MeasuredRate, Recorder, Served
 
 MODEL = Served("a CPU", "GGUF Q4_K", "/models/a", 1 << 30, 2e9)
 OTHER = MODEL._replace(model="/models/b", read=(1 << 30) + 1000)
@@ -79,8 +79,8 @@ def test_prompts_and_drafts() -> None:
     assert runs.best_draft(OTHER, runs.read()) is None
 
 
-def run(value: float, model: Served = MODEL, trial: bool = False) -> Run:
-    return Run("decode", model.device, model.format, model.order, model.model, value, trial=trial)
+def run(value: float, model: Served = MODEL, trial: bool = False) -> MeasuredRate:
+    return MeasuredRate("decode", model.device, model.format, model.order, model.model, value, trial=trial)
 
 
 def test_own_runs_come_before_others_and_those_before_trials() -> None:
@@ -111,7 +111,7 @@ def test_the_newest_are_kept_and_a_damaged_file_is_none() -> None:
 def test_several_may_add_runs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = runs.read
 
-    def slowly() -> list[Run]:
+    def slowly() -> list[MeasuredRate]:
         found = read()
         time.sleep(0.05)
         return found

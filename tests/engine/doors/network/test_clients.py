@@ -16,7 +16,7 @@ import pytest
 from engine.doors.http.body import MAX_BODY
 from engine.doors.http.fields import decoded
 from engine.doors.http.openai import stream
-from engine.doors.http.openai.types import ChatIn, CompletionIn, StreamOptions
+from engine.doors.http.openai.types import CompletionIn, OpenAIChat, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, TextWriter
 from engine.loop.commands import AddRequest
 from engine.protocol import Delta as Part
@@ -82,7 +82,7 @@ CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {
 @pytest.mark.parametrize("name", CHAT)
 def test_requests_of_other_clients_are_read(name: str) -> None:
     body, sampling = CHAT[name]
-    read = decoded(json.dumps(body).encode(), ChatIn)
+    read = decoded(json.dumps(body).encode(), OpenAIChat)
     read.check(402)
     assert read.sampling() == sampling
     assert not read.prefills()
@@ -90,7 +90,7 @@ def test_requests_of_other_clients_are_read(name: str) -> None:
 
 def test_what_says_how_to_think_is_one_thing() -> None:
     def thinking(**fields: Any) -> tuple[bool | None, str, bool]:
-        read = decoded(json.dumps({"messages": MESSAGES, **fields}).encode(), ChatIn)
+        read = decoded(json.dumps({"messages": MESSAGES, **fields}).encode(), OpenAIChat)
         said = read.wanted_thinking()
         return said.on, said.effort, read.tells_thinking
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.doors.http.fields import BadField
 from engine.doors.http.ollama.routes import ELSEWHERE
-from engine.doors.http.ollama.types import ChatIn
+from engine.doors.http.ollama.types import OllamaChat
 from engine.loop.commands import AddRequest
 from engine.protocol import Thinking, Unload
 from tests.engine.doors.network.conftest import Running
@@ -138,8 +138,8 @@ def test_an_error_within_a_stream_is_its_last_line(api: ollama.Client, running: 
 
 
 def test_thinking_and_durations() -> None:
-    def asked(**fields: Any) -> ChatIn:
-        return ChatIn(model="m", **fields)
+    def asked(**fields: Any) -> OllamaChat:
+        return OllamaChat(model="m", **fields)
 
     assert asked(think=True).thinking == Thinking(on=True)
     assert asked(think="low").thinking == Thinking(effort="low")

@@ -16,7 +16,7 @@ import pytest
 
 from engine.compute.sampling.params import resolve
 from engine.doors.http.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
-from engine.doors.http.openai.types import ChatIn
+from engine.doors.http.openai.types import OpenAIChat
 from engine.loop.commands import AddRequest
 from engine.protocol import CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
 from engine.services import hub
@@ -382,7 +382,7 @@ def test_addresses_that_are_not_served(api: openai.OpenAI, http: httpx.Client, r
 
 
 def test_a_failure_that_nobody_thought_of(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChatIn, "sampling", lambda self: 1 / 0)
+    monkeypatch.setattr(OpenAIChat, "sampling", lambda self: 1 / 0)
     answer = http.post("/v1/chat/completions", json={"messages": MESSAGES})
     assert answer.status_code == 500
     assert "division by zero" in answer.json()["error"]["message"]

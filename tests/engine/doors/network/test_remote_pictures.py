@@ -16,7 +16,7 @@ import pytest
 from engine.doors.http.fields import BadField
 from engine.doors.http.openai import remote
 from engine.doors.http.openai.remote import MOST, fetch_pictures
-from engine.doors.http.openai.types import ChatIn
+from engine.doors.http.openai.types import OpenAIChat
 
 FILE = b"\x89PNG a picture"
 
@@ -56,10 +56,10 @@ def address() -> Iterator[str]:
     thread.join()
 
 
-def asked(*urls: str, plain: bool = False) -> ChatIn:
+def asked(*urls: str, plain: bool = False) -> OpenAIChat:
     parts = [{"type": "image_url", "image_url": url if plain else {"url": url}} for url in urls]
     content = [{"type": "text", "text": "What is this?"}, *parts]
-    return msgspec.convert({"messages": [{"role": "user", "content": content}]}, ChatIn)
+    return msgspec.convert({"messages": [{"role": "user", "content": content}]}, OpenAIChat)
 
 
 def fetched(*urls: str, plain: bool = False) -> list[bytes]:

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
 from engine import protocol as p
-from engine.doors.http.openai.types import ChatIn
+from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.security import Allowed, Gate, bearer, token_matches
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN, Client
@@ -102,7 +102,7 @@ def test_an_allowed_page_gets_answers_that_it_may_read(home: object, monkeypatch
             stranger = http.get("/v1/models")
             known = http.get("/v1/models", headers={"X-Api-Key": TOKEN})
             assert (stranger.status_code, known.status_code) == (401, 200)
-            monkeypatch.setattr(ChatIn, "sampling", lambda self: 1 / 0)
+            monkeypatch.setattr(OpenAIChat, "sampling", lambda self: 1 / 0)
             body = {"messages": [{"role": "user", "content": "a"}]}
             failed = http.post("/v1/chat/completions", json=body, headers={"X-Api-Key": TOKEN})
             assert (failed.status_code, failed.headers["connection"]) == (500, "close")

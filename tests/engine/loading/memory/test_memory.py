@@ -263,7 +263,7 @@ def test_a_measurement_ends_when_the_server_does(monkeypatch: pytest.MonkeyPatch
     """At the next block of its buffer, whose first use takes many seconds on a busy machine."""
     monkeypatch.setattr(bandwidth, "known", {})
     asked = iter([False, False, True])
-    with pytest.raises(bandwidth.Stopped):
+    with pytest.raises(bandwidth.MeasurementStopped):
         measure_bandwidth(CPU, lambda: next(asked))
     probes = MachineProbes("cpu")
     probes.stop()

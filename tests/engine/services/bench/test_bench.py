@@ -24,7 +24,7 @@ from engine.services.bench.measure import timed
 from engine.services.bench.null import CASES, NullFigures
 from engine.services.bench.peers.compare import compare, named_programs
 from engine.services.bench.peers.formats import FORMATS, programs_on_formats
-from engine.services.bench.peers.programs import PROGRAMS, Speed
+from engine.services.bench.peers.programs import PROGRAMS, RunSpeed
 from engine.services.bench.peers.worker import LoadFigures, ProgramWorker
 from engine.services.bench.run import BenchOptions, Report, run
 from engine.services.bench.shapes import EIGHT_B, ONE_B, Shape
@@ -115,7 +115,7 @@ class WorkerHere:
     def __exit__(self, *_: object) -> None:
         self.program.client.close()
 
-    def run(self, prompt: list[int], tokens: int) -> Speed:
+    def run(self, prompt: list[int], tokens: int) -> RunSpeed:
         return self.program.run(prompt, tokens)
 
 

@@ -24,7 +24,7 @@ from engine.services.bench.gguf_files import gguf_file, gguf_header, step_bytes
 from engine.services.bench.measure import PeakMemory
 from engine.services.bench.peers import suite
 from engine.services.bench.peers.binaries import Peer, built_folders, readings
-from engine.services.bench.peers.cases import FULL, Case, Plan
+from engine.services.bench.peers.cases import FULL, Case, CasePlan
 from engine.services.bench.peers.suite import interleaved, native_set
 from engine.services.bench.run import BenchOptions, Report, run
 from engine.services.bench.sequences import Sequences
@@ -32,7 +32,7 @@ from engine.services.bench.shapes import PEER_SHAPES, Shape
 from engine.services.client import EngineClient
 
 TINY = Shape("tiny", layers=2, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=512, tied=True)
-SMALL = Plan(prompts=(40,), contexts=(20, 48), streams=(1, 3), verify=(2,), verify_context=20, steps=3)
+SMALL = CasePlan(prompts=(40,), contexts=(20, 48), streams=(1, 3), verify=(2,), verify_context=20, steps=3)
 
 scripts = pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
 

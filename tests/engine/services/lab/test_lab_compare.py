@@ -22,12 +22,12 @@ from engine.protocol.compared import FAULT, text_verdict
 from engine.protocol.lab import Column, LabCompared, LabLine
 from engine.services.client import EngineClient, EngineError
 from engine.services.lab.compare import comparison, report
-from engine.services.lab.compare.columns import ComparisonRequest, Prompt, held, parse_column, prompts_of
+from engine.services.lab.compare.columns import ComparedPrompt, ComparisonRequest, held, parse_column, prompts_of
 from engine.services.lab.compare.comparison import compare
 from engine.services.lab.experiment import Lab, LabError, apart, gap_of
 
 TEXT = "The harbour was quiet when the first boat came in, and a page of the cache holds sixteen tokens. " * 4
-PROMPTS = (Prompt("What is a <page>?"), Prompt("def add(a, b):\n", "code", plain=True))
+PROMPTS = (ComparedPrompt("What is a <page>?"), ComparedPrompt("def add(a, b):\n", "code", plain=True))
 
 
 def kvasir(*arguments: str) -> Result:
@@ -253,9 +253,9 @@ def test_a_lossless_column_that_differs_is_a_fault_where_arithmetic_is_exact(
 def test_files_of_prompts(tmp_path: Path) -> None:
     lined = tmp_path / "some.jsonl"
     lined.write_text('{"text": "Hello"}\n\n{"text": "x = 1", "kind": "code", "plain": true}\n')
-    assert prompts_of(lined) == [Prompt("Hello"), Prompt("x = 1", "code", True)]
+    assert prompts_of(lined) == [ComparedPrompt("Hello"), ComparedPrompt("x = 1", "code", True)]
     lined.write_text('{"text": "one\u2028prompt\x85still"}\n', "utf-8")
-    assert prompts_of(lined) == [Prompt("one\u2028prompt\x85still")]
+    assert prompts_of(lined) == [ComparedPrompt("one\u2028prompt\x85still")]
     lined.write_text("Hello\n")
     with pytest.raises(LabError, match="file of prompts"):
         prompts_of(lined)

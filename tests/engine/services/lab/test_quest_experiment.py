@@ -37,7 +37,7 @@ def test_it_counts_what_is_read_and_what_is_found(client: EngineClient, monkeypa
     monkeypatch.setattr(quest, "LONGEST", TEXT)
     lines: list[LabLine] = []
     budgets = (1024, 256, 512)
-    result = laboratory.run(Lab(client, pairs=1, chosen={"budget": 512}), quest.Quest(), lines.append)
+    result = laboratory.run(Lab(client, pairs=1, chosen={"budget": 512}), quest.QuestExperiment(), lines.append)
     assert result.sides == ["all of the text", "1,024 tokens", "256 tokens", "512 tokens"]
     assert isinstance(lines[0], LabProgress)
     assert lines[0].sides == result.sides

@@ -25,7 +25,7 @@ from engine.services.lab.experiment import LabError
 from engine.services.lab.roofline import ceilings, points
 from engine.services.lab.roofline.ceilings import Rates, Roof
 from engine.services.lab.roofline.report import roofline
-from engine.services.lab.roofline.work import Settings, Work, settings_of
+from engine.services.lab.roofline.work import ForwardWork, WorkSettings, settings_of
 from tests.engine.services.lab.conftest import loaded
 
 HIGH = Rates(memory=1e13, cache=0.0, dense=1e15, packed=2e15)
@@ -46,7 +46,7 @@ def client() -> Iterator[EngineClient]:
 
 
 @pytest.fixture
-def settings(client: EngineClient) -> Settings:
+def settings(client: EngineClient) -> WorkSettings:
     return settings_of(client.model, client.state())
 
 
@@ -69,7 +69,7 @@ def counted() -> tuple[float, float, dict[str, int]]:
     return read, parameters, config
 
 
-def test_bytes_and_operations_are_those_of_the_file(settings: Settings) -> None:
+def test_bytes_and_operations_are_those_of_the_file(settings: WorkSettings) -> None:
     read, parameters, config = counted()
     work = settings.decode(CONTEXT)
     assert work.weights == read
@@ -82,14 +82,14 @@ def test_bytes_and_operations_are_those_of_the_file(settings: Settings) -> None:
     assert work.dense == head + scores_and_sums
 
 
-def test_bytes_are_those_that_the_engine_counts_of_a_step(client: EngineClient, settings: Settings) -> None:
+def test_bytes_are_those_that_the_engine_counts_of_a_step(client: EngineClient, settings: WorkSettings) -> None:
     prompt = list(range(100, 100 + 32))
     answer = client.answer(prompt, Sampling(temperature=0.0, max_tokens=4, ignore_eos=True), {keys.SPECULATION: "off"})
     alone = whole_steps(answer.steps, 1)
     assert [step.bytes_read for step in alone] == [settings.decode(32 + place).bytes for place in range(len(alone))]
 
 
-def test_answers_share_the_weights_and_drafts_share_the_text_too(settings: Settings) -> None:
+def test_answers_share_the_weights_and_drafts_share_the_text_too(settings: WorkSettings) -> None:
     one, eight, drafts = settings.decode(CONTEXT), settings.decode(CONTEXT, 8), settings.decode(CONTEXT, drafts=7)
     assert eight.weights == drafts.weights == one.weights
     assert eight.kept == 8 * one.kept
@@ -114,7 +114,7 @@ def test_drafts_share_the_state_of_their_answer() -> None:
         assert one.kept == (CONTEXT + 1) * model.reads.kv_per_token + states.page_bytes
 
 
-def test_a_cache_of_fewer_bits_and_a_text_of_which_less_is_read(settings: Settings) -> None:
+def test_a_cache_of_fewer_bits_and_a_text_of_which_less_is_read(settings: WorkSettings) -> None:
     whole = settings.decode(4000).kept
     int8, kivi = (replace(settings, kind=KVKind(name)).decode(4000).kept for name in ("int8", "kivi"))
     assert whole / 4 < int8 < whole / 3  # of 32 bits
@@ -131,7 +131,7 @@ def test_a_cache_of_fewer_bits_and_a_text_of_which_less_is_read(settings: Settin
 
 def test_more_rows_ask_more_experts() -> None:
     moe = SimpleNamespace(moe=SimpleNamespace(num_experts=8, experts_per_token=2))
-    sparse = Settings(None, SimpleNamespace(config=moe), 300.0, 800.0, KVKind())  # type: ignore[arg-type]
+    sparse = WorkSettings(None, SimpleNamespace(config=moe), 300.0, 800.0, KVKind())  # type: ignore[arg-type]
     assert sparse._weights(1) == pytest.approx(300.0), "two of eight are counted there"
     assert sparse._weights(2) == pytest.approx(300 + 800 * (1 - 0.75**2 - 0.25))
     assert sparse._weights(10_000) == pytest.approx(900.0), "all of them"
@@ -186,8 +186,8 @@ def test_what_is_set_now_counts_and_what_cannot_be_measured_has_no_point(client:
     assert not any(keys.WEIGHTS in each.keys for each in found), "the rate of packed products is not known then"
 
 
-def test_a_ceiling_is_raised_once_by_the_pass_that_was_fastest(settings: Settings) -> None:
-    work = Work(weights=1e10, kept=0.0, packed=3e9, dense=1e9)
+def test_a_ceiling_is_raised_once_by_the_pass_that_was_fastest(settings: WorkSettings) -> None:
+    work = ForwardWork(weights=1e10, kept=0.0, packed=3e9, dense=1e9)
     roof = Roof(Rates(memory=1e10, cache=0.0, dense=1e9, packed=1e9), settings, work.bytes)  # 1 s, and 4 s
     roof.raise_to([("one answer", work, 0.8), ("a prompt", work, 0.5), ("8 answers together", work, 0.625)])
     memory, dense, packed = roof.ceilings
@@ -197,9 +197,9 @@ def test_a_ceiling_is_raised_once_by_the_pass_that_was_fastest(settings: Setting
     assert roof.over(work) == work.operations / 0.5
 
 
-def test_operations_with_packed_weights_and_without_have_their_own_rates(settings: Settings) -> None:
+def test_operations_with_packed_weights_and_without_have_their_own_rates(settings: WorkSettings) -> None:
     roof = Roof(Rates(memory=1e12, cache=0.0, dense=2e9, packed=1e9), settings, 1.0)
-    both = Work(weights=1.0, kept=0.0, packed=1e9, dense=4e9)
+    both = ForwardWork(weights=1.0, kept=0.0, packed=1e9, dense=4e9)
     assert roof.over(both) == 5e9 / 3
     assert roof.binds(both) == roof.binds(both._replace(packed=3e9)) == "packed products and products in float32"
     assert roof.binds(both._replace(packed=1e7)) == "products in float32"
@@ -207,10 +207,10 @@ def test_operations_with_packed_weights_and_without_have_their_own_rates(setting
     assert roof.binds(both._replace(weights=4e12)) == "memory"
 
 
-def test_what_caches_hold_half_of_is_no_pass_of_memory(settings: Settings, monkeypatch) -> None:
+def test_what_caches_hold_half_of_is_no_pass_of_memory(settings: WorkSettings, monkeypatch) -> None:
     monkeypatch.setattr(ceilings, "last_level_bytes", lambda: 10_000_000)
     roof = Roof(Rates(memory=1e9, cache=1e10, dense=1e15, packed=1e15), settings, 1e6)
-    some = Work(weights=19e6, kept=0.0, packed=0.0, dense=1.0)
+    some = ForwardWork(weights=19e6, kept=0.0, packed=0.0, dense=1.0)
     roof.raise_to([("8 answers together", some, 0.01)])
     assert not any(each.raised for each in roof.ceilings)
     roof.raise_to([("8 answers together", some._replace(weights=20e6), 0.01)])
@@ -249,7 +249,7 @@ def test_what_fits_into_the_processors_cache_is_held_against_that(client: Engine
 
 
 @pytest.mark.slow
-def test_ceilings_are_measured_once_for_what_a_token_reads(settings: Settings, monkeypatch) -> None:
+def test_ceilings_are_measured_once_for_what_a_token_reads(settings: WorkSettings, monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(ceilings, "fresh_bandwidth", lambda device, size=0: asked.append(size) or 1e9 + size)
     monkeypatch.setattr(ceilings, "last_level_bytes", lambda: 1 << 30)
@@ -269,7 +269,7 @@ def test_a_model_that_says_nothing_of_itself_is_a_sentence() -> None:
 
 
 def test_intensity_is_operations_over_bytes() -> None:
-    assert Work(weights=6.0, kept=2.0, packed=12.0, dense=4.0).intensity == 2.0
+    assert ForwardWork(weights=6.0, kept=2.0, packed=12.0, dense=4.0).intensity == 2.0
 
 
 @pytest.mark.slow

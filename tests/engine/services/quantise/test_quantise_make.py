@@ -40,9 +40,9 @@ from engine.services.quantise.gptq import GPTQSettings, Solver
 from engine.services.quantise.grid import Grid, GroupedWeights, nearest, relative_error
 from engine.services.quantise.make import make
 from engine.services.quantise.plain import plain_checkpoint
-from engine.services.quantise.plan import MakePlan, Work, discard, making_folder, unfinished
+from engine.services.quantise.plan import MakePlan, UnfinishedWork, discard, making_folder, unfinished
 from engine.services.quantise.quality import Quality
-from engine.services.training.errors import RecipeError, Stopped
+from engine.services.training.errors import RecipeError, RecipeStopped
 from tests.engine.services.training.recipe_support import write_text
 from tests.kit.checkpoints import write_llama
 
@@ -364,7 +364,7 @@ def test_it_goes_on_after_a_kill_at_any_moment(
         assert not plan.target.exists()
         (found,) = unfinished()
         assert (found.state, found.total, found.to) == ("paused", LAYERS, to)
-        first = Work.of(found.id).done(LAYERS)
+        first = UnfinishedWork.of(found.id).done(LAYERS)
         assert found.done == first
         assert found.options == plan.options
     assert 0 < first < LAYERS
@@ -425,7 +425,7 @@ def test_processes_that_are_killed_at_random_moments(model: Path, text: Path, tm
 
 def test_it_says_how_far_it_is_and_that_it_was_stopped(model: Path, text: Path) -> None:
     told: list[MakeProgress] = []
-    with pytest.raises(Stopped, match="The same command goes on"):
+    with pytest.raises(RecipeStopped, match="The same command goes on"):
         make(planned(model, text), told.append, lambda: told[-1].done >= 2, unmeasured)
     assert [each.state for each in told] == ["reading", *["quantising"] * 3, "paused"]
     assert (told[-1].done, told[-1].total) == (2, LAYERS)
@@ -439,7 +439,7 @@ def test_other_options_are_another_model(model: Path, text: Path) -> None:
     ids = set()
     for options in ({}, {"bits": 8}, {"act_order": False}, {"samples": 11}, {"rotate": True}):
         told: list[MakeProgress] = []
-        with pytest.raises(Stopped):
+        with pytest.raises(RecipeStopped):
             make(planned(model, text, **options), told.append, lambda: True, unmeasured)
         ids.add(told[0].id)
     assert len(ids) == 5
@@ -500,7 +500,7 @@ def test_what_is_rotated_first_goes_on_after_a_kill_at_any_moment(model: Path, t
     states = set()
     for moments in (2, 9, 60, 90):
         left, told = iter(range(moments)), list[MakeProgress]()
-        with pytest.raises(Stopped):
+        with pytest.raises(RecipeStopped):
             make(plan, told.append, lambda left=left: next(left, None) is None, unmeasured)  # type: ignore[misc]
         states.add(told[-2].state)
         (found,) = unfinished()
@@ -679,7 +679,7 @@ def test_what_is_unfinished_tells_the_command_that_goes_on_with_it(
 
     def stopped(plan: MakePlan, report: object, stop: object) -> Path:
         plans.append(plan)
-        raise Stopped("stopped")
+        raise RecipeStopped("stopped")
 
     monkeypatch.setattr("engine.services.quantise.make.make", stopped)
     others = planned(

@@ -18,7 +18,7 @@ from engine.protocol import DeviceName, LoadOptions
 from engine.services.quantise import quality
 from engine.services.quantise.plain import convert
 from engine.services.quantise.quality import Quality, compare
-from engine.services.training.errors import RecipeError, Stopped
+from engine.services.training.errors import RecipeError, RecipeStopped
 
 TEXT = ("The quick brown fox jumps over the lazy dog. " * 40, "Pages are sixteen tokens long; so it is. " * 30)
 LENGTH = 64
@@ -132,7 +132,7 @@ def test_without_a_text_it_takes_the_programs_own(source: Path, monkeypatch: pyt
 def test_stopped_and_refused(source: Path, tmp_path: Path) -> None:
     for number in (0, 30, 60):
         asked = iter(range(number))
-        with pytest.raises(Stopped):
+        with pytest.raises(RecipeStopped):
             compare(source, source, TEXT, lambda *_: None, lambda asked=asked: next(asked, None) is None)
     with pytest.raises(RecipeError, match="text to measure on is too short"):
         compared(source, source, ["Hi."])

@@ -17,7 +17,7 @@ from engine.services.training import features, places, training
 from engine.services.training.eagle import EagleHead
 from engine.services.training.errors import RecipeError
 from engine.services.training.features import FeatureCache
-from engine.services.training.heads import Heads
+from engine.services.training.heads import TrainableHeads
 from engine.services.training.medusa import TrainableMedusaHeads
 from engine.services.training.train_heads import load_heads, train_heads
 from engine.services.training.training import TrainingProgress
@@ -74,7 +74,9 @@ def test_the_loss_falls_and_what_was_learned_is_drafted(
     cache = FeatureCache(64, tmp_path / "unused")
     cache.append(learned, target.features([row.tokens for row in learned]))
     batch = cache.batch(range(len(learned)), target.device)
-    fresh: Heads = TrainableMedusaHeads(64, 2) if kind == "medusa" else EagleHead(target.config, torch.Generator())
+    fresh: TrainableHeads = (
+        TrainableMedusaHeads(64, 2) if kind == "medusa" else EagleHead(target.config, torch.Generator())
+    )
     before, after = (heads.measure([batch], target) for heads in (fresh, load_heads(tmp_path / "heads", target)))
     assert after.tokens_per_step > before.tokens_per_step + 0.2
     assert after.accuracies[0][0] > before.accuracies[0][0] + 0.1

@@ -78,9 +78,9 @@ def _states(raw: RawConfig, layers: int) -> RecurrentShape | None:
     return some_states(raw, shape)
 
 
-class Layer(deepseek_v2.LatentLayer):
+class KimiLinearLayer(deepseek_v2.LatentLayer):
     state_block = KimiDeltaAttention, "self_attn"
 
 
 class Model(deepseek_v2.Model):
-    layer = Layer
+    layer = KimiLinearLayer

@@ -56,9 +56,9 @@ def read_config(raw: RawConfig) -> ModelConfig:
     )
 
 
-class Layer(SandwichLayer):
+class Lfm3Layer(SandwichLayer):
     attention_kind = GatedAttention
 
 
 class Model(Decoder):
-    layer = Layer
+    layer = Lfm3Layer

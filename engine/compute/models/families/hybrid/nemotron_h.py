@@ -112,7 +112,7 @@ def _experts(raw: RawConfig, kinds: list[str]) -> MoEConfig:
     )
 
 
-class Layer:
+class NemotronHLayer:
     """Norm and one block, which adds to the residual stream."""
 
     block: Mamba2 | Attention | SparseMLP | PlainMLP
@@ -154,4 +154,4 @@ class Layer:
 
 
 class Model(Decoder):
-    layer = Layer
+    layer = NemotronHLayer

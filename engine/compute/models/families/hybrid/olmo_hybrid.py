@@ -56,7 +56,7 @@ def _states(raw: RawConfig, types: list[str]) -> RecurrentShape:
     return shape
 
 
-class Layer(PostNormLayer):
+class OlmoHybridLayer(PostNormLayer):
     """One of the two kinds."""
 
     state_block = SeparateDeltaNet, "linear_attn"
@@ -73,4 +73,4 @@ class Layer(PostNormLayer):
 
 
 class Model(Decoder):
-    layer = Layer
+    layer = OlmoHybridLayer

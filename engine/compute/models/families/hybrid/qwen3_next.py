@@ -48,9 +48,9 @@ class GroupedDeltaNet(GatedDeltaNet):
         return torch.cat([part.flatten(1) for part in parts], 1), gates.flatten(1)
 
 
-class Layer(PreNormLayer):
+class Qwen3NextLayer(PreNormLayer):
     state_block = GroupedDeltaNet, "linear_attn"
 
 
 class Model(Decoder):
-    layer = Layer
+    layer = Qwen3NextLayer
