@@ -105,7 +105,7 @@ def _shapes(raw: RawConfig, local: tuple[bool, ...]) -> tuple[HeadShape, ...]:
 
 
 def _sources(raw: RawConfig, local: tuple[bool, ...]) -> tuple[int, ...]:
-    """Gemma4Layer whose keys and values each layer reads: for the last ones, the last layer of their kind with its
+    """Layer whose keys and values each layer reads: for the last ones, the last layer of their kind with its
     own."""
     layers = len(local)
     shared = raw.integer("num_kv_shared_layers", 0, least=0, most=layers - 1)
