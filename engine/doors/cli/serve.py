@@ -74,7 +74,8 @@ def run_server(
 
         def started() -> None:
             shown = f"[{host}]" if ":" in host else host
-            say(f"Kvasir {config.version()} listens on http://{shown}:{server.port} (websocket: /ws, OpenAI: /v1).")
+            spoken = "websocket: /ws, OpenAI: /v1, Ollama: /api"
+            say(f"Kvasir {config.version()} listens on http://{shown}:{server.port} ({spoken}).")
             say(f"The token is in {file}", flush=True)
 
         try:
