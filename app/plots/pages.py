@@ -17,7 +17,7 @@ class PagesChart(Chart):
     """Until the engine sends a map, the squares show only how many pages are in use."""
 
     def __init__(self, theme: Theme, hues: ChatHues) -> None:
-        super().__init__("PageStates", theme)
+        super().__init__("Pages", theme)
         self._frame: Telemetry | None = None
         self._pages: PageStates | None = None
         self._mapped = False

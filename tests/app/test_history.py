@@ -145,9 +145,9 @@ def test_a_killed_program_leaves_its_half_answer_marked(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     program = (
         "import sys, time\nfrom pathlib import Path\nfrom app.history.store import HistoryStore\n"
-        "from app.history.records import Chat, Message\nstore = HistoryStore(Path(sys.argv[1]))\n"
+        "from app.history.records import Chat, StoredMessage\nstore = HistoryStore(Path(sys.argv[1]))\n"
         "store.save_chat(Chat('c', 'T', 1.0, 2.0))\n"
-        "store.save_message(Message('m', 'c', '', 'assistant', 'half an ans', 'streaming', created=1.0))\n"
+        "store.save_message(StoredMessage('m', 'c', '', 'assistant', 'half an ans', 'streaming', created=1.0))\n"
         "store.flush(); print('saved', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)

@@ -148,9 +148,9 @@ CHILD = """
 import json, os, sys
 from pathlib import Path
 from PySide6.QtWidgets import QApplication
-from app.program import Program
+from app.program import WindowProgram
 app = QApplication([])
-program = Program(app, Path(os.environ["KVASIR_HOME"]) / "log", [sys.executable, "-c", "import time; time.sleep(60)"])
+program = WindowProgram(app, Path(os.environ["KVASIR_HOME"]) / "log", [sys.executable, "-c", "import time; time.sleep(60)"])
 window = program.window
 window.show()
 for _ in range(5):

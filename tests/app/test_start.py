@@ -203,8 +203,8 @@ def test_one_folder_for_everything(monkeypatch, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_polite_kill_ends_program_and_engine(tmp_path, fake_command):
     code = (
-        "import sys, time; from app.program import Program\n"
-        f"sys.exit(Program.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
+        "import sys, time; from app.program import WindowProgram\n"
+        f"sys.exit(WindowProgram.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
     )
     env = environment(QT_QPA_PLATFORM="offscreen", KVASIR_HOME=str(tmp_path / "home"))
     process = subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT, stderr=subprocess.PIPE)

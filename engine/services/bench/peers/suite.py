@@ -47,7 +47,7 @@ class Contestant(Protocol):
 class KvasirProcess:
     """This engine in a process that uses no more than the instructions of that name."""
 
-    title = "KvasirProcess"
+    title = "Kvasir"
 
     def __init__(self, instructions: str, model: Path, threads: int) -> None:
         """Raises RuntimeError where the model does not load, or not with these instructions."""
