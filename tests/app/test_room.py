@@ -150,7 +150,8 @@ from pathlib import Path
 from PySide6.QtWidgets import QApplication
 from app.program import WindowProgram
 app = QApplication([])
-program = WindowProgram(app, Path(os.environ["KVASIR_HOME"]) / "log", [sys.executable, "-c", "import time; time.sleep(60)"])
+sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+program = WindowProgram(app, Path(os.environ["KVASIR_HOME"]) / "log", sleeps)
 window = program.window
 window.show()
 for _ in range(5):

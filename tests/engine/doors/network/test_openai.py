@@ -18,7 +18,7 @@ from engine.compute.sampling.params import resolve
 from engine.doors.http.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
 from engine.doors.http.openai.types import OpenAIChat
 from engine.loop.commands import AddRequest
-from engine.protocol import CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
+from engine.protocol import PROTOCOL, CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
 from engine.services import hub
 from engine.text.template import ChatTemplate
 from tests.engine.doors.network.conftest import Running
@@ -422,7 +422,7 @@ def test_metrics_of_a_gpu(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -
 
 def test_health(running: Running) -> None:
     health = httpx.get(f"{running.url}/health").json()
-    assert (health["status"], health["model"], health["protocol"]) == ("ok", "tiny", 1)
+    assert (health["status"], health["model"], health["protocol"]) == ("ok", "tiny", PROTOCOL)
 
 
 def test_thinking_is_told_apart(api: openai.OpenAI, running: Running) -> None:
