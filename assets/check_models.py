@@ -23,8 +23,6 @@ from engine.base.errors import CheckpointError
 from engine.base.fetching.errors import FetchFailed
 from engine.compute.models.registry import FAMILIES
 from engine.decoding.speculation.heads.files import open_heads
-from engine.doors.cli.errors import CommandFailed
-from engine.doors.cli.library import chosen
 from engine.formats.gguf.architectures import ARCHITECTURES
 from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
@@ -35,6 +33,8 @@ from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.parts.heads import multi_token_layout
 from engine.protocol.library import HubVariant
 from engine.protocol.recommended import CuratedModel
+from engine.services.models.hub import chosen
+from engine.services.operations import OperationFailed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,9 +78,9 @@ def compared(model: CuratedModel) -> tuple[dict[str, Any], list[str]]:
                 return stated, [f"its architecture, {family}, is none that Kvasir loads"]
             target = open_checkpoint(outline(found, variant, Path(folder) / "model"))
             kept = kv_bytes_per_token(target.config, torch.bfloat16, in_window=False)
-            stated |= {"context": target.config.max_position, "kv_bytes": int(kept)}
+            stated |= {"context": target.config.positions.max_position, "kv_bytes": int(kept)}
             sentences = list(_problems(model, target, Path(folder)))
-        except (FetchFailed, CommandFailed, CheckpointError) as error:
+        except (FetchFailed, OperationFailed, CheckpointError) as error:
             sentences = [str(error)]
     return stated, sentences
 
@@ -103,7 +103,7 @@ def _problems(model: CuratedModel, target: Checkpoint, folder: Path) -> Iterator
             open_heads(place, target.config, folder / "copies", draft.kind)
         elif difference := target.tokenizer().difference(open_checkpoint(place).tokenizer()):
             yield f"{draft.repository} cannot draft for it: {difference}"
-    except (FetchFailed, CommandFailed, CheckpointError) as error:
+    except (FetchFailed, OperationFailed, CheckpointError) as error:
         yield f"its draft cannot be used. {error}"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import engine.loading.techniques  # noqa: F401  (fills the catalogue, whose refusals count)
 from engine.catalogue import exclusions
 
 ROOT = Path(__file__).parents[1]

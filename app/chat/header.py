@@ -246,7 +246,7 @@ class Header(QFrame):
             action.triggered.connect(lambda _=False, path=path: self._help_with(path))
         kinds = trained()
         choose = f"Choose a draft model or {'/'.join(sorted(kinds))} heads…"
-        menu.addAction(choose, self._choose_helper).setToolTip(HEADS_HELP.format(" or ".join(kinds)))
+        menu.addAction(menu_text(choose), self._choose_helper).setToolTip(tip(HEADS_HELP.format(" or ".join(kinds))))
 
     def load(self, model: str, draft: str | None, chosen: bool = False) -> None:
         """``draft`` None takes the model's own, "" none. Asks first where that ends an answer. ``chosen``: the draft

@@ -9,10 +9,11 @@ import pytest
 from PySide6.QtWidgets import QPushButton, QSpinBox
 
 from app.link.link import EngineLink
-from app.models.load_settings import Choice, LoadSettingsDialog, Offers
+from app.models.load_settings import LoadSettingsDialog, Offers
 from app.program import WindowProgram
 from app.settings.store import ModelSettings, Preset, SettingsStore, UserSettings
 from app.theme.theme import Theme
+from app.theme.widgets import ChoiceButton
 from engine.protocol import Load, LoadOptions, Message, Set, StoredModel
 from tests.app import pressing
 
@@ -89,7 +90,7 @@ def test_a_model_is_loaded_as_was_said_once(
     dialog = dialogue(program)
     dialog.findChild(QSpinBox, "load.context").setValue(512)
     for name in ("kv_kind", "quantise", "device", "draft", "preset"):
-        choice = dialog.findChild(Choice, f"load.{name}")
+        choice = dialog.findChild(ChoiceButton, f"load.{name}")
         assert choice.key is None
         offered = {action.objectName(): action for action in choice.menu().actions()}
         offered[f"load.{name}.{getattr(OWN, name)}"].trigger()

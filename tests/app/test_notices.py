@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app.window.window import MainWindow
-from tests.app.conftest import Program
+from tests.app.conftest import WindowProgram
 
 
 def test_of_two_notices_the_newer_is_on_show(start) -> None:
-    program: Program = start()
+    program: WindowProgram = start()
     window, above, below = program.window, program.window.notice, program.chat.notice
 
     def shown() -> tuple[bool, bool]:

@@ -156,7 +156,7 @@ def test_keys_are_mixed_where_they_share_a_scale(heard: Listener, models: Path) 
     switch(engine, False, "kv_hadamard")
     assert engine.loaded is not before
     assert engine.loaded is not None
-    assert engine.loaded.kind == KVKind("kivi")
+    assert engine.loaded.kind == KVKind("kivi", windowed=True)
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_kivi_is_planned_and_made(heard: Listener, models: Path) -> None:
     switch(engine, "4", "kv_key_bits")
     model = engine.loaded
     assert model is not None
-    assert model.kind == KVKind("kivi", 4, 2)
+    assert model.kind == KVKind("kivi", 4, 2, windowed=True)
     assert isinstance(model.runner, Runner)
     store = model.runner.kv
     assert store.recent is not None

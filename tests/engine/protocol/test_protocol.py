@@ -25,6 +25,7 @@ def test_every_message_belongs_to_exactly_one_direction() -> None:
     to_engine, from_engine = set(get_args(protocol.ToEngine)), set(get_args(protocol.FromEngine))
     assert not to_engine & from_engine
     printed = {protocol.Ready, *get_args(protocol.PackReport), *get_args(protocol.LibraryRecord)}
+    printed |= {protocol.Recommended}  # by an operation, in a call's answer
     assert kinds == to_engine | from_engine | printed
     assert len(_tags(protocol.ToEngine | protocol.FromEngine)) == len(to_engine | from_engine)
 

@@ -133,7 +133,7 @@ def on_cuda(batch: Batch) -> Batch:
     """The same batch with fake tensors on CUDA: call it inside of :func:`fake_cuda`."""
     moved = {name: _there(value) for name in _fields(batch) if isinstance(value := getattr(batch, name), Tensor)}
     to, views = batch.placement, batch.views
-    flush = None if to.flush is None else Flush(*map(_there, to.flush))
+    flush = None if to.flush is None else Flush(*(None if x is None else _there(x) for x in to.flush))
     placement = to._replace(slots=_there(to.slots), flush=flush, pages=None if to.pages is None else _there(to.pages))
     if views is not None and views.sink_positions is not None:
         views = views._replace(sink_positions=_there(views.sink_positions))
