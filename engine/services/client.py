@@ -383,7 +383,7 @@ class EngineClient:
 def _request(
     name: str, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
 ) -> AddRequest:
-    asked = AnswerRequest("", sampling, optimisations={**replayed(), **(optimisations or {})})
+    asked = AnswerRequest([], sampling, optimisations={**replayed(), **(optimisations or {})})
     return asked.command(PromptTokens(list(prompt_ids)), id=name)
 
 

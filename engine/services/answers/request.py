@@ -21,7 +21,9 @@ class PromptTokens(NamedTuple):
 
 
 class AnswerRequest(NamedTuple):
-    """A prompt that a client wants answered: a conversation, or plain text to continue ("" where it came as ids).
+    """A prompt that a client wants answered: a conversation, or plain text to continue.
+
+    Of a prompt that came as ids it is empty: "" where they are plain text, else [].
 
     ``form`` is how a conversation is written, ``overflow`` what becomes of one that outgrows the context. The other
     fields are those of :class:`AddRequest`.

@@ -105,7 +105,7 @@ class OllamaRoutes:
         present = await self.running()
         names = {model.name for model in present}
         others = [name for name in await self._service.residency.loadable() if name not in names]
-        listed = [msgspec.structs.replace(each, size_vram=None, context_length=0, expires_at="") for each in present]
+        listed = [msgspec.structs.replace(each, size_vram=None, context_length=0) for each in present]
         return listed + [ListedModel(name, name) for name in others]
 
     async def running(self) -> list[ListedModel]:
@@ -184,7 +184,6 @@ def _listed(loaded: LoadedModel) -> ListedModel:
         _modified(loaded.command.path),
         size_of(Path(loaded.command.path)),
         _details(loaded),
-        expires_at="9999-12-31T23:59:59Z",
         size_vram=weights if loaded.device.type != "cpu" else 0,
         context_length=card.context,
     )

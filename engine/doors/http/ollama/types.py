@@ -135,7 +135,6 @@ class ListedModel(msgspec.Struct, omit_defaults=True):
     modified_at: str = ""
     size: int = 0
     details: Details = Details()
-    expires_at: str = ""
     size_vram: int | None = None
     context_length: int = 0
 

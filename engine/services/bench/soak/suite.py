@@ -186,7 +186,7 @@ class Soak:
         if self._random.random() < 0.25:
             asked.cancels_at = self._random.randrange(1, 24)
         self.counts["asked"] += answers
-        request = AnswerRequest("", sampling, n=answers, chat=turn.chat)
+        request = AnswerRequest([], sampling, n=answers, chat=turn.chat)
         self._submit("requests", request.command(PromptTokens(prompt), id=name))
 
     def _from(self) -> _Turn:
