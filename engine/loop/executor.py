@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -33,8 +33,11 @@ from engine.decoding.telemetry.records import DraftRecord
 from engine.loading.capabilities import draws_there
 from engine.loading.model import LoadedModel
 from engine.loop.prompt_scores import prompt_scores, wants_scores
-from engine.loop.step import SliceOutput, SliceResult, draws_of, moves, replays, rows_of, seen
+from engine.loop.step import SliceResult, draws_of, moves, replays, rows_of, seen
 from engine.protocol import TokenInfo
+
+UNASKED: tuple[LogProbs | None, ...] = (None,)
+"""Log-probabilities of a slice of one row for which none are asked."""
 
 
 class PendingTokens(Protocol):
@@ -89,9 +92,16 @@ class StepHandle(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """The tokens of a step, slice by slice."""
+    """The tokens of a step. Its columns have an item for each slice."""
 
-    slices: list[SliceOutput]
+    first_rows: Sequence[int]
+    """Row of the batch."""
+    verdicts: Sequence[Verdict | None]
+    """None: it draws no token."""
+    logprobs: Sequence[Sequence[LogProbs | None]]
+    """Of the last known token's row and of each draft token's, if it draws a token."""
+    scores: Mapping[tuple[str, int], list[TokenInfo]]
+    """Tokens of prompts with their log-probabilities, by answer, for the rows of which they are asked."""
     seconds: float
     """Seconds in tensor operations, drafting excluded."""
     known: bool
@@ -142,16 +152,18 @@ class Executor:
         began = time.perf_counter()
         tokens = step.pending.read() if step.pending is not None else [None]
         scores = self._scores(step, step.scored) if step.scored is not None else {}
+        first_rows: Sequence[int] = range(len(tokens))
+        verdicts: Sequence[Verdict | None]
+        logprobs: Sequence[Sequence[LogProbs | None]] = [UNASKED] * len(tokens)
         if known := None not in tokens:
-            verdicts = [Verdict((), token, "target") for token in tokens if token is not None]
-            logprobs: list[LogProbs | None] = [None] * len(tokens)
+            verdicts = [Verdict((), cast(int, token), "target") for token in tokens]
         else:
-            verdicts, logprobs = self._judged(step)
+            first_rows, verdicts, logprobs = _divided(step, *self._judged(step))
         seconds = time.perf_counter() - began
         if step.pending is None:
             # Building the batch is the host's work, although it happens inside the forward.
             seconds += step.seconds - step.batch_seconds
-        return StepOutput(_outputs(step, verdicts, logprobs, scores), seconds, known)
+        return StepOutput(first_rows, verdicts, logprobs, scores, seconds, known)
 
     def accept(self, step: StepHandle, taken: Sequence[SliceResult], reads: bool) -> tuple[DraftRecord, ...]:
         """Move the keys, values and states of accepted draft tokens into place, and let the controller learn.
@@ -168,9 +180,9 @@ class Executor:
         if runs:
             self._model.runner.replay(rows_again, runs)
         rounds = [
-            Round(output.piece.sequence, output.tree, output.verdict)
-            for output, *_ in taken
-            if output.tree.tokens and output.verdict is not None
+            Round(each.piece.sequence, each.tree, each.verdict)
+            for each in taken
+            if each.tree.tokens and each.verdict is not None
         ]
         rows = seen(taken, step.hidden) if step.hidden else []
         # What steps cost is learned from those that are collected before the next one is submitted.
@@ -220,20 +232,20 @@ def _tokens_of(slices: Sequence[Slice[Request]], step: StepHandle) -> Tensor:
     return torch.cat([tokens[start:stop] for start, stop in zip(starts, stops, strict=True)])
 
 
-def _outputs(
-    step: StepHandle,
-    verdicts: Sequence[Verdict],
-    logprobs: Sequence[LogProbs | None],
-    scores: Mapping[tuple[str, int], list[TokenInfo]],
-) -> list[SliceOutput]:
-    """Divide the results of a step among its slices."""
-    outputs, left = [], iter(verdicts)
+def _divided(
+    step: StepHandle, verdicts: Sequence[Verdict], logprobs: Sequence[LogProbs | None]
+) -> tuple[Sequence[int], Sequence[Verdict | None], Sequence[Sequence[LogProbs | None]]]:
+    """Divide the results of a step among its slices: the first row of each, its verdict, its log-probabilities."""
+    first_rows: list[int] = []
+    of_slices: list[Verdict | None] = []
+    asked: list[Sequence[LogProbs | None]] = []
+    left = iter(verdicts)
     place = first_row = 0
     for piece, tree in zip(step.slices, step.trees, strict=True):
         drawn = 1 + len(tree.tokens) if piece.last else 0
-        verdict = next(left) if piece.last else None
-        told = scores.get(piece.sequence.owner, ()) if scores else ()
-        outputs.append(SliceOutput(piece, tree, first_row, verdict, logprobs[place : place + drawn], told))
+        first_rows.append(first_row)
+        of_slices.append(next(left) if piece.last else None)
+        asked.append(logprobs[place : place + drawn])
         place += drawn
         first_row += piece.rows + len(tree.tokens)
-    return outputs
+    return first_rows, of_slices, asked

@@ -25,14 +25,14 @@ from engine.protocol import Source, TokenInfo
 class StepCounts:
     """Figures of what a step computed, counted before its results change the requests."""
 
-    def __init__(self, outputs: Sequence[SliceOutput], sparse: SparseReads) -> None:
-        self.sequences = len(outputs)
-        self.decode_rows = sum(1 for each in outputs if each.piece.rows == 1)
-        self.prefill_rows = sum(each.piece.rows for each in outputs if each.piece.rows > 1)
-        self.verify_rows = sum(len(each.tree.tokens) for each in outputs)
+    def __init__(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], sparse: SparseReads) -> None:
+        self.sequences = len(slices)
+        self.decode_rows = sum(1 for piece in slices if piece.rows == 1)
+        self.prefill_rows = sum(piece.rows for piece in slices if piece.rows > 1)
+        self.verify_rows = sum(len(tree.tokens) for tree in trees)
         self.kv_tokens = self.verify_rows + sum(
             keys_read(piece.sequence.options.policy, piece.sequence.num_computed + piece.rows, sparse)
-            for piece, *_ in outputs
+            for piece in slices
         )
 
 
@@ -71,35 +71,25 @@ def draws_of(request: Request, tree: DraftTree, unread: int = 0) -> list[Draw]:
     return [Draw(params, answer, tokens, before + tree.path(node), history) for node in range(-1, len(tree.tokens))]
 
 
-class SliceOutput(NamedTuple):
-    """A slice as it was computed. Its first row was row ``first_row`` of the batch."""
+class SliceResult(NamedTuple):
+    """A slice with what became of it: ``nodes`` of the tree are part of the request.
+
+    The slice's first row has the index ``start`` in the sequence, and was row ``first_row`` of the batch.
+    """
 
     piece: Slice[Request]
     tree: DraftTree
     first_row: int
+    start: int
     verdict: Verdict | None
     """None: it draws no token."""
-    logprobs: Sequence[LogProbs | None]
-    """Of the last known token's row and of each draft token's, if it draws a token."""
-    scores: Sequence[TokenInfo]
-    """Tokens of the prompt with their log-probabilities, for the rows of which they are asked."""
-
-
-class SliceResult(NamedTuple):
-    """A slice with what became of it: ``nodes`` of the tree are part of the request.
-
-    The slice's first row has the index ``start`` in the sequence.
-    """
-
-    output: SliceOutput
-    start: int
     outcome: AppendResult | None
     nodes: Sequence[int]
 
     @property
     def root(self) -> int:
         """The index in the sequence of the token that the tree follows."""
-        return self.start + self.output.piece.rows - 1
+        return self.start + self.piece.rows - 1
 
 
 def moves(taken: Sequence[SliceResult], group: int = 0) -> tuple[list[int], list[int]]:
@@ -111,7 +101,7 @@ def moves(taken: Sequence[SliceResult], group: int = 0) -> tuple[list[int], list
     source: list[int] = []
     target: list[int] = []
     for each in taken:
-        cache = each.output.piece.sequence.cache
+        cache = each.piece.sequence.cache
         pages = cache.more_pages[group - 1] if group else cache.newest_pages
         for place, node in enumerate(each.nodes):
             if node != place:
@@ -125,10 +115,10 @@ def replays(taken: Sequence[SliceResult]) -> tuple[list[int], list[Sequence[Stat
     rows: list[int] = []
     runs: list[Sequence[StateRun]] = []
     for each in taken:
-        piece = each.output.piece
+        piece = each.piece
         mine = piece.sequence.cache.take_replays()
         if mine:
-            rows += (each.output.first_row + piece.rows + node for node in each.nodes)
+            rows += (each.first_row + piece.rows + node for node in each.nodes)
             runs.append(mine)
     return rows, runs
 
@@ -137,7 +127,7 @@ def seen(taken: Sequence[SliceResult], hidden: dict[int, Tensor]) -> list[Hidden
     """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now."""
     found = []
     for each in taken:
-        piece, begin = each.output.piece, each.output.first_row
+        piece, begin = each.piece, each.first_row
         rows = piece.rows
         if all(node == place for place, node in enumerate(each.nodes)):
             mine: slice | list[int] = slice(begin, begin + rows + len(each.nodes))
@@ -165,12 +155,12 @@ def trees_of(taken: Sequence[SliceResult]) -> tuple[TreeRecord, ...]:
     """Draft trees of a step, with the nodes that became part of the requests; empty ones are left out."""
     return tuple(
         TreeRecord(
-            *each.output.piece.sequence.owner,
-            each.output.tree.proposer,
-            each.output.tree.tokens,
-            each.output.tree.parents,
+            *each.piece.sequence.owner,
+            each.tree.proposer,
+            each.tree.tokens,
+            each.tree.parents,
             tuple(each.nodes),
         )
         for each in taken
-        if each.output.tree.tokens
+        if each.tree.tokens
     )

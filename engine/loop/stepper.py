@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.base.devices import release_cached
 from engine.base.errors import is_out_of_memory, lost_device
 from engine.cache.offload.saved import SavedChats
-from engine.compute.sampling.sampler import new_history
+from engine.compute.sampling.sampler import LogProbs, new_history
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.policy import POLICIES, LongestPrefixFirst
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.decoding.speculation.base import DraftCost, DraftTree
-from engine.decoding.speculation.verify.verdict import NO_TOKEN
+from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
 from engine.decoding.telemetry.records import DraftRecord, HostSeconds, StepRecord
 from engine.loading.model import LoadedModel
 from engine.loop.answers import AppendResult, extend, flushed
 from engine.loop.events import Event
 from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
-from engine.loop.step import SliceOutput, SliceResult, StepCounts, run_of, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill
+from engine.loop.step import SliceResult, StepCounts, run_of, trees_of
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill, TokenInfo
 
 _log = logging.getLogger(__name__)
 
@@ -237,14 +237,22 @@ class Stepper:
     def _take_in(self, step: StepHandle, output: StepOutput) -> None:
         """Let the tokens of a step change the requests that still run, and record it."""
         collected = time.perf_counter()
-        outputs = output.slices
+        slices = step.slices
+        computed = list(zip(slices, step.trees, output.first_rows, output.verdicts, output.logprobs, strict=True))
         if step.pending is not None:  # requests may have ended since it was submitted
-            outputs = [each for each in outputs if self._runs(each.piece.sequence)]
-        counts = StepCounts(outputs, self.model.reads.sparse)
+            computed = [each for each in computed if self._runs(each[0].sequence)]
+            slices = [piece for piece, *_ in computed]
+        counts = StepCounts(slices, step.trees, self.model.reads.sparse)
         self.cache.read(counts.prefill_rows, output.seconds)
         self._ttfts.clear()
-        taken = [SliceResult(each, each.piece.sequence.num_computed, *self._advance(each)) for each in outputs]
-        alive = [each for each in taken if each.output.piece.sequence.owner in self.requests]
+        taken = [
+            SliceResult(
+                *(piece, tree, row, piece.sequence.num_computed, verdict),
+                *self._advance(piece, tree, verdict, logprobs, output.scores),
+            )
+            for piece, tree, row, verdict, logprobs in computed
+        ]
+        alive = [each for each in taken if each.piece.sequence.owner in self.requests]
         drafts = self.executor.accept(step, alive, counts.prefill_rows > 0)
         limits = self._limits()
         for each in taken:
@@ -253,17 +261,23 @@ class Stepper:
 
     # --- inside a step -------------------------------------------------------------------------------------------
 
-    def _advance(self, output: SliceOutput) -> tuple[AppendResult | None, Sequence[int]]:
+    def _advance(
+        self,
+        piece: Slice[Request],
+        tree: DraftTree,
+        verdict: Verdict | None,
+        logprobs: Sequence[LogProbs | None],
+        scores: Mapping[tuple[str, int], list[TokenInfo]],
+    ) -> tuple[AppendResult | None, Sequence[int]]:
         """Append a slice's tokens to its request; returns the outcome and the accepted nodes of the tree."""
-        piece, tree, _, verdict, logprobs, told = output
         request = piece.sequence
         reading = request.num_computed < request.prompt_length and not request.generated
         request.cache.advance(piece.rows)
         if reading and request.answer == 0:
             done = min(request.num_computed, request.prompt_length)
-            cached = request.progress.cached_tokens
+            cached, told = request.progress.cached_tokens, scores.get(request.owner, [])
             request.scored += len(told)
-            self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=list(told)))
+            self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=told))
         if verdict is None:
             return None, ()
         if verdict.token == NO_TOKEN:
@@ -292,7 +306,7 @@ class Stepper:
             store.clear_pages(pages)
 
     def _settle(self, taken: SliceResult, limits: Limits) -> None:
-        request, outcome = taken.output.piece.sequence, taken.outcome
+        request, outcome = taken.piece.sequence, taken.outcome
         if request.owner not in self.requests:
             return  # it failed above
         if outcome is None:

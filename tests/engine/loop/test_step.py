@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.decoding.speculation.base import NO_DRAFT
-from engine.loop.step import SliceOutput, SliceResult, seen
+from engine.loop.step import SliceResult, seen
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_heads_are_given_the_rows_that_became_part_of_the_text(nodes: tuple[int,
     """Two rows of the slice from row 3 on, then those of its tree; others before and behind."""
     request = object()
     piece = cast(Any, SimpleNamespace(sequence=request, rows=2))
-    result = SliceResult(SliceOutput(piece, NO_DRAFT, 3, None, (), ()), 7, None, nodes)
+    result = SliceResult(piece, NO_DRAFT, 3, 7, None, None, nodes)
     hidden = {1: torch.arange(20.0).reshape(10, 2), 5: -torch.arange(10.0)[:, None]}
     (given,) = seen([result], hidden)
     assert (given.request, given.start) == (request, 7)
