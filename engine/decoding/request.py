@@ -14,6 +14,7 @@ from engine.protocol import Timings, TokenInfo, Usage
 if TYPE_CHECKING:
     from engine.compute.sampling.processors import History
     from engine.compute.vision.placeholders import PlaceholderSpans
+    from engine.text.grammar import Constraint
     from engine.text.stream import TextStream
 
 
@@ -51,6 +52,7 @@ class Request:
     ``cache`` has the name of the request and its prompt, and ``pictures`` are where placeholders stand in it.
     ``held`` are its newest tokens that are not told yet; those told have ``content_chars`` characters of content.
     ``adapter`` is the number of the one that answers (`engine.compute.models.adapters`), 0 for the model alone.
+    ``constraint`` says which tokens may come next, None: any.
     ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
     how many tokens were.
     """
@@ -73,6 +75,7 @@ class Request:
     content_chars: int = 0
     prompt_logprobs: int | None = None
     scored: int = 0
+    constraint: Constraint | None = None
     last_step: int = -1
     id: str = field(init=False)
     answer: int = field(init=False)

@@ -6,7 +6,7 @@ from engine import catalogue
 from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
 from engine.catalogue import OptionError
 from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
-from engine.compute.sampling.params import MAX_LOGPROBS, resolve, with_least_length
+from engine.compute.sampling.params import MAX_LOGPROBS, SamplingError, resolve, with_least_length
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
 from engine.loading.model import LoadedModel
@@ -14,6 +14,7 @@ from engine.loading.parts.adapter import find_adapter
 from engine.loop.commands import AddRequest
 from engine.loop.stepper import Stepper
 from engine.protocol import Error, keys
+from engine.text.grammar import Constraint, Grammar
 
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
@@ -23,6 +24,9 @@ TOO_LONG = (
     "Shorten the messages, or load the model with a longer context."
 )
 """Begins with OpenAI's words, by which clients know it; its figures are plain, for those that read them."""
+ENDLESS_GRAMMAR = (
+    "ignore_eos does not go with structured output, which ends where its form does. Leave one of them out."
+)
 ENDLESS = 1 << 40
 """The context, in tokens, of a chat with a sliding window."""
 
@@ -33,6 +37,8 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     model = stepper.model
     adapter = find_adapter(model, command.adapter)
     params = resolve(command.sampling, model.card.sampling)
+    if command.grammar is not None and params.ignore_eos:
+        raise SamplingError(ENDLESS_GRAMMAR)
     params = with_least_length(params, len(command.prompt_ids), model.card.eos_ids)
     chosen = options.for_request(command.optimisations, len(command.prompt_ids))
     context = model.limit
@@ -55,8 +61,18 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
+        if command.grammar is not None:
+            request.constraint = _constraint(command, command.grammar, model)
         made.append(request)
     return made
+
+
+def _constraint(command: AddRequest, grammar: Grammar, model: LoadedModel) -> Constraint:
+    assert model.files is not None
+    style, length = model.files.channels, len(command.prompt_ids)
+    if style is None or command.continues:
+        return grammar.constraint(length, None)
+    return grammar.constraint(length, style.parser(command.prompt_ids), style.opens if command.thinks else ())
 
 
 def _window(model: LoadedModel, window: int) -> WindowWithSinks:

@@ -10,6 +10,7 @@ from engine.compute.vision.placeholders import PlaceholderSpans
 from engine.loading.model import LoadModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, Unload, UnloadAdapter, Value
+from engine.text.grammar import Grammar
 
 
 class AddRequest(NamedTuple):
@@ -23,6 +24,7 @@ class AddRequest(NamedTuple):
     ``prefilled``: the answer goes on from a message of its own in the conversation, to which its first space belongs.
     ``prompt_logprobs``: :class:`Prefill` tells the log-probabilities of the prompt's tokens but the first, with so many
     alternatives each; the prompt is read whole for that, and not found in the cache.
+    ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
     """
 
     id: str
@@ -37,6 +39,8 @@ class AddRequest(NamedTuple):
     pictures: PlaceholderSpans | None = None
     prefilled: bool = False
     prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
+    thinks: bool = True
 
 
 class Inspect(NamedTuple):

@@ -215,7 +215,7 @@ def _takes(sampler: Sampler, request: Request) -> bool:
     cache, params = request.cache, request.params
     if not request.cached or cache.packs or cache.runs(0) or cache.policy.restricts(request.reach):
         return False
-    return params.logprobs is None and sampler.draws(params)
+    return params.logprobs is None and request.constraint is None and sampler.draws(params)
 
 
 def _tokens_of(slices: Sequence[Slice[Request]], step: StepHandle) -> Tensor:

@@ -60,15 +60,12 @@ def rows_of(
 
 
 def draws_of(request: Request, tree: DraftTree, unread: int = 0) -> list[Draw]:
-    """One draw after the last known token and the ``unread`` ones, and one after each draft token along its own path.
-
-    Whatever else constrains a draw, as a mask of tokens, belongs here, since it depends on the path.
-    """
-    params, answer, tokens, history = request.params, request.answer, request.cache.tokens, request.history
-    before = (0,) * unread
+    """A draw after the last known token and the ``unread`` ones, and one after each draft token along its own path."""
+    params, answer, tokens = request.params, request.answer, request.cache.tokens
+    before, by = (0,) * unread, (request.history, request.constraint)
     if not tree.tokens:
-        return [Draw(params, answer, tokens, before, history)]
-    return [Draw(params, answer, tokens, before + tree.path(node), history) for node in range(-1, len(tree.tokens))]
+        return [Draw(params, answer, tokens, before, *by)]
+    return [Draw(params, answer, tokens, before + tree.path(node), *by) for node in range(-1, len(tree.tokens))]
 
 
 class SliceResult(NamedTuple):

@@ -34,6 +34,7 @@ OUT_OF_MEMORY = (
     "The device ran out of memory during this step. "
     "Close other programs, or load the model with a smaller memory budget."
 )
+LOST_GRAMMAR = "The form of this answer takes too much work to follow ({reason}). Ask for a simpler one."
 NO_NUMBERS = (
     "The model computed scores that are not numbers, so the answer ends here. Download the model again, or load it in "
     "float32."
@@ -284,6 +285,9 @@ class Stepper:
             request.cache.stop_sharing()
             self._clear(request)
             self.finish(request, "error", NO_NUMBERS)
+            return None, ()
+        if request.constraint is not None and request.constraint.failed:
+            self.finish(request, "error", LOST_GRAMMAR.format(reason=request.constraint.failed.partition("\n")[0]))
             return None, ()
         try:
             outcome = extend(request, run_of(verdict, tree, logprobs), self._eos)

@@ -61,6 +61,20 @@ class Sampling(Part, frozen=True):
     min_tokens: int = 0
 
 
+StructureKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
+
+
+class StructuredOutput(Part, frozen=True):
+    """Form that the content of an answer must have; what the model thinks before it is free.
+
+    ``source`` is a JSON Schema as JSON, a regular expression, a JSON list of texts to choose from, or a grammar as Lark
+    or llama.cpp (GBNF) writes it; nothing for a JSON object of any kind.
+    """
+
+    kind: StructureKind
+    source: str = ""
+
+
 class Metric(Part, frozen=True):
     """The figure that shows what a switch does: a field of :class:`Run`.
 

@@ -10,7 +10,7 @@ from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
 from engine.protocol.calls import Call
-from engine.protocol.records import ChatMessage, LoadOptions, Sampling, Thinking
+from engine.protocol.records import ChatMessage, LoadOptions, Sampling, StructuredOutput, Thinking
 from engine.protocol.why import Why
 
 
@@ -60,6 +60,8 @@ class Generate(Message, tag="generate", frozen=True):
     overflow: Overflow = "stop"
     adapter: str = ""
     """The name of the LoRA adapter that answers; "": the model alone."""
+    structured: StructuredOutput | None = None
+    """None: the answer may be anything."""
 
 
 class Cancel(Message, tag="cancel", frozen=True):

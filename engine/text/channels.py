@@ -79,6 +79,10 @@ class ChannelStyle(Protocol):
     def eos(self, ids: Sequence[int]) -> list[int]:
         """The ids that end a text, given those that the model's files name."""
 
+    @property
+    def opens(self) -> tuple[int, ...]:
+        """Tokens by which an answer begins to think."""
+
 
 def channel_style(tokenizer: Tokenizer, template: str) -> ChannelStyle | None:
     """The style of a model with this chat template (its source); ``None`` for one that only has content."""
@@ -117,6 +121,12 @@ class TagStyle:
 
     def eos(self, ids: Sequence[int]) -> list[int]:
         return list(ids)
+
+    @property
+    def opens(self) -> tuple[int, ...]:
+        """Those of tags that are one token; others begin like any text."""
+        ids = (self.tokenizer.token_id(pair.opens) for pair in self.pairs)
+        return tuple(id for id in ids if id is not None)
 
 
 class TagParser:
@@ -264,6 +274,11 @@ class HarmonyStyle:
         """A message's end is not the answer's: that is ``<|return|>``, or ``<|call|>`` where a tool is to be asked."""
         ends = [id for id, mark in self.marks.items() if mark in ("<|return|>", "<|call|>")]
         return [*(id for id in ids if self.marks.get(id) != "<|end|>"), *(id for id in ends if id not in ids)]
+
+    @property
+    def opens(self) -> tuple[int, ...]:
+        """None: each answer begins with a header, which belongs to thinking."""
+        return ()
 
 
 class HarmonyParser:

@@ -2,7 +2,7 @@
 
 The parameters of the rows are one table of 64-bit words, and the kernels read nothing else of the host: they may be
 captured in a CUDA graph, and the table sent along with other things. Rows that the kernels do not serve (penalties,
-bias, DRY, typical-p), and the few that they leave (kernels.py), are for the caller to draw.
+bias, DRY, typical-p, constrained output), and the few that they leave (kernels.py), are for the caller to draw.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def fill_rows(table: np.ndarray, draws: Sequence[Draw], vocabulary: int) -> Fill
     served, truncates = 0, False
     for row, draw in enumerate(draws):
         params = draw.params
-        kind = _kind(params)
+        kind = _kind(params) if draw.constraint is None else OTHER
         if kind == OTHER:
             table[row] = _NO_ROW
             continue

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.processors import History
 
 Kind = Literal["greedy", "whole", "truncated", "typical"]
 """Draw of a row: its largest score; from all tokens; from the most likely ones; from the most typical ones."""
+
+
+class Allowed(Protocol):
+    """Tokens that may come next."""
+
+    @property
+    def words(self) -> np.ndarray:
+        """[ceil(V / 32)] uint32, a bit for each token, the lowest one first."""
+
+    @property
+    def ends(self) -> bool:
+        """True if nothing but the end of the answer may."""
+
+
+class Constraint(Protocol):
+    """Interface to what bars tokens from an answer by what comes before them."""
+
+    def allowed(self, tokens: Sequence[int], path: Sequence[int]) -> Allowed | None:
+        """Tokens that may follow ``tokens`` and a drafted ``path``; None: any, or none ever follows this path."""
 
 
 class Draw(NamedTuple):
@@ -24,6 +45,12 @@ class Draw(NamedTuple):
     tokens: Sequence[int]
     path: Sequence[int] = ()
     history: History | None = None
+    constraint: Constraint | None = None
+
+    @property
+    def plain(self) -> bool:
+        """True if the logits go to the draw as the model gave them (up to temperature and truncation)."""
+        return self.params.plain and self.constraint is None
 
     @property
     def key(self) -> tuple[int, int, int]:

@@ -1,7 +1,8 @@
 """Processors that change logits before the draw, in Hugging Face's order.
 
-Bias, repetition, presence and frequency, DRY, temperature, then truncation: top-k, top-p, min-p, typical-p, each over
-what the one before it left. Repetition and DRY look at prompt and output; presence and frequency at the output alone.
+Bias, repetition, presence and frequency, DRY, what a grammar bars, temperature, then truncation: top-k, top-p, min-p,
+typical-p, each over what the one before it left. Repetition and DRY look at prompt and output; presence and frequency
+at the output alone.
 """
 
 from __future__ import annotations
@@ -82,6 +83,13 @@ def bar_end_(logits: Tensor, length: int, params: SamplingParams) -> None:
     if length < params.min_length:
         known = [token for token in params.end_ids if 0 <= token < logits.shape[-1]]
         logits[torch.tensor(known, dtype=torch.int64, device=logits.device)] = -math.inf
+
+
+def bar_(logits: Tensor, allowed: np.ndarray) -> None:
+    """Let only allowed tokens be drawn on one row [V], in place; ``allowed`` [ceil(V / 32)] uint32 has a bit for each,
+    the lowest one first."""
+    bits = np.unpackbits(allowed.view(np.uint8), count=logits.shape[-1], bitorder="little")
+    logits.masked_fill_(torch.from_numpy(bits).to(logits.device) == 0, -math.inf)
 
 
 def dry_penalties(tokens: np.ndarray, params: SamplingParams) -> dict[int, float]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.compute.sampling import device, noise
 from engine.compute.sampling.draw import Draw, Kind, kind_of
 from engine.compute.sampling.params import SamplingParams
-from engine.compute.sampling.processors import History, bar_end_, bias_, dry_, penalise_
+from engine.compute.sampling.processors import History, bar_, bar_end_, bias_, dry_, penalise_
 from engine.compute.sampling.truncation import Candidates, truncate, truncate_typical
 
 _CHUNK = 1 << 21
@@ -65,7 +65,7 @@ def drawn(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
 
 def by_torch(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
     """Same as :func:`sample`, by torch's operators: the definition, and what draws where no kernel does."""
-    if all(draw.params.greedy and draw.params.plain for draw in draws):
+    if all(draw.params.greedy and draw.plain for draw in draws):
         return likeliest(logits)
     return over_kinds(logits, draws, _choose, torch.empty(len(draws), dtype=torch.int64, device=logits.device)).tolist()
 
@@ -101,9 +101,10 @@ def top_log_probs(logs: Tensor, tokens: Sequence[int], most: int) -> list[LogPro
 
 
 def processed(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """Scores [L, V] float32 after bias, penalties, DRY and temperature, before truncation; greedy rows unscaled."""
+    """Scores [L, V] float32 after bias, penalties, DRY, what bars tokens, and temperature, before truncation; greedy
+    rows unscaled."""
     scores = logits.to(torch.float32)
-    if any(not draw.params.plain for draw in draws):
+    if any(not draw.plain for draw in draws):
         scores = scores.clone() if scores is logits else scores
         _penalise_rows_(scores, draws)
     heat = [1.0 if draw.params.greedy else draw.params.temperature for draw in draws]
@@ -163,11 +164,15 @@ def _choose(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Tensor:
 def _penalise_rows_(scores: Tensor, draws: Sequence[Draw]) -> None:
     for row, draw in enumerate(draws):
         params = draw.params
-        if params.plain:
+        if draw.plain:
             continue
         line = scores[row]
+        allowed = None if draw.constraint is None else draw.constraint.allowed(draw.tokens, draw.path)
         bias_(line, params)
-        bar_end_(line, len(draw.tokens) + len(draw.path), params)
+        if allowed is None or not allowed.ends:  # an answer that cannot go on ends, however short it is
+            bar_end_(line, len(draw.tokens) + len(draw.path), params)
+        if allowed is not None:
+            bar_(line, allowed.words)
         if params.counts:
             penalise_(line, _history(draw), params)
         if params.dry_multiplier > 0.0:

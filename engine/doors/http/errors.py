@@ -27,7 +27,7 @@ _STATUS = {
     "unsupported_encoding": 415,
 }
 _CODES = {"prompt_too_long": "context_length_exceeded"}
-_PARAMS = {"bad_effort": "reasoning_effort", "model_not_found": "model"}
+_PARAMS = {"bad_effort": "reasoning_effort", "bad_structure": "response_format", "model_not_found": "model"}
 
 
 def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ()) -> HttpRefusal:

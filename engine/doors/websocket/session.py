@@ -265,6 +265,7 @@ class Session:
                 optimisations=message.optimisations,
                 chat=message.chat,
                 adapter=message.adapter,
+                structured=message.structured,
             )
             prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
             if active.cancelled:

@@ -25,6 +25,7 @@ from engine.services.answers.overflow import (
 from engine.services.answers.pictures import PromptImages
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.request import AnswerRequest, PromptTokens
+from engine.services.answers.structured import compiled_in_thread
 from engine.services.answers.turns import Turn
 from engine.services.hub import EngineHub
 from engine.text.prompt import PromptText, rendered
@@ -85,8 +86,10 @@ async def tokenised(
 
 async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
     """The same, beginning with the exact ids of the turns in ``line`` that the prompt goes on from, and cut to fit the
-    context as ``asked.overflow`` says. Raises :class:`Refused` besides where nothing makes it fit."""
+    context as ``asked.overflow`` says. Raises :class:`Refused` besides where nothing makes it fit, or for a form of the
+    answer that cannot be served."""
     loaded, tokenizer, template = _text_parts(hub, asked.thinking)
+    grammar = await compiled_in_thread(hub, loaded, asked.structured)
     before = line(tokenizer)
     context = loaded.card.context
 
@@ -98,7 +101,7 @@ async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokeniz
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
         if not shown.fits(told.ids):  # the model drew a mark of a picture itself, which stands for none
             told = continued(tokenizer, text, ())
-        tokens = shown.within(told.ids)
+        tokens = shown.within(told.ids)._replace(grammar=grammar)
         told = told._replace(diverged=shown.place(told.ids, told.diverged))
         return Prepared(text, told, tokenizer, tokens, cut)
 

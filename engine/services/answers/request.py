@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.loop.commands import AddRequest
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, Value
+from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking, Value
+from engine.text.grammar import Grammar
 from engine.text.prompt import PromptForm
 
 if TYPE_CHECKING:
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class PromptTokens(NamedTuple):
-    """A prompt as the engine reads it, and where pictures are in it; None: it has none."""
+    """A prompt as the engine reads it, where pictures are in it (None: it has none), and what its answer has to be."""
 
     ids: list[int]
     pictures: PlaceholderSpans | None = None
+    grammar: Grammar | None = None
 
 
 class AnswerRequest(NamedTuple):
@@ -39,6 +41,7 @@ class AnswerRequest(NamedTuple):
     chat: str = ""
     adapter: str = ""
     prompt_logprobs: int | None = None
+    structured: StructuredOutput | None = None
 
     def command(self, tokens: PromptTokens, window: int | None = None, id: str = "") -> AddRequest:
         """The engine's command for this prompt, made of ``tokens``, under a ``window`` that slides over it."""
@@ -55,4 +58,6 @@ class AnswerRequest(NamedTuple):
             pictures=tokens.pictures,
             prefilled=self.form.prefills,
             prompt_logprobs=self.prompt_logprobs,
+            grammar=tokens.grammar,
+            thinks=self.thinking.on is not False,
         )

@@ -149,6 +149,7 @@ class OllamaRoutes:
             wanted.overflow,
             PromptForm(prefills=wanted.prefills),
             adapter=adapter_of(loaded, name),
+            structured=wanted.structured,
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
         headers = {} if cut is None else cut_header(cut)

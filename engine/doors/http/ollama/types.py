@@ -13,7 +13,8 @@ import msgspec
 
 from engine.doors.http.fields import BadField
 from engine.doors.http.sampling import SamplingIn
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
+from engine.doors.http.structured import schema_of
+from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking
 from engine.services.answers.refused import shortened
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -46,6 +47,16 @@ class _OllamaRequest(SamplingIn, kw_only=True):
     think: bool | str | None = None
     keep_alive: str | float | None = None
     truncate: bool = True
+    format: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def structured(self) -> StructuredOutput | None:
+        """Form of the answer: "json", or a JSON schema. Raises BadField."""
+        if bytes(self.format) in (b'""', b'"json"'):
+            return StructuredOutput("json_object") if len(self.format) > 2 else None
+        if bytes(self.format).lstrip().startswith(b'"'):
+            raise BadField("format", 'The format is "json" or a JSON schema, and no other text.')
+        return schema_of(self.format)
 
     @property
     def thinking(self) -> Thinking:

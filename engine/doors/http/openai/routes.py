@@ -34,6 +34,7 @@ from engine.protocol import ChatMessage, ContextCut
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
+from engine.services.answers.structured import compiled_in_thread
 from engine.services.residency import Lease
 from engine.text.detokenise import detokeniser
 from engine.text.prompt import PromptForm
@@ -160,10 +161,12 @@ class OpenAIRoutes:
             n=wanted.n or 1,
             adapter=adapter_of(loaded, wanted.model),
             prompt_logprobs=max((each for each in scored if each is not None), default=None),
+            structured=wanted.structured(),
         )
         if isinstance(given, Ids):
             window = checked_window(len(given), overflow == "window", loaded.card.context)
-            return PromptRequest(asked.command(PromptTokens(given), window)), None
+            grammar = await compiled_in_thread(self._service.hub, loaded, asked.structured)
+            return PromptRequest(asked.command(PromptTokens(given, grammar=grammar), window)), None
         if isinstance(wanted, OpenAIChat):
             opens = wanted.add_generation_prompt is not False
             form = PromptForm(wanted.prefills(), opens, wanted.variables())

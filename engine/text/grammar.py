@@ -1,0 +1,297 @@
+"""Constrained output: which tokens may come next, so that an answer is what a schema, an expression or a grammar asks.
+
+Masks are made by llguidance (Microsoft, MIT licence; https://github.com/guidance-ai/llguidance), an Earley parser over
+derivatives of regular expressions. It was chosen by measurement, see docs/measurements.md.
+
+A model may think before it answers: only what belongs to the content is constrained.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from engine.protocol import StructuredOutput
+from engine.text.channels import ChannelParser
+from engine.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+MAX_SOURCE = 1 << 20
+"""Characters of a schema or grammar."""
+SPACE = r"[ \t]?|\r?\n[ \t]{0,64}"
+"""White space between the parts of JSON: without a bound a small model may write nothing else."""
+KEPT = 64
+"""Grammars that are kept compiled, of one model."""
+_SPECIAL = b"\xff"
+"""Begins the name of a token without text, as llguidance wants it."""
+_TITLES = {
+    "json_object": "The JSON object",
+    "json_schema": "The JSON schema",
+    "regex": "The regular expression",
+    "choice": "The list of choices",
+    "grammar": "The grammar",
+}
+
+
+class GrammarError(ValueError):
+    """A schema or grammar that cannot be served; the message is a sentence for a person, with the place."""
+
+
+class Allowed(NamedTuple):
+    """Tokens that may come next."""
+
+    words: np.ndarray
+    """[ceil(V / 32)] uint32, a bit for each token, the lowest one first."""
+    ends: bool
+    """True if nothing but the end of the answer may."""
+
+
+class Grammars:
+    """Grammars for one tokenizer. Safe to use from several threads at once."""
+
+    def __init__(self, tokenizer: Tokenizer, end_ids: Sequence[int], vocabulary: int) -> None:
+        """``vocabulary``: rows of the model's scores, which may be more than the tokenizer has tokens."""
+        self._tokenizer, self._end_ids, self._vocabulary = tokenizer, list(end_ids), vocabulary
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[StructuredOutput, Future[LLMatcher]] = OrderedDict()
+
+    def compile(self, asked: StructuredOutput) -> Grammar:
+        """Compile what an answer has to be. Raises :class:`GrammarError`."""
+        if len(asked.source) > MAX_SOURCE:
+            text = f"{_TITLES[asked.kind]} has {len(asked.source):,} characters, and at most {MAX_SOURCE:,} are read."
+            raise GrammarError(text)
+        if not self._end_ids:
+            raise GrammarError("This model has no token that ends an answer, so that no grammar can be served.")
+        with self._lock:
+            made = self._kept.get(asked)
+            mine = made is None
+            if made is None:
+                made = self._kept[asked] = Future()
+            self._kept.move_to_end(asked)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        if mine:  # requests with the same grammar wait, others do not
+            try:
+                made.set_result(self._compiled(asked))
+            except BaseException as error:
+                made.set_exception(error)
+                with self._lock:
+                    self._kept.pop(asked, None)
+        return Grammar(made.result(), self._tokenizer, self._vocabulary)
+
+    @cached_property
+    def _inner(self) -> LLTokenizer:
+        return _vocabulary(self._tokenizer, self._end_ids, self._vocabulary)
+
+    def _compiled(self, asked: StructuredOutput) -> LLMatcher:
+        matcher, problem = _tried(_source(asked), self._inner)
+        if problem and asked.kind == "json_schema":
+            problem = f"{_place(json.loads(asked.source), problem, self._inner)}: {problem}"
+            raise GrammarError(f"{_TITLES[asked.kind]} cannot be served at {problem}")
+        if problem:
+            raise GrammarError(f"{_TITLES[asked.kind]} cannot be served: {problem}")
+        return matcher
+
+
+class Grammar:
+    """A compiled grammar; each answer that it constrains has a :class:`Constraint` of its own."""
+
+    def __init__(self, matcher: LLMatcher, tokenizer: Tokenizer, vocabulary: int) -> None:
+        self._matcher, self._tokenizer, self._vocabulary = matcher, tokenizer, vocabulary
+
+    def constraint(self, prompt_length: int, channels: ChannelParser | None, opens: Sequence[int] = ()) -> Constraint:
+        """The constraint of one answer. ``channels`` sorts what it thinks first from its content; ``opens`` are tokens
+        that begin its thinking, with which it may begin instead."""
+        matcher = self._matcher.deep_copy()
+        return Constraint(matcher, self._tokenizer, self._vocabulary, prompt_length, channels, opens)
+
+
+class Constraint:
+    """What one answer may go on with, after each of its tokens; also after drafted ones, which may turn out otherwise.
+
+    It follows the answer by itself. Used by the engine thread alone.
+    """
+
+    def __init__(
+        self,
+        matcher: LLMatcher,
+        tokenizer: Tokenizer,
+        vocabulary: int,
+        prompt_length: int,
+        channels: ChannelParser | None,
+        opens: Sequence[int],
+    ) -> None:
+        self._matcher, self._tokenizer, self._channels, self._opens = matcher, tokenizer, channels, opens
+        self._words = -(-vocabulary // 32)
+        self._start = self._known = prompt_length
+        self._masks: dict[tuple[int, ...], Allowed | None] = {}
+
+    @property
+    def failed(self) -> str:
+        """Reason that nothing is known of the next token, "" as long as that is not so."""
+        return self._matcher.get_error() if self._matcher.is_error() else ""
+
+    def allowed(self, tokens: Sequence[int], path: Sequence[int] = ()) -> Allowed | None:
+        """Tokens that may follow the sequence ``tokens`` (prompt and answer) and then a drafted ``path``.
+
+        None: any, because the model still thinks, or because the path itself is not allowed, so that nothing comes of
+        what follows it.
+        """
+        self._follow(tokens)
+        key = tuple(path)
+        if key not in self._masks:
+            self._masks[key] = self._after(key)
+        return self._masks[key]
+
+    def _follow(self, tokens: Sequence[int]) -> None:
+        """Bring the state to the newest token."""
+        if self._known == len(tokens):
+            return
+        self._masks.clear()
+        for token in tokens[self._known :]:
+            if self._thinks(self._channels) or self._begins_to_think(token, self._known == self._start):
+                _push(self._channels, token, self._tokenizer)
+            elif not self._matcher.is_stopped():
+                self._matcher.consume_token(token)
+            self._known += 1
+
+    def _after(self, path: tuple[int, ...]) -> Allowed | None:
+        channels, first = copy.copy(self._channels), self._known == self._start
+        taken = 0
+        try:
+            for token in path:
+                if self._thinks(channels) or self._begins_to_think(token, first):
+                    _push(channels, token, self._tokenizer)
+                elif self._matcher.is_stopped() or not self._matcher.try_consume_tokens([token]):
+                    return None
+                else:
+                    taken += 1
+                first = False
+            return None if self._thinks(channels) else self._mask(self._opens if first else ())
+        finally:
+            if taken:
+                self._matcher.rollback(taken)
+
+    def _mask(self, more: Sequence[int]) -> Allowed:
+        words = np.zeros(self._words, dtype=np.uint32)
+        self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        for token in more:
+            words[token >> 5] |= np.uint32(1 << (token & 31))
+        return Allowed(words, self._matcher.is_stopped())
+
+    def _begins_to_think(self, token: int, first: bool) -> bool:
+        return first and token in self._opens
+
+    @staticmethod
+    def _thinks(channels: ChannelParser | None) -> bool:
+        return channels is not None and channels.channel == "thinking"
+
+
+def _push(channels: ChannelParser | None, token: int, tokenizer: Tokenizer) -> None:
+    assert channels is not None
+    channels.push(token, "" if token in tokenizer.special_ids else tokenizer.piece(token))
+
+
+def _tried(source: str, vocabulary: LLTokenizer) -> tuple[LLMatcher, str]:
+    """The matcher of a grammar, with the tables that all answers share, and a sentence if it cannot be one."""
+    from llguidance import LLMatcher
+
+    matcher = LLMatcher(vocabulary, source)
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+    return matcher, _one_line(matcher.get_error()) if matcher.is_error() else ""
+
+
+def _vocabulary(tokenizer: Tokenizer, end_ids: list[int], vocabulary: int) -> LLTokenizer:
+    """The vocabulary as llguidance knows it."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    class Words:
+        eos_token_id, bos_token_id = end_ids[0], None
+        special_token_ids = sorted(tokenizer.special_ids)
+        tokens = list(_bytes_of(tokenizer, vocabulary))
+
+        def __call__(self, text: str) -> list[int]:
+            return tokenizer.encode(text, special=False)
+
+    return LLTokenizer(TokenizerWrapper(Words()), n_vocab=vocabulary, eos_token=end_ids)
+
+
+def _bytes_of(tokenizer: Tokenizer, vocabulary: int) -> Iterator[bytes]:
+    for id in range(vocabulary):
+        special = id in tokenizer.special_ids
+        yield _SPECIAL + tokenizer.token(id).encode() if special else tokenizer.id_to_bytes(id)
+
+
+def _source(asked: StructuredOutput) -> str:
+    """The grammar in llguidance's own words. Raises GrammarError."""
+    from llguidance import LLMatcher
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    try:
+        match asked.kind:
+            case "json_object":
+                return _json_grammar({"type": "object"})
+            case "json_schema":
+                return _json_grammar(json.loads(asked.source))
+            case "regex":
+                return LLMatcher.grammar_from_regex(asked.source)
+            case "choice":
+                choices = json.loads(asked.source)
+                if not choices:
+                    raise ValueError("it is empty")
+                return LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
+            case "grammar":
+                return LLMatcher.grammar_from_lark(any_to_lark(asked.source))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise GrammarError(f"{_TITLES[asked.kind]} cannot be read: {_one_line(str(error))}") from error
+
+
+def _json_grammar(schema: Any) -> str:
+    from llguidance import LLMatcher
+
+    # A schema is an object or one of the words true and false, of which the library takes objects alone.
+    whole = schema if isinstance(schema, dict) else {"allOf": [schema]}
+    return LLMatcher.grammar_from_json_schema(json.dumps(whole), overrides={"whitespace_pattern": SPACE})
+
+
+def _place(schema: Any, problem: str, vocabulary: LLTokenizer) -> str:
+    """JSON pointer to the smallest part of a schema that has the same problem."""
+    shared = {name: schema[name] for name in ("$defs", "definitions") if isinstance(schema, dict) and name in schema}
+    place, here = "#", schema
+    for _ in range(100):
+        for name, part in _parts(here):
+            if _tried(_json_grammar({**shared, **part}), vocabulary)[1] == problem:
+                place, here, shared = f"{place}/{name}", part, {} if name.startswith("$defs") else shared
+                break
+        else:
+            break
+    return place
+
+
+def _parts(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schemas right below one, with their places."""
+    for name, value in schema.items() if isinstance(schema, dict) else ():
+        if name in ("$defs", "definitions", "properties", "patternProperties") and isinstance(value, dict):
+            yield from ((f"{name}/{key}", part) for key, part in value.items() if isinstance(part, dict))
+        elif name in ("allOf", "anyOf", "oneOf", "prefixItems") and isinstance(value, list):
+            yield from ((f"{name}/{place}", part) for place, part in enumerate(value) if isinstance(part, dict))
+        elif name in ("items", "additionalProperties") and isinstance(value, dict):
+            yield name, value
+
+
+def _one_line(message: str) -> str:
+    """The first line that says something, with a full stop."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith("error:")), lines[0] if lines else "it is not understood")
+    return told.removeprefix("error:").strip().rstrip(".") + "."
