@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 MAX_SOURCE = 1 << 20
 """Characters of a schema or grammar."""
-SPACE = r"[ \t]?|\r?\n[ \t]{0,64}"
-"""White space between the parts of JSON: without a bound a small model may write nothing else."""
+ON_ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+"""JSON has at most a space after commas and colons: where more is allowed, a small model may write nothing else."""
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 _SPECIAL = b"\xff"
@@ -262,7 +262,7 @@ def _json_grammar(schema: Any) -> str:
 
     # A schema is an object or one of the words true and false, of which the library takes objects alone.
     whole = schema if isinstance(schema, dict) else {"allOf": [schema]}
-    return LLMatcher.grammar_from_json_schema(json.dumps(whole), overrides={"whitespace_pattern": SPACE})
+    return LLMatcher.grammar_from_json_schema(json.dumps(whole), overrides=ON_ONE_LINE)
 
 
 def _place(schema: Any, problem: str, vocabulary: LLTokenizer) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from engine.doors.http.fields import BadField
+from engine.doors.http.sampling import SamplingIn
 from engine.protocol import StructuredOutput
 from engine.services.answers.refused import shortened
 
@@ -45,7 +46,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
     structural_tag: None = None
 
 
-class StructuredIn(msgspec.Struct, kw_only=True):
+class StructuredIn(SamplingIn, kw_only=True):
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: Raw = _NONE

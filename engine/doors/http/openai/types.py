@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http.fields import BadField
-from engine.doors.http.sampling import UNLIMITED, SamplingIn
+from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
 from engine.protocol import ChatMessage, FinishReason, Overflow, Sampling, Thinking
 from engine.services.answers.refused import shortened
@@ -72,7 +72,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class _OpenAIRequest(SamplingIn, StructuredIn, kw_only=True):
+class _OpenAIRequest(StructuredIn, kw_only=True):
     """Fields of both kinds of request; the last two are Kvasir's own.
 
     The five fields about thinking are names of one thing, which plain completions ignore.
