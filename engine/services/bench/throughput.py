@@ -17,9 +17,8 @@ from engine.decoding.telemetry.records import StepRecord
 from engine.loading.memory.bandwidth import measure_bandwidth
 from engine.loading.memory.nvml import Meter
 from engine.protocol import Sampling, Value, keys
-from engine.services.bench.folders import gptq_folder
 from engine.services.bench.measure import timed
-from engine.services.bench.shapes import Shape
+from engine.services.bench.shapes import Shape, gptq_folder
 from engine.services.bench.tables import GB, MB, say, show_line, show_table
 from engine.services.client import EngineClient, whole_steps
 

@@ -21,7 +21,6 @@ OTHER_WORDS = {
     "app/plots/charts.py": {"weights"},  # an owner of memory
     "app/plots/strip.py": {"weights"},  # an owner of memory
     "engine/compute/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
-    "engine/services/bench/folders.py": {"weights"},  # a field of other programs' files
     "engine/services/bench/run.py": {"speculation"},  # a part of the report
     "engine/formats/quantised/quantisation.py": {"weights"},  # a field of other programs' files
     "engine/doors/cli/doctor.py": {"weights"},  # an owner of memory

@@ -12,9 +12,8 @@ from engine.loading.model import LoadModel
 from engine.protocol import Sampling, Value, keys
 from engine.services.bench.cache.figures import HostFigures, ReuseFigures
 from engine.services.bench.cache.traces import words_of
-from engine.services.bench.folders import gptq_folder
 from engine.services.bench.measure import median_ratio
-from engine.services.bench.shapes import Shape
+from engine.services.bench.shapes import Shape, gptq_folder
 from engine.services.bench.tables import say
 from engine.services.client import Answer, EngineClient, whole_steps
 

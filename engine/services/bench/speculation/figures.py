@@ -188,29 +188,3 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
         near = timed - sum(row.equal for _, row in rows)
         if near:
             yield f"Of the {timed} timed ones {near} left the plain text at a near-tie of two tokens."
-
-
-class AssistedRow(msgspec.Struct, frozen=True):
-    """transformers with speculation over that without: tokens a second after the first ones, greedy, float32."""
-
-    text: str
-    title: str
-    speedup: Spread
-    equal: int
-    answers: int
-
-
-class AssistedFigures(msgspec.Struct, frozen=True):
-    """``absent`` says what was left out, and why."""
-
-    rows: list[AssistedRow]
-    absent: list[str]
-
-    def show(self) -> None:
-        if self.rows:
-            show_table(
-                "transformers with speculation, compared with itself without",
-                "draft method | text | speed-up (quarters) | same answers",
-                (f"{row.title} | {row.text} | {row.speedup} | {row.equal}/{row.answers}" for row in self.rows),
-            )
-        show_absent(self.absent)

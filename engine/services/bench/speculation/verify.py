@@ -5,9 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from engine.cache.pool import pages_for
+from engine.cache.types import StateRun
+from engine.compute.batch import SequenceRows
+from engine.compute.sampling.sampler import likeliest
 from engine.loading.model import LoadedModel
+from engine.loading.runners import new_runner
 from engine.services.bench.measure import median_ratio, timed
-from engine.services.bench.sequences import Sequences
 from engine.services.bench.speculation.figures import VerifyRow
 
 ROWS = (1, 2, 3, 5, 9, 17, 33)
@@ -36,3 +40,37 @@ def measure_verify(
         ms = 1000 * statistics.median(plain)
         found += [VerifyRow(batch, count, median_ratio(seconds[count][1:], plain), ms) for count in rows]
     return found
+
+
+class Sequences:
+    """``streams`` sequences of at most ``tokens`` tokens each, in arenas of their own, which share no page.
+
+    The model must be one with arenas of its own kind.
+    """
+
+    def __init__(self, model: LoadedModel, streams: int, tokens: int) -> None:
+        assert model.model is not None
+        self._vocabulary = model.card.vocabulary
+        self._pages = pages_for(tokens)
+        self.runner = new_runner(model.model, streams * self._pages + 1, model.device, state_slots=streams + 1)
+
+    def forward(self, streams: int, rows: int, start: int, want_logits: int) -> list[int]:
+        """A step of ``rows`` tokens from place ``start`` on in each of the first ``streams`` sequences.
+
+        The likeliest tokens after each one's last ``want_logits`` rows come to the host, as sampling and verification
+        need them.
+        """
+        batch = [
+            SequenceRows(
+                [(31 * number + 7 * place) % self._vocabulary for place in range(start, start + rows)],
+                start,
+                self.pages_of(number),
+                want_logits=want_logits,
+                states=StateRun.alone(rows, start, 1 + number),
+            )
+            for number in range(streams)
+        ]
+        return likeliest(self.runner.forward(batch).logits)
+
+    def pages_of(self, number: int) -> range:
+        return range(1 + number * self._pages, 1 + (number + 1) * self._pages)

@@ -17,9 +17,8 @@ from engine.services.bench.cache import suite as cache_bench
 from engine.services.bench.cache.figures import CacheFigures, CacheRow, CacheSide
 from engine.services.bench.cache.parts import SHOWN_BY, CacheFeature, parts
 from engine.services.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, Words, chats, document, shared_prompt
-from engine.services.bench.folders import gptq_folder
 from engine.services.bench.run import BenchOptions, Report, run
-from engine.services.bench.shapes import Shape
+from engine.services.bench.shapes import Shape, gptq_folder
 from engine.services.client import EngineClient, EngineError
 
 VOCABULARY = range(10, 500)

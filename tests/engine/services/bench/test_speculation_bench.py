@@ -12,20 +12,12 @@ import pytest
 import torch
 
 from engine.catalogue import BY_KEY, defaults, state
-from engine.compute.batch import SequenceRows
-from engine.formats.load import load_model
-from engine.formats.open import open_checkpoint
-from engine.library.paths import bundled_model
-from engine.loading.runners import new_runner
 from engine.protocol import OptionSpec, Sampling, Value
 from engine.services.bench import switches
-from engine.services.bench.folders import gptq_folder
 from engine.services.bench.run import BenchOptions, Report, run
-from engine.services.bench.shapes import Shape
-from engine.services.bench.speculation import assisted as speculation_assisted
+from engine.services.bench.shapes import Shape, gptq_folder
 from engine.services.bench.speculation import suite as speculation
 from engine.services.bench.speculation import texts as speculation_texts
-from engine.services.bench.speculation.assisted import dequantised, measure_assisted
 from engine.services.bench.speculation.suite import AHEAD, measure_speculation, ways
 from engine.services.bench.speculation.texts import Prompt, Text, texts
 from engine.services.bench.speculation.verify import measure_verify
@@ -153,37 +145,11 @@ def test_a_change_of_text_is_said_aloud(
     assert "DIFFERS in 2 of 2" in capsys.readouterr().out
 
 
-def test_without_transformers_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speculation_assisted.importlib.util, "find_spec", lambda name: None)
-    checkpoint = open_checkpoint(bundled_model().path)
-    figures = measure_assisted(checkpoint, "", [Text("talk", "free talk", [Prompt([1], Sampling())])], 1)
-    assert figures.rows == []
-    assert figures.absent == [
-        "transformers' assisted generation and prompt lookup: the package transformers is not installed"
-    ]
-    monkeypatch.undo()
-    monkeypatch.setattr(speculation_assisted.psutil, "virtual_memory", lambda: type("", (), {"available": 1000}))
-    (reason,) = measure_assisted(checkpoint, "", [Text("", "", [Prompt([1], Sampling())])], 1).absent
-    assert "do not fit into memory" in reason
-
-
-def test_transformers_has_the_weights_of_the_packed_file() -> None:
-    """Its logits are those of this engine's model in float32 with the weights unpacked."""
-    checkpoint = open_checkpoint(bundled_model().path)
-    theirs = dequantised(checkpoint)
-    ids = list(range(5, 69))
-    ours = load_model(checkpoint, torch.device("cpu"), torch.float32, "16bit")
-    rows = [SequenceRows(ids, 0, [1, 2, 3, 4], want_logits=len(ids))]
-    logits = new_runner(ours, 5, torch.device("cpu")).forward(rows).logits
-    with torch.inference_mode():
-        assert torch.allclose(theirs(torch.tensor([ids])).logits[0], logits, atol=2e-3)
-
-
 @pytest.mark.long
 def test_the_report_of_the_bundled_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command, with one prompt of each kind, down to transformers drafting with the same weights."""
+    """The command, with one prompt of each kind."""
     monkeypatch.setattr(speculation_texts, "_CODE", speculation_texts._CODE[:1])
     monkeypatch.setattr(speculation_texts, "_AGAIN", speculation_texts._AGAIN[:1])
     monkeypatch.setattr(speculation_texts, "_LINES", ())
@@ -193,7 +159,6 @@ def test_the_report_of_the_bundled_model(
     report = run(BenchOptions(switches=False, shapes=[], speculation=True, rounds=1, threads=threads, tokens=24), file)
     figures = report.speculation
     assert figures is not None
-    assert report.assisted is not None
     assert [text.key for text in figures.texts] == ["code", "edit", "talk", "noise"]
     assert {"n-gram lookup, 4 ahead", "draft model, 4 ahead", "auto"} <= {row.title for row in figures.texts[0].rows}
     assert all(row.exact == row.exact_answers > 0 for text in figures.texts for row in text.rows)
@@ -201,15 +166,9 @@ def test_the_report_of_the_bundled_model(
     assert talk["draft model, 4 ahead"].tokens_per_step > 3, "the draft knows these answers as well"
     assert {row.batch for row in figures.verify} == {1, 8}
     assert all((row.ratio == 1) == (row.rows == 1) for row in figures.verify)
-    assert [(row.text, row.title) for row in report.assisted.rows] == [
-        (text, f"transformers, {way}")
-        for text in ("code that goes on", "a given text edited", "free talk")
-        for way in ("assisted", "lookup")
-    ]
-    assert all(row.equal == row.answers == 1 for row in report.assisted.rows)
     assert msgspec.json.decode(file.read_bytes(), type=Report) == report
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for words in ("code that goes on: 1 prompts", "the model's forward by rows", "transformers, lookup"):
+    for words in ("code that goes on: 1 prompts", "the model's forward by rows"):
         assert words in out
 
 

@@ -16,12 +16,12 @@ from msgspec import structs
 from engine.library.paths import find_model
 from engine.protocol import LoadOptions
 from engine.protocol.lab import Amounts
-from engine.services.bench.speculation.assisted import dequantised
 from engine.services.client import EngineClient
 from engine.services.lab.experiment import Lab, LabError
 from engine.services.lab.experiments import weights
 from engine.services.lab.run import run
 from engine.services.lab.workload import asked, conversation
+from tests.bench.assisted import dequantised
 from tests.engine.services.lab.conftest import loaded
 
 TEXTS = 2

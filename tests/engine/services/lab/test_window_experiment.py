@@ -14,12 +14,12 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.library.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabLine, LabPicture, Strip
-from engine.services.bench.speculation.assisted import dequantised
 from engine.services.client import EngineClient
 from engine.services.lab.experiment import Lab
 from engine.services.lab.experiments import window
 from engine.services.lab.run import run
 from engine.services.lab.workload import conversation
+from tests.bench.assisted import dequantised
 from tests.engine.services.lab.conftest import loaded
 
 WINDOW = 64

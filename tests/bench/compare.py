@@ -12,13 +12,13 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
-from engine.services.bench.folders import gptq_folder, nf4_folder
-from engine.services.bench.gguf_files import gguf_file
 from engine.services.bench.measure import median_ratio
-from engine.services.bench.peers.programs import PROGRAMS, RunSpeed
-from engine.services.bench.peers.worker import LoadFigures, ProgramWorker, missing
-from engine.services.bench.shapes import Shape
+from engine.services.bench.shapes import Shape, gptq_folder
 from engine.services.bench.tables import MB, say, show_absent, show_line, show_table
+from tests.bench.folders import nf4_folder
+from tests.bench.gguf_files import gguf_file
+from tests.bench.programs import PROGRAMS, RunSpeed
+from tests.bench.worker import LoadFigures, ProgramWorker, missing
 
 _ROOM = 1.3
 """The memory of a process, as a rough multiple of its model's file."""

@@ -18,10 +18,10 @@ import msgspec
 from engine.loading.memory.environment import bound_spinning
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling, keys
 from engine.services.bench.measure import timed
-from engine.services.bench.peers.cases import Case
+from tests.bench.cases import Case
 
 if TYPE_CHECKING:
-    from engine.services.bench.sequences import Sequences
+    from tests.bench.sequences import HeldSequences
 
 
 class RunSpeed(NamedTuple):
@@ -88,7 +88,7 @@ class Kvasir:
 class KvasirSteps:
     """This engine's model alone on the processor, as llama.cpp's benchmarks measure theirs: no scheduler or sampler."""
 
-    sequences: Sequences | None = None
+    sequences: HeldSequences | None = None
     streams = tokens = 0
 
     def load(self, model: Path, threads: int) -> dict[str, float]:
@@ -116,14 +116,14 @@ class KvasirSteps:
             seconds.append(forward.seconds)
         return seconds[1:]
 
-    def _sequences(self, streams: int, tokens: int) -> Sequences:
+    def _sequences(self, streams: int, tokens: int) -> HeldSequences:
         """At least so many, and at least so long; no smaller ones than before, so that all sizes soon fit."""
-        from engine.services.bench.sequences import Sequences
+        from tests.bench.sequences import HeldSequences
 
         if streams > self.streams or tokens > self.tokens:
             self.streams, self.tokens = max(streams, self.streams), max(tokens, self.tokens)
             self.sequences = None  # frees its memory first
-            self.sequences = Sequences(self.model, self.streams, self.tokens)
+            self.sequences = HeldSequences(self.model, self.streams, self.tokens)
         assert self.sequences is not None
         return self.sequences
 

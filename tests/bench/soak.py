@@ -1,4 +1,4 @@
-"""``kvasir bench --soak``: random use of the engine for minutes, and whether anything grows or is lost.
+"""`python -m tests.bench soak`: random use of the engine for minutes, and whether anything grows or is lost.
 
 Chats go on, branch and are deleted; answers are cancelled, several at a time, with every switch and kind of KV cache in
 turn, in a cache too small for all of them. What is drawn follows from the seed; when it happens, from the machine.
@@ -37,9 +37,9 @@ from engine.protocol import (
 )
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.bench.cache.traces import TIGHT_ROOM
-from engine.services.bench.soak.figures import SoakFigures, SoakSample
 from engine.services.bench.tables import MB, say
 from engine.services.client import EngineError
+from tests.bench.soak_figures import SoakFigures, SoakSample
 
 MOST_RUNNING = 6
 MOST_CHATS = 12

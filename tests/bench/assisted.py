@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 import psutil
 import torch
 
@@ -18,15 +19,40 @@ from engine.base.errors import CheckpointError
 from engine.compute.layers.numerics import Numerics
 from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
-from engine.services.bench.measure import spread
-from engine.services.bench.speculation.figures import AssistedFigures, AssistedRow
+from engine.services.bench.measure import Spread, spread
 from engine.services.bench.speculation.texts import Prompt, Text
-from engine.services.bench.tables import say
+from engine.services.bench.tables import say, show_absent, show_table
 
 PROMPTS = 2
 """Prompts of each text; few, because transformers is slow."""
 LOOKUP = 4
 """Draft tokens that prompt lookup proposes at a time."""
+
+
+class AssistedRow(msgspec.Struct, frozen=True):
+    """transformers with speculation over that without: tokens a second after the first ones, greedy, float32."""
+
+    text: str
+    title: str
+    speedup: Spread
+    equal: int
+    answers: int
+
+
+class AssistedFigures(msgspec.Struct, frozen=True):
+    """``absent`` says what was left out, and why."""
+
+    rows: list[AssistedRow]
+    absent: list[str]
+
+    def show(self) -> None:
+        if self.rows:
+            show_table(
+                "transformers with speculation, compared with itself without",
+                "draft method | text | speed-up (quarters) | same answers",
+                (f"{row.title} | {row.text} | {row.speedup} | {row.equal}/{row.answers}" for row in self.rows),
+            )
+        show_absent(self.absent)
 
 
 class _Clock:

@@ -1,4 +1,4 @@
-"""``kvasir bench --peers``: this engine and built binaries of others, on the same files and with the same threads.
+"""`python -m tests.bench peers`: this engine and built binaries of others, on the same files and with the same threads.
 
 For each set of instructions that there are binaries for, Kvasir is held to it too. All take turns in every round, so
 that a drift of the machine's speed cancels in the ratios.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,16 +19,21 @@ import torch
 from engine.compute.native.build import runs_here
 from engine.compute.native.instructions import AUTO, SETS, VARIABLE
 from engine.loading.memory.bandwidth import measure_bandwidth
-from engine.services.bench.gguf_files import gguf_file, step_bytes
 from engine.services.bench.measure import Spread, spread
-from engine.services.bench.peers.binaries import Peer
-from engine.services.bench.peers.cases import Case, CasePlan
-from engine.services.bench.peers.compare import checked_size
-from engine.services.bench.peers.worker import ProgramWorker
-from engine.services.bench.shapes import Shape
+from engine.services.bench.shapes import ONE_B, Shape
 from engine.services.bench.tables import GB, MB, say, show_absent, show_line, show_table
+from tests.bench.binaries import Peer
+from tests.bench.cases import Case, CasePlan
+from tests.bench.compare import checked_size
+from tests.bench.gguf_files import gguf_file, step_bytes
+from tests.bench.worker import ProgramWorker
 
 FORMATS = ("Q4_0", "Q4_K_M")
+PEER_SHAPES = {
+    "1b": replace(ONE_B, name="llama-3.2-1b", tied=True),
+    "3b": Shape("llama-3.2-3b", layers=28, hidden=3072, ffn=8192, heads=24, kv_heads=8, vocabulary=128256, tied=True),
+}
+"""The models that people run on processors, whose token tables are tied."""
 
 
 class Contestant(Protocol):
@@ -228,5 +234,6 @@ def _row(program: tuple[str, str], case: Case, seconds: Seconds, floor: float) -
 
 def _floor(shape: Shape, case: Case, weights: int, bandwidth: float) -> float:
     """Seconds that reading what a step needs takes at least; 0 for a prompt, which computes rather than reads."""
-    read = weights + case.streams * case.context * shape.kv_bytes
+    kept = 2 * 2 * shape.layers * shape.kv_heads * shape.head_dim  # bytes of a token's keys and values in 16 bits
+    read = weights + case.streams * case.context * kept
     return 0.0 if case.kind == "prompt" else read / bandwidth

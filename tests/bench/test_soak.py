@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from engine.doors.cli.main import app
 from engine.loading.model import LoadModel
 from engine.loop.events import Event
 from engine.protocol import Error, Finished, LoadOptions
-from engine.services.bench.folders import gptq_folder
-from engine.services.bench.run import BenchOptions
-from engine.services.bench.shapes import Shape
-from engine.services.bench.soak.figures import SoakFigures, SoakSample, slope
-from engine.services.bench.soak.suite import Soak
+from engine.services.bench.shapes import Shape, gptq_folder
+from tests.bench.__main__ import app
+from tests.bench.soak import Soak
+from tests.bench.soak_figures import SoakFigures, SoakSample, slope
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=512)
 
@@ -103,20 +101,18 @@ def test_the_table_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> No
     assert "too few loads to tell" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("told", "seconds"), [(["--soak"], 1800.0), (["--soak", "90"], 90.0)])
+@pytest.mark.parametrize(("told", "seconds"), [([], 1800.0), (["90"], 90.0)])
 def test_the_command_takes_seconds_or_half_an_hour_and_its_status_is_the_verdict(
     monkeypatch: pytest.MonkeyPatch, told: list[str], seconds: float
 ) -> None:
     asked: list[float] = []
 
-    def run(told: BenchOptions, json_file: object) -> object:
-        asked.append(told.soak)
-        assert not told.switches
-        assert told.shapes == []
-        lost = figures(counts={"asked": 10, "stop": 8})
-        return type("Report", (), {"soak": lost if seconds == 90.0 else figures()})
+    def run(soak: Soak, told: float) -> SoakFigures:
+        asked.append(told)
+        return figures(counts={"asked": 10, "stop": 8}) if told == 90.0 else figures()
 
-    monkeypatch.setattr("engine.services.bench.run.run", run)
-    result = CliRunner().invoke(app, ["bench", *told])
+    monkeypatch.setattr(Soak, "load", lambda soak, load: None)
+    monkeypatch.setattr(Soak, "run", run)
+    result = CliRunner().invoke(app, ["soak", *told])
     assert asked == [seconds], result.output
     assert result.exit_code == (1 if seconds == 90.0 else 0)

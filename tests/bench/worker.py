@@ -1,6 +1,6 @@
 """One program in its own process: orders as JSON lines on standard input, results as JSON lines on standard output.
 
-Run as ``python -m engine.services.bench.peers.worker NAME MODEL THREADS``; used through :class:`ProgramWorker` alone.
+Run as ``python -m tests.bench.worker NAME MODEL THREADS``; used through :class:`ProgramWorker` alone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from engine.base.installation import module_command
 from engine.loading.memory.environment import without_bounds
 from engine.services.bench.measure import PeakMemory, anonymous_bytes, timed
-from engine.services.bench.peers.cases import Case
-from engine.services.bench.peers.programs import PROGRAMS, RunSpeed
+from tests.bench.cases import Case
+from tests.bench.programs import PROGRAMS, RunSpeed
 
 WATCH_SECONDS = 0.02
 """Between two looks at the memory of another process."""
@@ -51,7 +50,7 @@ class ProgramWorker:
 
     def __init__(self, name: str, model: Path, threads: int, variables: Mapping[str, str] | None = None) -> None:
         """``variables`` are set in the process's environment."""
-        command = [*module_command("engine.services.bench.peers.worker"), name, str(model), str(threads)]
+        command = [sys.executable, "-m", "tests.bench.worker", name, str(model), str(threads)]
         own = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", **(variables or {})}
         environment = without_bounds(os.environ) | own
         self.name = name
@@ -66,7 +65,7 @@ class ProgramWorker:
         return msgspec.json.decode(self._ask(prompt, tokens), type=RunSpeed)
 
     def steps(self, case: Case, count: int) -> list[float]:
-        """Call :meth:`engine.services.bench.peers.programs.KvasirSteps.run`; the process must run that program."""
+        """Call :meth:`tests.bench.programs.KvasirSteps.run`; the process must run that program."""
         return msgspec.json.decode(self._ask(case, count), type=list[float])
 
     def _ask(self, *order: object) -> str:

@@ -1,4 +1,4 @@
-"""``kvasir bench --null N``: settings compared with themselves, which must show no clear difference.
+"""`python -m tests.bench null N`: settings compared with themselves, which must show no clear difference.
 
 The engine is driven as the window's A/B test drives it (engine/services/answers/compare.py), prompts, pairs and
 verdicts included; only the two values are equal.

@@ -1,6 +1,6 @@
 """llama.cpp and ik_llama.cpp as built binaries, one folder for each set of instructions that they were built for.
 
-``tests/bench_peers/build.sh`` makes such folders. Their names say what they hold: ``llama.cpp-avx2``.
+``tests/bench/build.sh`` makes such folders. Their names say what they hold: ``llama.cpp-avx2``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from engine.loading.memory.environment import without_bounds
 from engine.services.bench.measure import PeakMemory
-from engine.services.bench.peers.cases import Case
-from engine.services.bench.peers.worker import WATCH_SECONDS, last_words
+from tests.bench.cases import Case
+from tests.bench.worker import WATCH_SECONDS, last_words
 
 PROMPTS, STEPS = "llama-bench", "llama-batched-bench"
 _IK = "ik_llama.cpp"
@@ -127,7 +127,7 @@ def built_folders(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
         absent += [f"{each}: another folder of that name is measured already" for each in built if each.name in found]
         found = {each.name: each for each in built} | found
         if not built:
-            absent.append(f"{folder}: no {STEPS} in it (tests/bench_peers/build.sh builds one)")
+            absent.append(f"{folder}: no {STEPS} in it (tests/bench/build.sh builds one)")
     return list(found.values()), absent
 
 

@@ -1,4 +1,4 @@
-"""``kvasir bench --formats``: one shape in every format, compared with other programs on the same files."""
+"""`python -m tests.bench compare --formats`: a shape in every format, next to other programs on the same files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.services.bench import folders
-from engine.services.bench.gguf_files import TYPES, gguf_file
-from engine.services.bench.peers.compare import Entrant
-from engine.services.bench.peers.programs import QUANTISING
-from engine.services.bench.shapes import Shape
+from engine.services.bench.shapes import Shape, gptq_folder
+from tests.bench import folders
+from tests.bench.compare import Entrant
+from tests.bench.gguf_files import TYPES, gguf_file
+from tests.bench.programs import QUANTISING
 
 
 class Format(NamedTuple):
@@ -28,7 +28,7 @@ def _gguf(kind: str) -> Format:
 
 
 FORMATS: dict[str, Format] = {
-    "gptq": Format("GPTQ int4", folders.gptq_folder),
+    "gptq": Format("GPTQ int4", gptq_folder),
     "awq": Format("AWQ int4", folders.awq_folder),
     "compressed": Format("compressed-tensors int4", folders.compressed_folder),
     "nf4": Format("bitsandbytes NF4", folders.nf4_folder, (("Kvasir", "kvasir"), ("transformers", "bitsandbytes"))),

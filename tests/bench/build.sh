@@ -1,7 +1,7 @@
 #!/bin/sh
-# Build the programs that `kvasir bench --peers` measures: llama.cpp and, from a checkout, ik_llama.cpp.
+# Build the programs that `python -m tests.bench peers` measures: llama.cpp and, from a checkout, ik_llama.cpp.
 #
-#   tests/bench_peers/build.sh FOLDER [--ik CHECKOUT] [SET...]
+#   tests/bench/build.sh FOLDER [--ik CHECKOUT] [SET...]
 #
 # FOLDER receives llama.cpp-SET and ik_llama.cpp-SET, each with llama-bench and llama-batched-bench; SET is avx2 or
 # avx512 (both if none is named). llama.cpp is the source that the sdist of llama-cpp-python brings, which is downloaded

@@ -1,4 +1,4 @@
-"""``kvasir bench --peers`` with small shapes and scripts in the place of llama.cpp's programs: nothing is fetched."""
+"""`python -m tests.bench peers` with small shapes, and scripts in place of llama.cpp: nothing is fetched."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ import torch
 from typer.testing import CliRunner
 
 from engine.cache.pool import PAGE_SIZE
-from engine.doors.cli.arguments import formats_of, shapes_of
 from engine.doors.cli.main import app
 from engine.protocol import LoadOptions
-from engine.services.bench import run as bench
-from engine.services.bench.gguf_files import gguf_file, gguf_header, step_bytes
 from engine.services.bench.measure import PeakMemory
-from engine.services.bench.peers import suite
-from engine.services.bench.peers.binaries import Peer, built_folders, readings
-from engine.services.bench.peers.cases import FULL, Case, CasePlan
-from engine.services.bench.peers.suite import interleaved, native_set
-from engine.services.bench.run import BenchOptions, Report, run
-from engine.services.bench.sequences import Sequences
-from engine.services.bench.shapes import PEER_SHAPES, Shape
+from engine.services.bench.shapes import Shape
 from engine.services.client import EngineClient
+from tests.bench import __main__ as tools
+from tests.bench import peers as suite
+from tests.bench.binaries import Peer, built_folders, readings
+from tests.bench.cases import FULL, Case, CasePlan
+from tests.bench.gguf_files import gguf_file, gguf_header, step_bytes
+from tests.bench.peers import PEER_SHAPES, interleaved, native_set
+from tests.bench.report import AllFigures
+from tests.bench.sequences import HeldSequences
 
 TINY = Shape("tiny", layers=2, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=512, tied=True)
 SMALL = CasePlan(prompts=(40,), contexts=(20, 48), streams=(1, 3), verify=(2,), verify_context=20, steps=3)
@@ -219,19 +218,16 @@ def test_the_instructions_that_kvasir_is_held_to(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 @scripts
-def test_kvasir_next_to_a_peer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole command: a real model in a process of its own, ratios of the same rounds, and a peer that cannot."""
-    monkeypatch.setattr(bench, "QUICK", SMALL)
+    monkeypatch.setattr(tools, "QUICK", SMALL)
+    monkeypatch.setattr(tools, "PEER_SHAPES", {"1b": TINY})
     folders = (peer_folder(tmp_path), peer_folder(tmp_path, "other", prompts="sys.exit('no such model')"))
     file = tmp_path / "figures.json"
-    asked = BenchOptions(
-        switches=False, peers=folders, quick=True, shapes=[TINY], formats=("q4_k_m",), rounds=2, threads=1
-    )
-    report = run(asked, file)
-    assert msgspec.json.decode(file.read_bytes(), type=Report) == report
-    assert report.shapes == report.comparisons == []
+    told = ["--quick", "--formats", "q4_k_m", "--rounds", "2", "--threads", "1", "--json", str(file)]
+    done = CliRunner().invoke(tools.app, ["peers", *map(str, folders), *told])
+    assert done.exit_code == 0, done.output
+    report = msgspec.json.decode(file.read_bytes(), type=AllFigures)
     (figures,) = report.peers
     assert (figures.shape, figures.format, figures.steps, figures.rounds) == ("tiny", "Q4_K_M", 3, 2)
     assert figures.absent == ["other , prompt: llama-bench stopped: no such model"]
@@ -254,30 +250,27 @@ def test_kvasir_next_to_a_peer(
             needed = step_bytes(TINY, "Q4_K_M") + keys_and_values
             assert theirs.share == pytest.approx(needed / 0.01 / figures.bandwidth)
     assert all(each.peak > 30e6 for each in figures.memory)
-    shown = capsys.readouterr().out
+    shown = CliRunner().invoke(tools.app, ["show", str(file)]).output
     for words in ("decode at 48, 3 streams", "ours/llama.cpp", "left out: other", "at peak: Kvasir"):
+        assert words in " ".join(done.output.split())
         assert words in " ".join(shown.split())
-
-
-def test_no_binaries_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = run(BenchOptions(switches=False, peers=(tmp_path,), threads=1))
-    assert report.peers == []
-    assert "left out" in capsys.readouterr().out
+    shown = CliRunner().invoke(app, ["bench", "--load", str(file)]).output
+    assert "The other figures of this file are shown from a checkout of Kvasir" in " ".join(shown.split())
 
 
 @pytest.mark.slow
 def test_sequences_hold_copies_of_the_first(tmp_path: Path) -> None:
     with EngineClient() as client:
         client.load(str(gguf_file(TINY, tmp_path)), options=LoadOptions(dtype="float32"))  # in bfloat16 tokens tie
-        sequences = Sequences(client.model, 2, 60)
+        sequences = HeldSequences(client.model, 2, 60)
         sequences.hold(2, 40, chunk=16)
         pages = -(-60 // PAGE_SIZE)
-        kept = sequences._runner.kv.export_pages(range(1, 1 + 2 * pages))
+        kept = sequences.runner.kv.export_pages(range(1, 1 + 2 * pages))
         full = 40 // PAGE_SIZE
         assert kept[0].any()
         assert torch.equal(kept[:full], kept[pages : pages + full])
         # What another chunk size and a step for both make of the same text is the same.
-        other = Sequences(client.model, 1, 60)
+        other = HeldSequences(client.model, 1, 60)
         other.hold(1, 24, chunk=64)
         other.hold(1, 40, chunk=64)
         assert sequences.forward(2, 3, 40, 3)[:3] == other.forward(1, 3, 40, 3)
@@ -319,27 +312,30 @@ def test_the_shapes_are_those_of_llama_3_2() -> None:
     assert [round(size / 1e9, 2) for size in sizes] == [1.24, 3.21]
 
 
-def test_names_on_the_command_line() -> None:
-    assert shapes_of(None, peers=True) is None
-    assert shapes_of("3b", peers=True) == [PEER_SHAPES["3b"]]
-    with pytest.raises(Exception, match="'8b' is not one of 1b, 3b"):
-        shapes_of("8b", peers=True)
-    assert formats_of("q4_0,q4_k_m", peers=True) == ("q4_0", "q4_k_m")
-    with pytest.raises(Exception, match="'gptq' is not one of q2_k, q4_0"):
-        formats_of("gptq", peers=True)
+def test_names_on_the_command_line(tmp_path: Path) -> None:
+    for told, words in (
+        (["--shapes", "8b"], "'8b' is not one of 1b, 3b"),
+        (["--formats", "gptq"], "'gptq' is not one of q2_k, q4_0"),
+    ):
+        done = CliRunner().invoke(tools.app, ["peers", str(tmp_path), *told])
+        assert done.exit_code == 2
+        assert words in done.output
 
 
-def test_the_command(tmp_path: Path) -> None:
-    """Its options reach the bench, which here finds nothing to run."""
+def test_no_binaries_are_one_sentence_each(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    done = CliRunner().invoke(app, ["bench", "--quick"])
-    assert done.exit_code == 2
-    assert "--quick is for --peers alone" in done.output
-    folders = ["--peers", str(tmp_path), "--peers", str(tmp_path / "other")]
-    done = CliRunner().invoke(app, ["bench", *folders, "--quick", "--shapes", "3b", "--json", str(file)])
+    folders = [str(tmp_path), str(tmp_path / "other")]
+    done = CliRunner().invoke(tools.app, ["peers", *folders, "--quick", "--shapes", "3b", "--json", str(file)])
     assert done.exit_code == 0
     assert done.output.count("left out") == 2
-    assert msgspec.json.decode(file.read_bytes(), type=Report).bundled is None
+    assert msgspec.json.decode(file.read_bytes(), type=AllFigures).peers == []
+
+
+@pytest.mark.parametrize("told", [["--peers", "folder"], ["--soak", "90"], ["--null", "40"], ["--formats", "all"]])
+def test_the_programs_own_bench_says_where_these_went(told: list[str]) -> None:
+    done = CliRunner().invoke(app, ["bench", *told])
+    assert done.exit_code == 2
+    assert "python -m tests.bench" in " ".join(done.output.replace("│", "").split())
 
 
 def test_the_memory_of_a_process_that_has_ended() -> None:
