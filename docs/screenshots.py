@@ -322,7 +322,7 @@ def _hub(home: Path) -> Iterator[Hub]:
 
     from engine.library import paths
     from engine.loading.memory.probe import free_bytes
-    from engine.services.bench.shapes import Shape
+    from engine.services.experiments.workloads.shapes import Shape
     from tests.bench.gguf_files import gguf_header
     from tests.hub_server import Hub, Repository
 

@@ -9,11 +9,11 @@ import typer
 
 from engine.base.files import decode_file
 from engine.doors.cli.arguments import draft_of, listed, quantise_of, shapes_of
-from engine.services.bench.run import QUESTIONS, BenchOptions, files_folder, loaded, usual_shapes
-from engine.services.bench.shapes import Shape
-from engine.services.bench.speculation.suite import TOKENS
-from engine.services.bench.speculation.texts import texts
-from engine.services.bench.tables import show_absent
+from engine.services.experiments.bench import QUESTIONS, BenchOptions, files_folder, loaded, usual_shapes
+from engine.services.experiments.measures.speculation import TOKENS
+from engine.services.experiments.reports.tables import show_absent
+from engine.services.experiments.workloads.shapes import Shape
+from engine.services.experiments.workloads.texts import texts
 from tests.bench import binaries, formats, gguf_files
 from tests.bench.assisted import measure_assisted
 from tests.bench.cases import FULL, QUICK

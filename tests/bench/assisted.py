@@ -19,9 +19,9 @@ from engine.base.errors import CheckpointError
 from engine.compute.layers.numerics import Numerics
 from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
-from engine.services.bench.measure import Spread, spread
-from engine.services.bench.speculation.texts import Prompt, Text
-from engine.services.bench.tables import say, show_absent, show_table
+from engine.services.experiments.measures.timing import Spread, spread
+from engine.services.experiments.reports.tables import say, show_absent, show_table
+from engine.services.experiments.workloads.texts import Prompt, Text
 
 PROMPTS = 2
 """Prompts of each text; few, because transformers is slow."""

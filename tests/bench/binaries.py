@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.loading.memory.environment import without_bounds
-from engine.services.bench.measure import PeakMemory
+from engine.services.experiments.measures.timing import PeakMemory
 from tests.bench.cases import Case
 from tests.bench.worker import WATCH_SECONDS, last_words
 

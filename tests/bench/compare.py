@@ -12,9 +12,9 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
-from engine.services.bench.measure import median_ratio
-from engine.services.bench.shapes import Shape, gptq_folder
-from engine.services.bench.tables import MB, say, show_absent, show_line, show_table
+from engine.services.experiments.measures.timing import median_ratio
+from engine.services.experiments.reports.tables import MB, say, show_absent, show_line, show_table
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from tests.bench.folders import nf4_folder
 from tests.bench.gguf_files import gguf_file
 from tests.bench.programs import PROGRAMS, RunSpeed

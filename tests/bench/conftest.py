@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.engine.services.bench.conftest import _home  # noqa: F401 - for these tests too
+from tests.engine.services.experiments.bench.conftest import _home  # noqa: F401 - for these tests too

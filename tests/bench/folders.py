@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.formats.quantised.quantise import NF4
-from engine.services.bench.shapes import Shape, plain_weights, random_words, scale_of, shape_folder
+from engine.services.experiments.workloads.shapes import Shape, plain_weights, random_words, scale_of, shape_folder
 
 
 def awq_folder(shape: Shape, root: Path) -> Path:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.services.bench.shapes import Shape, gptq_folder
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from tests.bench import folders
 from tests.bench.compare import Entrant
 from tests.bench.gguf_files import TYPES, gguf_file

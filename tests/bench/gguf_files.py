@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.services.bench.shapes import Shape
+from engine.services.experiments.workloads.shapes import Shape
 
 _SCALES: dict[str, tuple[tuple[int, ...], float]] = {
     "Q2_K": ((80, 82), 13.0),

@@ -18,8 +18,8 @@ from engine.loop.engine import Engine
 from engine.loop.events import Event
 from engine.protocol import ChatMessage, Compare, Compared, Error, Loaded, Sampling, Value, keys
 from engine.services.answers.compare import replay
-from engine.services.bench.tables import say, show_line, show_table
 from engine.services.client import EngineError
+from engine.services.experiments.reports.tables import say, show_line, show_table
 from engine.services.hub import EngineHub
 from engine.services.probes import MachineProbes
 

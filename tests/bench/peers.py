@@ -19,9 +19,9 @@ import torch
 from engine.compute.native.build import runs_here
 from engine.compute.native.instructions import AUTO, SETS, VARIABLE
 from engine.loading.memory.bandwidth import measure_bandwidth
-from engine.services.bench.measure import Spread, spread
-from engine.services.bench.shapes import ONE_B, Shape
-from engine.services.bench.tables import GB, MB, say, show_absent, show_line, show_table
+from engine.services.experiments.measures.timing import Spread, spread
+from engine.services.experiments.reports.tables import GB, MB, say, show_absent, show_line, show_table
+from engine.services.experiments.workloads.shapes import ONE_B, Shape
 from tests.bench.binaries import Peer
 from tests.bench.cases import Case, CasePlan
 from tests.bench.compare import checked_size

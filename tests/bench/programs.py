@@ -17,7 +17,7 @@ import msgspec
 
 from engine.loading.memory.environment import bound_spinning
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling, keys
-from engine.services.bench.measure import timed
+from engine.services.experiments.measures.timing import timed
 from tests.bench.cases import Case
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.services.bench.run import Report
+from engine.services.experiments.bench import Report
 from tests.bench.assisted import AssistedFigures
 from tests.bench.compare import PeerComparison
 from tests.bench.null import NullFigures

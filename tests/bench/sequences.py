@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.loading.model import LoadedModel
-from engine.services.bench.speculation.verify import Sequences
+from engine.services.experiments.measures.verify import Sequences
 
 
 class HeldSequences(Sequences):

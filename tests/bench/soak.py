@@ -36,9 +36,9 @@ from engine.protocol import (
     keys,
 )
 from engine.services.answers.request import AnswerRequest, PromptTokens
-from engine.services.bench.cache.traces import TIGHT_ROOM
-from engine.services.bench.tables import MB, say
 from engine.services.client import EngineError
+from engine.services.experiments.reports.tables import MB, say
+from engine.services.experiments.workloads.traces import TIGHT_ROOM
 from tests.bench.soak_figures import SoakFigures, SoakSample
 
 MOST_RUNNING = 6

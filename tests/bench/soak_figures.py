@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from engine.services.bench.tables import MB, show_line, show_table
+from engine.services.experiments.reports.tables import MB, show_line, show_table
 
 WARM_UP = 1 / 3
 """Share of a soak in which caches, heaps and arenas may fill."""

@@ -15,8 +15,8 @@ from engine.formats.open import open_checkpoint
 from engine.library.paths import bundled_model
 from engine.loading.runners import new_runner
 from engine.protocol import Sampling
-from engine.services.bench.speculation import texts as speculation_texts
-from engine.services.bench.speculation.texts import Prompt, Text
+from engine.services.experiments.workloads import texts as speculation_texts
+from engine.services.experiments.workloads.texts import Prompt, Text
 from tests.bench import __main__ as tools
 from tests.bench import assisted as speculation_assisted
 from tests.bench.assisted import dequantised, measure_assisted

@@ -12,8 +12,8 @@ import torch
 from typer.testing import CliRunner
 
 from engine.formats.open import open_checkpoint
-from engine.services.bench.measure import timed
-from engine.services.bench.shapes import Shape
+from engine.services.experiments.measures.timing import timed
+from engine.services.experiments.workloads.shapes import Shape
 from tests.bench import __main__ as tools
 from tests.bench.compare import compare, named_programs
 from tests.bench.folders import plain_folder

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from engine.cache.pool import PAGE_SIZE
 from engine.doors.cli.main import app
 from engine.protocol import LoadOptions
-from engine.services.bench.measure import PeakMemory
-from engine.services.bench.shapes import Shape
 from engine.services.client import EngineClient
+from engine.services.experiments.measures.timing import PeakMemory
+from engine.services.experiments.workloads.shapes import Shape
 from tests.bench import __main__ as tools
 from tests.bench import peers as suite
 from tests.bench.binaries import Peer, built_folders, readings

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from engine.loading.model import LoadModel
 from engine.loop.events import Event
 from engine.protocol import Error, Finished, LoadOptions
-from engine.services.bench.shapes import Shape, gptq_folder
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from tests.bench.__main__ import app
 from tests.bench.soak import Soak
 from tests.bench.soak_figures import SoakFigures, SoakSample, slope

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from engine.loading.memory.environment import without_bounds
-from engine.services.bench.measure import PeakMemory, anonymous_bytes, timed
+from engine.services.experiments.measures.timing import PeakMemory, anonymous_bytes, timed
 from tests.bench.cases import Case
 from tests.bench.programs import PROGRAMS, RunSpeed
 

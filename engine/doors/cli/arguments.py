@@ -17,7 +17,7 @@ from engine.decoding.speculation.technique import drafting
 
 if TYPE_CHECKING:
     from engine.protocol import LoadOptions, Quantise
-    from engine.services.bench.shapes import Shape
+    from engine.services.experiments.workloads.shapes import Shape
 
     Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -89,7 +89,7 @@ def adapters_of(texts: list[str] | None) -> dict[str, str]:
 
 
 def shapes_of(names: str | None) -> list[Shape] | None:
-    from engine.services.bench.shapes import SHAPES
+    from engine.services.experiments.workloads.shapes import SHAPES
 
     return None if names is None else [SHAPES[name] for name in listed(names, SHAPES, "--shapes")]
 

@@ -26,7 +26,7 @@ from engine.doors.cli.library import Json, lines
 
 if TYPE_CHECKING:
     from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
-    from engine.services.lab.experiment import Lab
+    from engine.services.experiments.experiment import Lab
 
 EVERY, ROOFLINE = "all", "roofline"
 
@@ -78,9 +78,9 @@ def lab(
         with importing():
             from engine.library.paths import ModelNotFound, find_model
             from engine.services.client import EngineClient, EngineError
-            from engine.services.lab import run as laboratory
-            from engine.services.lab.experiment import Lab, LabError
-            from engine.services.lab.experiments import BY_NAME
+            from engine.services.experiments import laboratory
+            from engine.services.experiments.experiment import Lab, LabError
+            from engine.services.experiments.lab import BY_NAME
 
         every = EVERY in named
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
@@ -110,8 +110,8 @@ def _run(name: str, lab: Lab, every: bool, json: bool) -> None:
 
     Raises LabError, EngineError, ModelNotFound.
     """
-    from engine.services.lab import run as laboratory
-    from engine.services.lab.roofline.report import roofline
+    from engine.services.experiments import laboratory
+    from engine.services.experiments.roofline.report import roofline
 
     if name == ROOFLINE:
         _show_all([roofline(lab.client)], json)
@@ -125,14 +125,14 @@ def _run(name: str, lab: Lab, every: bool, json: bool) -> None:
 
 
 def _show_kept(json: bool) -> None:
-    from engine.services.lab.kept import kept, newest
+    from engine.services.experiments.kept import kept, newest
 
     _show_all(newest() if json else kept(), json)
 
 
 def _keep(result: LabResult) -> None:
     """Keep the result; if that fails, say so and go on, since the result was shown already."""
-    from engine.services.lab.kept import keep
+    from engine.services.experiments.kept import keep
 
     try:
         keep(result)

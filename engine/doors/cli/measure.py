@@ -65,7 +65,7 @@ def bench(
         if load is not None:
             _show_again(load)
             return
-        from engine.services.bench.run import BenchOptions, run
+        from engine.services.experiments.bench import BenchOptions, run
 
         alone = cache or cost or speculation
         asked = BenchOptions(
@@ -89,7 +89,7 @@ def _show_again(file: Path) -> None:
     from engine.base.files import UnreadableFileError, decode_file
     from engine.doors.cli.compare import tell
     from engine.protocol.lab import LabCompared
-    from engine.services.bench.run import Report
+    from engine.services.experiments.bench import Report
 
     try:
         fields = decode_file(file, dict[str, object], MOST_FIGURES) or {}

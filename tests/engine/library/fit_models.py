@@ -12,8 +12,8 @@ from types import FunctionType, ModuleType
 import torch
 
 from engine.protocol import LoadOptions
-from engine.services.bench.shapes import Shape, gptq_folder
 from engine.services.client import EngineClient
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from tests.bench import folders
 from tests.bench.gguf_files import gguf_file
 

@@ -1,0 +1,142 @@
+"""The Lab without a window: what a model can show, and one experiment run."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import platform
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import torch
+
+from engine.library.paths import find_model, version
+from engine.loading.memory.probe import probe
+from engine.protocol import OptionSpec
+from engine.protocol.lab import Axis, LabFigure, LabIndex, LabPage, LabResult, Plot, Series
+from engine.services.client import EngineClient, EngineError
+from engine.services.experiments import papers
+from engine.services.experiments.experiment import Experiment, Found, Lab, LabError, Reloaded, RunEvent
+from engine.services.experiments.lab import ALL, BY_NAME
+from engine.services.experiments.measures.timing import native_code
+
+DIGITS = 20
+"""More are no number of an experiment."""
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name. Raises :class:`LabError` naming all."""
+    if name not in BY_NAME:
+        raise LabError(f"There is no experiment called {name!r}: there are {', '.join(BY_NAME)}.")
+    return BY_NAME[name]
+
+
+def index(client: EngineClient) -> LabIndex:
+    """All pages, each with why the loaded model cannot show it."""
+    state = client.state()
+    return LabIndex(
+        model=client.model.card.name,
+        device=device_of(client),
+        pages=[_page(each, client, state) for each in sorted(ALL, key=lambda each: each.page.number)],
+    )
+
+
+def _page(experiment: Experiment, client: EngineClient, state: dict[str, OptionSpec]) -> LabPage:
+    refusal = experiment.refuses(client.model, state)
+    why, instead = refusal if refusal is not None else ("", "")
+    page = experiment.page
+    return msgspec.structs.replace(page, papers=papers.figures(page.name), refused=why, instead=instead)
+
+
+def brought(experiment: Experiment, client: EngineClient) -> Reloaded | None:
+    """The model that Kvasir brings for an experiment, as a context, where the loaded one cannot show it; else None.
+
+    Raises ModelNotFound.
+    """
+    if not experiment.page.brings or experiment.refuses(client.model, client.state()) is None:
+        return None
+    as_it_comes = msgspec.structs.replace(client.model.command.options, context=None, quantise="none")
+    return Reloaded(client, as_it_comes, find_model(experiment.page.brings))
+
+
+def run(lab: Lab, experiment: Experiment, show: Callable[[RunEvent], object]) -> LabResult:
+    """Run it, telling its progress and pictures. Raises :class:`LabError` where the model cannot show it."""
+    refusal = experiment.refuses(lab.model, lab.client.state())
+    if refusal is not None:
+        raise LabError(f"{refusal.why} {refusal.instead}")
+    running = experiment.run(lab)
+    with contextlib.closing(running):
+        try:
+            while True:
+                show(next(running))
+        except StopIteration as end:
+            found: Found = end.value
+        except EngineError as error:
+            raise LabError(f"The experiment ended: {error}") from error
+    return _result(lab, experiment.page, found)
+
+
+def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
+    """The settings among these that are other than usual. Raises :class:`LabError` for what cannot be set so."""
+    known = {each.key: each for each in experiment.page.adjustable}
+    found = {}
+    for key, text in values.items():
+        if (setting := known.get(key)) is None:
+            there_are = f"it has {', '.join(known)}" if known else "it has none"
+            raise LabError(f"{experiment.page.name} has no setting called {key!r}: {there_are}.")
+        number = int(text) if text.isdecimal() and len(text) <= DIGITS else -1
+        if not setting.least <= number <= setting.most or (number - setting.least) % setting.step:
+            told = text if len(text) <= DIGITS else f"{text[:DIGITS]}…"
+            raise LabError(f"{key} is a number {setting.range}, not {told!r}.")
+        if number != setting.usual:
+            found[key] = number
+    return found
+
+
+def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
+    sides = found.sides or page.sides
+    if not found.plots:
+        shown = dict.fromkeys((0, found.asked))  # what was counted, and what the question is about
+        drawn = [found.figures[place] for place in shown if place < len(found.figures)]
+        found = found._replace(plots=[_bars(figure, sides) for figure in drawn if figure.effects])
+    return LabResult(
+        name=page.name,
+        model=lab.model.card.name,
+        device=device_of(lab.client),
+        machine=machine(),
+        version=version(),
+        date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        seed=lab.seed,
+        chosen=dict(lab.chosen),
+        **found._replace(sides=sides, lesson=found.lesson or page.lesson)._asdict(),
+    )
+
+
+def _bars(figure: LabFigure, sides: Sequence[str]) -> Plot:
+    """The medians of a figure's sides, with their lowest and highest runs."""
+    metric = figure.effects[0].metric
+    series = Series(
+        name="",
+        points=[(float(place), value) for place, value in enumerate(figure.medians)],
+        low=[min(runs) for runs in figure.runs],
+        high=[max(runs) for runs in figure.runs],
+    )
+    return Plot(
+        title="Counted" if metric.counted else "Medians of all runs",
+        x=Axis(title=""),
+        y=Axis(title=metric.title, unit=metric.unit),
+        series=[series],
+        bars=True,
+        categories=list(sides),
+        note="between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
+    )
+
+
+def device_of(client: EngineClient) -> str:
+    """The name of what computes."""
+    return probe(client.model.device).name
+
+
+def machine() -> str:
+    """Describe the machine as far as it decides the speed."""
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, {native_code()}, torch {torch.__version__}"
