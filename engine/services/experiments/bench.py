@@ -16,13 +16,13 @@ from engine.library.paths import bundled_model, cache_folder
 from engine.loading.model import LoadModel
 from engine.protocol import LoadOptions, Quantise
 from engine.services.client import EngineClient, EngineError
+from engine.services.experiments.machine import native_code
 from engine.services.experiments.measures.cache import measure_cache
 from engine.services.experiments.measures.cost import CostFigures, measure_cost
 from engine.services.experiments.measures.hits import measure_hit_of_shape, measure_saved
 from engine.services.experiments.measures.speculation import TOKENS, measure_speculation
 from engine.services.experiments.measures.switches import BundledFigures, measure_bundled
 from engine.services.experiments.measures.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
-from engine.services.experiments.measures.timing import native_code
 from engine.services.experiments.reports.cache import CacheFigures
 from engine.services.experiments.reports.speculation import SpeculationFigures
 from engine.services.experiments.reports.tables import say, show_line

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import platform
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-import torch
 
-from engine.library.paths import find_model, version
-from engine.loading.memory.probe import probe
+from engine.library.paths import find_model
 from engine.protocol import OptionSpec
-from engine.protocol.lab import Axis, LabFigure, LabIndex, LabPage, LabResult, Plot, Series
+from engine.protocol.lab import Axis, LabFigure, LabIndex, LabPage, LabResult, LabRoofline, Plot, Series
 from engine.services.client import EngineClient, EngineError
 from engine.services.experiments import papers
-from engine.services.experiments.experiment import Experiment, Found, Lab, LabError, Reloaded, RunEvent
+from engine.services.experiments.experiment import Experiment, Found, Lab, LabError, RunEvent
+from engine.services.experiments.kept import keep
 from engine.services.experiments.lab import ALL, BY_NAME
-from engine.services.experiments.measures.timing import native_code
+from engine.services.experiments.machine import device_of, taken_on
+from engine.services.experiments.roofline.report import roofline
+from engine.services.experiments.sides import Reloaded
 
+ROOFLINE = "roofline"
+"""Asked for like an experiment, and none."""
 DIGITS = 20
 """More are no number of an experiment."""
 
@@ -76,6 +77,21 @@ def run(lab: Lab, experiment: Experiment, show: Callable[[RunEvent], object]) ->
     return _result(lab, experiment.page, found)
 
 
+def measured(name: str, lab: Lab, show: Callable[[RunEvent], object]) -> LabResult | LabRoofline:
+    """The result of the experiment of that name, or the roofline. Raises LabError, EngineError."""
+    return roofline(lab.client) if name == ROOFLINE else run(lab, find(name), show)
+
+
+def unkept(result: LabResult | LabRoofline) -> str:
+    """Keep a result, but no roofline; why it could not be kept, "" if it was."""
+    try:
+        if isinstance(result, LabResult):
+            keep(result)
+    except OSError as error:
+        return f"The result could not be kept: {error.strerror or error}."
+    return ""
+
+
 def chosen(experiment: Experiment, values: Mapping[str, str]) -> dict[str, int]:
     """The settings among these that are other than usual. Raises :class:`LabError` for what cannot be set so."""
     known = {each.key: each for each in experiment.page.adjustable}
@@ -102,12 +118,9 @@ def _result(lab: Lab, page: LabPage, found: Found) -> LabResult:
     return LabResult(
         name=page.name,
         model=lab.model.card.name,
-        device=device_of(lab.client),
-        machine=machine(),
-        version=version(),
-        date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         seed=lab.seed,
         chosen=dict(lab.chosen),
+        **taken_on(lab.client),
         **found._replace(sides=sides, lesson=found.lesson or page.lesson)._asdict(),
     )
 
@@ -130,13 +143,3 @@ def _bars(figure: LabFigure, sides: Sequence[str]) -> Plot:
         categories=list(sides),
         note="between the lowest and the highest run" if len(figure.runs[0]) > 1 else "",
     )
-
-
-def device_of(client: EngineClient) -> str:
-    """The name of what computes."""
-    return probe(client.model.device).name
-
-
-def machine() -> str:
-    """Describe the machine as far as it decides the speed."""
-    return f"{platform.machine()}, {torch.get_num_threads()} threads, {native_code()}, torch {torch.__version__}"

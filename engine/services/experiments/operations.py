@@ -34,13 +34,11 @@ from engine.services.experiments.compare.columns import (
 )
 from engine.services.experiments.compare.comparison import compare
 from engine.services.experiments.experiment import Lab
-from engine.services.experiments.kept import keep, newest
+from engine.services.experiments.kept import newest
 from engine.services.experiments.reports import page as report
-from engine.services.experiments.roofline.report import roofline
 from engine.services.experiments.served import ServedState, served_engine
 from engine.services.operations import Context
 
-ROOFLINE = "roofline"
 CHAT = "this chat"
 """The kind of text that prompts of a chat are."""
 
@@ -67,7 +65,7 @@ def run(context: Context, request: RunExperiment, emit: Callable[[LabEvent], obj
     Raises LabError, EngineError, ModelNotFound, Refused, Stopped.
     """
     chosen = {}
-    if request.name != ROOFLINE:
+    if request.name != laboratory.ROOFLINE:
         values = {key: str(value) for key, value in request.chosen.items()}
         chosen = laboratory.chosen(laboratory.find(request.name), values)
     model = LoadModel(*resolve(request.model, request.draft), request.options)
@@ -78,27 +76,13 @@ def run(context: Context, request: RunExperiment, emit: Callable[[LabEvent], obj
             if not ServedState.fresh(model).take(client):
                 client.empty_cache()
             lab = Lab(client, request.seed, request.pairs, request.seconds, chosen)
-            found = _measured(request.name, lab, emit)
-            if isinstance(found, LabResult):
-                warning = _unkept(found)
+            found = laboratory.measured(request.name, lab, emit)
+            warning = laboratory.unkept(found)
     except EngineError as error:  # what was served did not come back
         if found is None:
             raise
         warning = str(error)
     return LabOutcome(found=found, warning=warning)
-
-
-def _measured(name: str, lab: Lab, emit: Callable[[LabEvent], object]) -> LabResult | LabRoofline:
-    return roofline(lab.client) if name == ROOFLINE else laboratory.run(lab, laboratory.find(name), emit)
-
-
-def _unkept(result: LabResult) -> str:
-    """Keep a result; why it could not be kept, "" if it was."""
-    try:
-        keep(result)
-    except OSError as error:
-        return f"The result could not be kept: {error.strerror or error}."
-    return ""
 
 
 def compare_columns(context: Context, request: CompareColumns, emit: Callable[[LabEvent], object]) -> LabComparison:

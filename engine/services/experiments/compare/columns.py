@@ -17,12 +17,13 @@ from engine.compute.runner.perplexity import MOST_TOKENS
 from engine.library.paths import ModelNotFound, find_model
 from engine.loading.memory.nvml import Meter
 from engine.loading.model import LoadedModel, release_memory
-from engine.protocol import ChatMessage, LoadOptions, Sampling, Value
+from engine.protocol import LoadOptions, Sampling, Value
 from engine.protocol.lab import Column
 from engine.services.client import Answer, EngineClient, EngineError
-from engine.services.experiments.experiment import LabError, Side
+from engine.services.experiments.experiment import LabError
+from engine.services.experiments.pairs import Side
 from engine.services.experiments.workloads.conversations import bytes_of
-from engine.text.template import PromptError
+from engine.services.experiments.workloads.texts import encoded
 from engine.text.tokenizer import Tokenizer
 
 TOKENS = 64
@@ -185,14 +186,7 @@ class ColumnEngine:
 
     def encoded(self, prompts: Sequence[ComparedPrompt]) -> list[list[int]]:
         """Encode the prompts as this column's model reads them; without a chat template as plain text."""
-        found = []
-        for prompt in prompts:
-            chat = [ChatMessage(role="user", content=prompt.text)]
-            try:
-                found.append(self.client.model.encode_prompt(prompt.text if prompt.plain else chat))
-            except PromptError:
-                found.append(self.client.model.encode_prompt(prompt.text))
-        return found
+        return [encoded(self.client.model, prompt.text, chat=not prompt.plain) for prompt in prompts]
 
     def text(self, ids: Sequence[int]) -> str:
         assert self.tokenizer is not None

@@ -6,7 +6,6 @@ lot; else each is loaded in its turn, which is said. Prose and code are measured
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,14 +14,16 @@ from engine.cache.policies import POLICIES, PolicySettings
 from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
 from engine.compute.runner.perplexity import ReaderFactory, score, scored
 from engine.decoding.telemetry.pairs import LEAST
-from engine.library.paths import ModelNotFound, version
+from engine.library.paths import ModelNotFound
 from engine.protocol import Metric, keys
 from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabText
 from engine.services.answers.continuing import common
 from engine.services.client import EngineError
 from engine.services.experiments.compare.columns import ColumnEngine, ComparedPrompt, ComparisonRequest
-from engine.services.experiments.experiment import NEAR_TIE, Lab, LabError, Measured, Pairs, RunEvent, apart, gap_of
-from engine.services.experiments.laboratory import device_of, machine
+from engine.services.experiments.experiment import Lab, LabError, RunEvent
+from engine.services.experiments.machine import taken_on
+from engine.services.experiments.pairs import Measured, Pairs
+from engine.services.experiments.same_text import NEAR_TIE, apart, gap_of
 from engine.services.experiments.workloads.texts import plain
 
 MEMORY = Metric(title="weights and KV cache", unit="bytes", lower_is_better=True, counted=True)
@@ -55,11 +56,8 @@ def compare(request: ComparisonRequest, show: Callable[[RunEvent], object]) -> L
         return LabCompared(
             columns=list(request.columns),
             models=[side.name for side in sides],
-            device=device_of(sides[0].client),
-            machine=machine(),
-            version=version(),
-            date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
             seed=request.seed,
+            **taken_on(sides[0].client),
             kinds=kinds,
             quality=quality,
             lossless=[side.promises(sides[0]) for side in sides[1:]],

@@ -14,24 +14,15 @@ from engine.cache.pool import PAGE_SIZE
 from engine.decoding.telemetry.pairs import LEAST, estimate
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, Metric, OptionSpec, Sampling, Value, keys
+from engine.protocol import Effect, Metric, OptionSpec, Sampling
 from engine.protocol.compared import decided
 from engine.protocol.lab import Doing, LabPage, LabProgress, Lane, Lanes, Picture, Span
 from engine.services.client import Answer, Arrival
-from engine.services.experiments.experiment import (
-    GREEDY,
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    exact_text,
-    headline,
-    lowered,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs, Side
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import headline, lowered, timed
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.conversations import questions, too_short, wordless
 
 REQUESTS, SLOTS = 8, 4
@@ -45,7 +36,6 @@ ROUND = 2.5
 """A round of all sides takes about so many times as long as one by one alone."""
 BUSY = 0.25
 """All requests arrive within this share of the time that answering them one by one takes."""
-_OVERRIDES: dict[str, Value] = {keys.SPECULATION: "off"}
 
 DONE = Measured("done", Metric(title="requests done", unit="a minute"))
 FIRST = Measured("first", Metric(title="wait for the first word, mean", unit="s", lower_is_better=True))
@@ -189,11 +179,11 @@ class _BatchingSide:
             for start in range(0, len(self._asked), self._slots):
                 batch = self._asked[start : start + self._slots]
                 time.sleep(max(0.0, began + batch[-1].seconds - time.perf_counter()))
-                self.answers += client.arriving([each._replace(seconds=0.0) for each in batch], _OVERRIDES)
+                self.answers += client.arriving([each._replace(seconds=0.0) for each in batch], PLAIN)
                 steps += self.answers[-1].steps
                 freed += [time.perf_counter() - began] * len(batch)
         else:
-            self.answers = client.arriving(self._asked, _OVERRIDES, self._slots)
+            self.answers = client.arriving(self._asked, PLAIN, self._slots)
             steps += self.answers[-1].steps
         self.times = []
         for place, (arrival, answer) in enumerate(zip(self._asked, self.answers, strict=True)):
@@ -235,8 +225,8 @@ def _asked(lab: Lab) -> list[Arrival]:
     is."""
     prompts = questions(lab, TRIED)
     longest = max(map(len, prompts))
-    probe = msgspec.structs.replace(GREEDY, max_tokens=PROBE)
-    speeds = sorted(lab.client.answer(prompts[0], probe, _OVERRIDES).timings.tokens_per_second for _ in range(PROBES))
+    probe = greedy(PROBE)
+    speeds = sorted(lab.client.answer(prompts[0], probe, PLAIN).timings.tokens_per_second for _ in range(PROBES))
     speed = statistics.median(speeds)
     ladder = [(LONGEST / SHORTEST) ** (place / (REQUESTS - 1)) for place in range(REQUESTS)]  # from 1 to the longest
     room = min(lab.model.card.context, lab.model.pages * PAGE_SIZE // SLOTS - PAGE_SIZE) - longest
@@ -249,7 +239,7 @@ def _asked(lab: Lab) -> list[Arrival]:
     total = sum(length for _, length in requests)
     spread = BUSY * total / speeds[-1] / sum(gaps)  # of the fastest: other programs only ever slow it down
     return [
-        Arrival(seconds, prompt, msgspec.structs.replace(GREEDY, max_tokens=length))
+        Arrival(seconds, prompt, greedy(length))
         for seconds, (prompt, length) in zip(accumulate(gap * spread for gap in gaps), requests, strict=True)
     ]
 
@@ -261,7 +251,7 @@ def _chosen(lab: Lab, prompts: list[list[int]], wanted: Sequence[int], affordabl
     """
     if affordable < len(wanted):
         return list(zip(prompts, wanted, strict=False))
-    sampling = msgspec.structs.replace(GREEDY, max_tokens=max(wanted), ignore_eos=False)
+    sampling = greedy(max(wanted), ends=True)
     tried = prompts[:affordable]
     left = [(prompt, len(answer.ids)) for prompt, answer in zip(tried, _tried(lab, tried, sampling), strict=True)]
     found = []
@@ -274,7 +264,7 @@ def _chosen(lab: Lab, prompts: list[list[int]], wanted: Sequence[int], affordabl
 
 def _tried(lab: Lab, prompts: Sequence[list[int]], sampling: Sampling) -> list[Answer]:
     """Their answers, as many at a time as a batch has slots."""
-    return lab.client.arriving([Arrival(0.0, prompt, sampling) for prompt in prompts], _OVERRIDES, SLOTS)
+    return lab.client.arriving([Arrival(0.0, prompt, sampling) for prompt in prompts], PLAIN, SLOTS)
 
 
 def _lengths(asked: Sequence[Arrival]) -> str:

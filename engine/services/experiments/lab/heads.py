@@ -12,8 +12,11 @@ from engine.base.sizes import figure
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
 from engine.protocol.lab import Drafts, DraftToken, LabPage, Picture
-from engine.services.experiments.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, lowered, steady, timed
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
 from engine.services.experiments.measures.steps import Drafted
+from engine.services.experiments.pairs import Pairs
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import lowered, steady, timed
 from engine.services.experiments.workloads.drafting import (
     AHEAD,
     NODES,
@@ -74,7 +77,7 @@ class HeadsExperiment:
     def run(self, lab: Lab) -> Run:
         found = methods(lab.client.state(), METHODS)
         kinds = asked(lab, len(found))
-        sides = [Writing(lab, kinds, each) for each in found]
+        sides = [Writing(lab.client, kinds, each) for each in found]
         order = [list(METHODS).index(each.name) for each in found]
         rest = [each[key] for key in TEXTS if key != TALK for each in (PER_STEP, SPEEDS)]
         pairs = Pairs(lab, self.page.name, (PER_STEP[TALK], SPEEDS[TALK], *rest))

@@ -23,20 +23,10 @@ from engine.loading.runners import new_runner, readers_of
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Axis, Heat, LabFigure, LabPage, Plot, Series
 from engine.services.client import Answer
-from engine.services.experiments.experiment import (
-    AS_THEY_MAY,
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    headline,
-    once,
-    same_text,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs, Side, once
+from engine.services.experiments.same_text import AS_THEY_MAY, same_text
+from engine.services.experiments.sentences import headline, timed
 from engine.services.experiments.workloads import finding
 from engine.services.experiments.workloads.conversations import affordable, bytes_of, rounds
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 
-import msgspec
-
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, Metric, OptionSpec, Value, keys
+from engine.protocol import Effect, Metric, OptionSpec, keys
 from engine.protocol.compared import decided
 from engine.protocol.lab import Axis, Cells, LabPage, LabProgress, Plot, Series
 from engine.services.client import Answer
-from engine.services.experiments.experiment import (
-    GREEDY,
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    exact_text,
-    headline,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs, Side
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import headline, timed
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.conversations import long_answer, reading_speed, rounds, too_short, unread
 
 LENGTHS = (128, 96, 64, 32, 16, 8)
@@ -125,16 +115,11 @@ class _Written:
 
     def __init__(self, lab: Lab, prompt: list[int], length: int, *, kept: bool) -> None:
         self._lab, self._prompt, self._length = lab, prompt, length
-        self._switches: dict[str, Value] = {
-            keys.KV_CACHE: kept,
-            keys.SPECULATION: "off",
-            keys.PREFIX_CACHE: False,
-        }
+        self._switches = {**PLAIN, keys.KV_CACHE: kept}
         self.answers: list[Answer] = []
 
     def write(self) -> Answer:
-        sampling = msgspec.structs.replace(GREEDY, max_tokens=self._length)
-        return self._lab.client.answer(self._prompt, sampling, self._switches)
+        return self._lab.client.answer(self._prompt, greedy(self._length), self._switches)
 
     def run(self) -> Side:
         answer = self.write()

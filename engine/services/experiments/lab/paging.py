@@ -15,21 +15,14 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.loading.model import LoadedModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.loop.commands import Inspect
-from engine.protocol import LoadOptions, Metric, OptionSpec, Value, keys
+from engine.protocol import LoadOptions, Metric, OptionSpec, Sampling, keys
 from engine.protocol.lab import LabPage, LabPicture, LabProgress, Pages
 from engine.services.client import Answer
-from engine.services.experiments.experiment import (
-    GREEDY,
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Reloaded,
-    Run,
-    exact_text,
-    headline,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import headline
+from engine.services.experiments.sides import PLAIN, Reloaded
 from engine.services.experiments.workloads.conversations import asked, reading_speed, too_short, unread
 
 CHATS = 64
@@ -44,8 +37,7 @@ ENDS = [".", "!", "?", "\n"]
 """An answer is one sentence."""
 SHOWN = 16
 """Chats whose texts are compared."""
-_SENTENCE = msgspec.structs.replace(GREEDY, ignore_eos=False, stop=ENDS)
-_PLAIN: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
+_SENTENCE = Sampling(temperature=0.0, seed=1, stop=ENDS)
 LOOK = 0.1
 """Seconds between two looks at the pages."""
 AT_ONCE = Measured("chats", Metric(title="chats at once", counted=True))
@@ -138,13 +130,13 @@ class _PagingSide:
     def write(self) -> list[Answer]:
         """The answers whose texts are compared, once more."""
         with self._lab.switched({keys.PAGE_RESERVATION: self._mode}):
-            return self._lab.client.together(self._prompts[:SHOWN], _SENTENCE, _PLAIN)
+            return self._lab.client.together(self._prompts[:SHOWN], _SENTENCE, PLAIN)
 
     def run(self) -> Iterator[Pages]:
         """Answer all chats, with a look at the pages now and then. Raises EngineError."""
         fullest = -1
         with self._lab.switched({keys.PAGE_RESERVATION: self._mode}), ThreadPoolExecutor(1) as thread:
-            answering = thread.submit(self._lab.client.together, self._prompts, _SENTENCE, _PLAIN)
+            answering = thread.submit(self._lab.client.together, self._prompts, _SENTENCE, PLAIN)
             while not answering.done():
                 seen: queue.SimpleQueue[PagesSnapshot | TreeSnapshot | PageView | None] = queue.SimpleQueue()
                 self._lab.client.engine.submit(Inspect("pages", seen.put))

@@ -6,27 +6,17 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from engine.cache.pool import PAGE_SIZE
 from engine.loading.model import LoadedModel
-from engine.protocol import Metric, OptionSpec, Value, keys
+from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import LabPage, LabSetting, LabTreeNode, Tree
 from engine.services.answers.continuing import common
 from engine.services.client import Answer
-from engine.services.experiments.experiment import (
-    GREEDY,
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    exact_text,
-    headline,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs, Side
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import headline, timed
+from engine.services.experiments.sides import PLAIN, SHARING, greedy
 from engine.services.experiments.workloads.conversations import affordable, asking, rounds, too_short, wordless
 
 USERS, QUESTION, ANSWER = 12, 32, 8
@@ -149,8 +139,7 @@ class _Users:
         return self._asked(self._prompts(min(self._length, EXACT_TEXT)))
 
     def _asked(self, prompts: list[list[int]]) -> list[Answer]:
-        switches: dict[str, Value] = {keys.PREFIX_CACHE: self._shared, keys.SPECULATION: "off"}
-        sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
+        sampling, switches = greedy(ANSWER), SHARING if self._shared else PLAIN
         first = self._lab.client.answer(prompts[0], sampling, switches)
         return [first, *self._lab.client.together(prompts[1:], sampling, switches)]
 

@@ -20,18 +20,10 @@ from engine.loading.runners import new_runner
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, LabSetting, Plot, Series, Strip
 from engine.services.client import Answer
-from engine.services.experiments.experiment import (
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    headline,
-    same_text,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs, Side
+from engine.services.experiments.same_text import same_text
+from engine.services.experiments.sentences import headline, timed
 from engine.services.experiments.workloads import finding, needle
 from engine.services.experiments.workloads.conversations import affordable
 

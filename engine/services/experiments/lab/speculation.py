@@ -8,16 +8,19 @@ from engine.decoding.speculation.control.stats import expected_tokens
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, OptionSpec, keys
 from engine.protocol.lab import Axis, LabPage, Plot, Series
-from engine.services.experiments.experiment import Found, Lab, Pairs, Refusal, Run, exact_text, steady, timed
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
 from engine.services.experiments.measures.steps import Costs, costs, held, predicted
+from engine.services.experiments.pairs import Pairs
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import steady, timed
 from engine.services.experiments.workloads.drafting import (
     AHEAD,
     EASY,
     HARD,
+    OFF,
     PER_STEP,
     SPEEDS,
     TEXTS,
-    Method,
     Writing,
     asked,
     methods,
@@ -59,7 +62,7 @@ class Speculation:
     def run(self, lab: Lab) -> Run:
         method = methods(lab.client.state(), DRAFTS)[0]
         kinds = asked(lab, len(self.page.sides))
-        sides = [Writing(lab, kinds, each) for each in (Method("off", "off"), method)]
+        sides = [Writing(lab.client, kinds, each) for each in (OFF, method)]
         pairs = Pairs(lab, self.page.name, (*PER_STEP.values(), *SPEEDS.values()), SPEEDS[EASY])
         yield from pairs.run([side.run for side in sides], lambda side: sides[side].drafts(EASY))
         figures = pairs.figures()

@@ -14,13 +14,12 @@ import torch
 from engine.base.errors import is_out_of_memory
 from engine.cache.policies import KEEP_ALL
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.compute.layers.linear.base import Linear, Target
+from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.compute.runner.perplexity import reader
 from engine.decoding.telemetry.pairs import LEAST
-from engine.formats.quantised.quantise import Module, Quantiser
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.memory.probe import free_bytes, probe
 from engine.loading.model import LoadedModel
@@ -28,20 +27,11 @@ from engine.loading.runners import new_runner, readers_of
 from engine.protocol import Metric, OptionSpec, keys
 from engine.protocol.lab import Amounts, Axis, LabPage, LabPicture, LabProgress, LabText, Plot, Series
 from engine.services.answers.continuing import common
-from engine.services.experiments.experiment import (
-    Found,
-    Lab,
-    LabError,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    headline,
-    once,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, LabError, Refusal, Run
+from engine.services.experiments.measures.cost import packed
+from engine.services.experiments.pairs import Measured, Pairs, Side, once
 from engine.services.experiments.reports.tables import MB
+from engine.services.experiments.sentences import headline, timed
 from engine.services.experiments.workloads.conversations import (
     asked,
     conversation,
@@ -193,8 +183,8 @@ class _Copy:
         if [id(linear) for _, linear in model.linears()] != [id(linear) for linear in layers.values()]:
             raise LabError(f"The layers of {loaded.card.name} cannot be exchanged. Take the bundled model.")
         self.weights = sum(linear.in_features * linear.out_features for linear in quantised)
-        packed = sum(linear.storage_size() for linear in quantised if linear.kind != "dense")
-        self.bytes = packed + 2 * (model.storage_size() - packed) // source.dtype.itemsize
+        small = sum(linear.storage_size() for linear in quantised if linear.kind != "dense")
+        self.bytes = small + 2 * (model.storage_size() - small) // source.dtype.itemsize
         self.how = ", ".join(sorted({f"{linear.kind} by {linear.path}" for linear in quantised}))
         kept = all(layers[id(linear)] is linear for _, linear in source.linears())
         self.provenance = (
@@ -227,14 +217,9 @@ def _requantised(model: CausalLM, name: str, linear: Linear, method: str) -> Lin
     weights = linear.in_features * linear.out_features
     if linear is model.head or (method == "int4" and 8 * linear.storage_size() < PACKED_BITS * weights):
         return linear
-    bias = getattr(linear, "bias", None)
-    module = Module(name, linear.out_features, linear.in_features, lambda: linear.dequantised(model.dtype))
-    if method:
-        target = Target(model.dtype, model.device, model.numerics)
-        packed = Quantiser(method, model.device, stay=()).layer([module], bias, target, planning=False)
-        if packed is not None:
-            return packed
-    return Dense(linear.dequantised(model.dtype), bias, model.numerics)
+    if method and (layer := packed(model, name, linear, method)) is not None:
+        return layer
+    return Dense(linear.dequantised(model.dtype), getattr(linear, "bias", None), model.numerics)
 
 
 def _with_layers(thing: Any, layers: Mapping[int, Linear]) -> Any:

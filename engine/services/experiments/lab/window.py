@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -14,10 +13,13 @@ from engine.cache.policies import KEEP_ALL, LEAST_WINDOW, PagePolicy, WindowWith
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, Metric, OptionSpec, Value, keys
+from engine.protocol import Effect, Metric, OptionSpec, keys
 from engine.protocol.compared import wide
 from engine.protocol.lab import Axis, LabPage, LabPicture, LabProgress, Plot, Series, Strip
-from engine.services.experiments.experiment import GREEDY, Found, Lab, Measured, Pairs, Refusal, Run, headline, timed
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs
+from engine.services.experiments.sentences import headline, timed
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.conversations import conversation, losses, too_short, unread
 
 WINDOW, SINKS, WINDOWS = 256, 4, 3
@@ -168,12 +170,10 @@ def _leans(sinks: Effect) -> str:
 
 def _served(lab: Lab, ids: list[int], window: int) -> tuple[float, float, float]:
     """KV pages that the engine held at most for an answer to the text, of each side; it serves no window alone."""
-    answer = msgspec.structs.replace(GREEDY, max_tokens=PAGE_SIZE)
-    request: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
     held = []
     for policy in (WindowWithSinks.name, KEEP_ALL.name):
         with lab.switched({keys.WINDOW_TOKENS: window, keys.PAGE_POLICY: policy}):
-            steps = lab.client.answer(ids[: len(ids) - PAGE_SIZE], answer, request).steps
+            steps = lab.client.answer(ids[: len(ids) - PAGE_SIZE], greedy(PAGE_SIZE), PLAIN).steps
         held.append(max(step.pages_used - step.pages_cached for step in steps))
     return held[0] - pages_for(SINKS), held[0], held[1]
 

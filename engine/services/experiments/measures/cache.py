@@ -7,6 +7,7 @@ held nothing, compared with what a reservation of the whole context would have w
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,13 +19,15 @@ from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.catalogue import BY_KEY
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel
-from engine.protocol import Sampling, Value, keys
+from engine.protocol import Value, keys
 from engine.services.client import Answer, EngineClient, EngineError
 from engine.services.experiments.measures.hits import MOST_SEQUENCES, measure_hit, measure_host
 from engine.services.experiments.measures.parts import CacheFeature, FeatureVariant, parts
 from engine.services.experiments.measures.timing import median_ratio, timed
+from engine.services.experiments.pairs import turns
 from engine.services.experiments.reports.cache import CacheFigures, CacheRow, CacheSide, TraceFigures
 from engine.services.experiments.reports.tables import say
+from engine.services.experiments.sides import Switched, greedy
 from engine.services.experiments.workloads.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words, words_of
 
 TIGHT_CONTEXT = 2048
@@ -78,6 +81,7 @@ class _TraceRunner:
     def __init__(self, client: EngineClient, rounds: int) -> None:
         self._client, self._rounds = client, rounds
         self.absent: list[str] = []
+        self._draw = random.Random(1)
 
     def trace(self, make: _Make) -> TraceFigures:
         """All parts that this trace shows."""
@@ -101,34 +105,29 @@ class _TraceRunner:
         return TraceFigures(made.name, made.title, made.requests, prompts, wasted, rows, fit.kv_tokens)
 
     def _sides(self, make: _Make, part: CacheFeature) -> list[tuple[FeatureVariant, list[_TraceRun]]]:
-        """The runs of each way, taken in turn, those of odd rounds backwards; a way that fails is left out."""
+        """The runs of each way, taken in turn; a way that fails is left out."""
         runs: dict[str, list[_TraceRun]] = {way.title: [] for way in part.ways}
-        for round in range(self._rounds):
-            for way in part.ways[:: -1 if round % 2 else 1]:
-                if way.title not in runs:
-                    continue
-                try:
-                    runs[way.title].append(self._run(make, way, round))
-                except EngineError as error:
-                    del runs[way.title]
-                    self.absent.append(f"{part.title}, {way.title}, on {make.__name__.replace('_', ' ')}: {error}")
+        for round, place in turns(len(part.ways), self._rounds, self._draw):
+            way = part.ways[place]
+            if way.title not in runs:
+                continue
+            try:
+                runs[way.title].append(self._run(make, way, round))
+            except EngineError as error:
+                del runs[way.title]
+                self.absent.append(f"{part.title}, {way.title}, on {make.__name__.replace('_', ' ')}: {error}")
         return [(way, runs[way.title]) for way in part.ways if way.title in runs]
 
     def _run(self, make: _Make, way: FeatureVariant, round: int) -> _TraceRun:
         """One trace from an empty cache, from its first request to its last answer. Raises EngineError."""
         client = self._client
         client.empty_cache()
-        before = client.state()
-        overrides: dict[str, Value] = {keys.PREFIX_CACHE: True}
-        try:
-            for key, value in way.settings.items():
-                if BY_KEY[key].scope == "engine":
-                    client.set(key, value)
-                else:
-                    overrides[key] = value
+        own = {key: value for key, value in way.settings.items() if BY_KEY[key].scope == "request"}
+        overrides: dict[str, Value] = {keys.PREFIX_CACHE: True, **own}
+        with Switched(client, {key: value for key, value in way.settings.items() if key not in own}):
             words = words_of(client.model, round)  # lengths are the same in every round, texts are not
             trace = make(words, client.model.card.context)
-            client.answer(words.some(24), Sampling(temperature=0.0, max_tokens=4, ignore_eos=True, seed=1))
+            client.answer(words.some(24), greedy(4))
             swapped = client.engine.cache_stats().swapped_out
             with timed() as whole:
                 answers, steps = _answered(client, trace, overrides)
@@ -143,14 +142,11 @@ class _TraceRunner:
                 bytes=_bytes(client.model, pages, running),
                 swapped=client.engine.cache_stats().swapped_out - swapped,
             )
-        finally:
-            for key in reversed(way.settings):
-                client.set(key, before[key].value)
 
 
 def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -> tuple[list[Answer], list[StepRecord]]:
     """All answers of a trace, in the order of its requests, and the steps that they took."""
-    sampling = Sampling(temperature=0.0, max_tokens=trace.answer, ignore_eos=True, seed=1)
+    sampling = greedy(trace.answer)
     threads = [list(opening) for opening in trace.openings]
     answers: list[Answer] = []
     steps: list[StepRecord] = []

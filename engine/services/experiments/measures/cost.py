@@ -9,7 +9,6 @@ alone, one after the other, were written by people.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSi
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import MIXING, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.compute.layers.linear.base import Target
+from engine.compute.layers.linear.base import Linear, Target
 from engine.compute.layers.numerics import EXACT_BITS
 from engine.compute.models.arenas import new_store, refuses
 from engine.compute.models.base import CausalLM
@@ -33,6 +32,7 @@ from engine.loading.runners import quantises_activations, readers_of
 from engine.protocol import ChatMessage
 from engine.services.client import EngineClient, EngineError
 from engine.services.experiments.reports.tables import say, show_absent, show_table
+from engine.services.quantise.quality import joined
 from engine.services.training.errors import RecipeError
 from engine.services.training.text import held_out_text
 
@@ -125,34 +125,31 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
         rows, exact = [], 0.0
         for way in ways:
             say(f"{title}: {way.title}")
-            scores = [_scored(loaded, way, piece, coarse if way.int8_head else loaded.model) for piece in pieces]
-            tokens = sum(s.tokens for s in scores)
-            # One perplexity over all predictions, from the mean logarithms of the pieces.
-            exact, present = (
-                math.exp(sum(math.log(getattr(s, name)) * s.tokens for s in scores) / tokens)
-                for name in ("exact", "present")
-            )
-            divergence, same_top = (
-                sum(getattr(s, name) * s.tokens for s in scores) / tokens for name in ("divergence", "same_top")
-            )
-            rows.append(CostRow(way.title, *_bits(loaded, way.kind, len(pieces[0])), present, divergence, same_top))
+            approximating = coarse if way.int8_head else loaded.model
+            found = joined([_scored(loaded, way, piece, approximating) for piece in pieces])
+            bits = _bits(loaded, way.kind, len(pieces[0]))
+            rows.append(CostRow(way.title, *bits, found.present, found.divergence, found.same_top))
+            exact = found.exact
         texts.append(TextCost(title, len(pieces[0]), len(pieces), sum(len(p) - 1 for p in pieces), exact, rows))
     return CostFigures(loaded.card.name, texts, absent)
 
 
 def _with_int8_head(model: CausalLM) -> CausalLM | None:
     """The same layers under a head in 8 bits; None where the head has not 16 or 32."""
-    if model.head.kind != "dense":
-        return None
-    head = model.head
-    module = Module(HEAD, head.out_features, head.in_features, lambda: head.dequantised(model.dtype))
-    target = Target(model.dtype, model.device, model.numerics)
-    layer = Quantiser("int8", model.device, stay=()).layer([module], None, target, planning=False)
+    layer = packed(model, HEAD, model.head, "int8") if model.head.kind == "dense" else None
     if layer is None:
         return None
     swapped = copy.copy(model)
     swapped.head = layer
     return swapped
+
+
+def packed(model: CausalLM, name: str, linear: Linear, method: str) -> Linear | None:
+    """A layer of the model as ``method`` packs it; None for one that it leaves alone."""
+    module = Module(name, linear.out_features, linear.in_features, lambda: linear.dequantised(model.dtype))
+    target = Target(model.dtype, model.device, model.numerics)
+    quantiser = Quantiser(method, model.device, stay=())
+    return quantiser.layer([module], getattr(linear, "bias", None), target, planning=False)
 
 
 def _ways(length: int) -> Iterator[_Way]:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from engine.cache.offload.saved import SavedChats
 from engine.loading.model import LoadModel
-from engine.protocol import Sampling, Value, keys
+from engine.protocol import keys
 from engine.services.client import Answer, EngineClient, whole_steps
 from engine.services.experiments.measures.timing import median_ratio
 from engine.services.experiments.reports.cache import HostFigures, ReuseFigures
 from engine.services.experiments.reports.tables import say
+from engine.services.experiments.sides import PLAIN, SHARING, greedy
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from engine.services.experiments.workloads.traces import words_of
 
@@ -22,8 +23,7 @@ LONG = 4000
 MOST_SEQUENCES = 64
 LONG_SHAPE = Shape("llama-35m", layers=8, hidden=512, ffn=1536, heads=8, kv_heads=4, vocabulary=8192, context=6144)
 """Used where the model's own context is too short; small enough that reading 4,000 tokens takes a second."""
-_BRIEF = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True, seed=1)
-_REUSE: dict[str, Value] = {keys.PREFIX_CACHE: True, keys.SPECULATION: "off"}
+_BRIEF = greedy(4)
 
 
 def measure_hit(client: EngineClient, rounds: int) -> ReuseFigures:
@@ -31,12 +31,12 @@ def measure_hit(client: EngineClient, rounds: int) -> ReuseFigures:
     say(f"a prefix of {LONG:,} tokens")
     cold: list[Answer] = []
     hit: list[Answer] = []
-    client.answer(words_of(client.model, 0).some(LONG), _BRIEF, {**_REUSE, keys.PREFIX_CACHE: False})
+    client.answer(words_of(client.model, 0).some(LONG), _BRIEF, PLAIN)
     for round in range(max(3, rounds)):
         some = words_of(client.model, 1000 + round)
         text = some.some(LONG)
         for answers in (cold, hit):
-            answers.append(client.answer([*text, *some.some(20)], _BRIEF, _REUSE))
+            answers.append(client.answer([*text, *some.some(20)], _BRIEF, SHARING))
     return _reuse(client.model.card.name, cold, hit)
 
 
@@ -68,8 +68,7 @@ def measure_hit_of_shape(root: Path, rounds: int) -> ReuseFigures:
 def measure_host(client: EngineClient, tokens: int = 64) -> HostFigures | None:
     """Measure the host's part of a step. None when the answers never all wrote in the same step."""
     prompts = [[(17 + 31 * number + 7 * place) % 256 + 3 for place in range(24)] for number in range(MOST_SEQUENCES)]
-    sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=1)
-    both = [client.together(prompts, sampling, _REUSE)[0].steps for _ in range(2)]
+    both = [client.together(prompts, greedy(tokens), SHARING)[0].steps for _ in range(2)]
     steps = [step for some in both for step in whole_steps(some, MOST_SEQUENCES)]
     if not steps:
         return None
@@ -109,8 +108,8 @@ def _restarted(load: LoadModel, folder: Path, files: bool, round: int) -> tuple[
             client.set(keys.DISK_CACHE, 1.0 if files else 0.0)
             words = words_of(client.model, 2000 + round)
             prompt = prompt or words.some(min(LONG, card.context // 2))
-            client.answer(words.some(24), _BRIEF, _REUSE)
-            answer = client.answer(prompt, _BRIEF, _REUSE, chat="chat")
+            client.answer(words.some(24), _BRIEF, SHARING)
+            answer = client.answer(prompt, _BRIEF, SHARING, chat="chat")
             saved.flush(30.0)
             size = saved.sizes().size
         if life == 0:

@@ -1,8 +1,7 @@
 """Every switch of the catalogue on and off, side by side: the same prompts, the same seed, in turn.
 
-In addition to speed, each switch is measured by what it is for: the share of empty slots for page reservation, the
-longest wait of a running answer while another prompt is read for chunked prefill, the bytes of the weights, the share
-of draft tokens accepted.
+In addition to speed, each switch is measured by what it is for: the figure that the window compares it by, and for
+chunked prefill the longest wait of a running answer while another prompt is read.
 """
 
 from __future__ import annotations
@@ -13,15 +12,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.cache.pool import PAGE_SIZE
 from engine.catalogue import BY_KEY
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadModel
-from engine.protocol import ChatMessage, OptionSpec, Sampling, Value, keys
+from engine.protocol import ChatMessage, Metric, OptionSpec, Run, Sampling, Value, keys
+from engine.protocol.compared import amount
+from engine.services.answers.compare import run_of
 from engine.services.client import Answer, EngineClient
 from engine.services.experiments.measures.timing import PeakMemory, anonymous_bytes, timed
+from engine.services.experiments.pairs import turns
 from engine.services.experiments.reports.tables import MB, say, show_absent, show_table
+from engine.services.experiments.sides import greedy
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
@@ -96,7 +98,7 @@ def measure_switches(
 
     And the switches that nothing of this model can show, with the reason.
     """
-    sampling = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
+    sampling = greedy(tokens)
     state = client.state()
     rows, absent = [], []
     found = drafters()
@@ -141,10 +143,15 @@ class _Side:
     """A switch at one value. For each round: its speed, and in ``stalls`` the longest wait for a token, seconds."""
 
     def __init__(self, value: Value) -> None:
-        self.value, self.weights = value, 0
+        self.value = value
         self.answers: list[Answer] = []
+        self.runs: list[Run] = []
         self.stalls: list[float] = []
         self.speeds: list[float] = []
+
+    def median(self, figure: str) -> float:
+        """Of one of the figures of a :class:`Run`."""
+        return statistics.median(getattr(run, figure) for run in self.runs)
 
 
 def _measure(
@@ -156,14 +163,17 @@ def _measure(
     sampling: Sampling,
     rounds: int,
 ) -> SwitchRow:
-    before, after = (_Side(value) for value in values)
-    for side in [side for _ in range(rounds) for side in random.sample([before, after], 2)]:
+    before, after = sides = [_Side(value) for value in values]
+    for _, place in turns(2, rounds, random.Random()):
+        side = sides[place]
         overrides = _apply(client, spec, side.value)
-        side.weights = client.weight_bytes()
         client.answer(prompts[0], sampling, overrides)  # warm-up: caches, buckets, draft length
         answers = [client.answer(prompt, sampling, overrides) for prompt in prompts]
         side.answers.extend(answers)
-        side.speeds.append(_median(answers, "tokens_per_second"))
+        side.runs += [
+            run_of(side.value, len(each.ids), each.timings, each.usage, each.steps, client.model) for each in answers
+        ]
+        side.speeds.append(statistics.median(answer.timings.tokens_per_second for answer in answers))
         if spec.key == keys.CHUNKED_PREFILL:
             side.stalls.append(max(client.interrupted(prompts[0], long_prompt, sampling).gaps))
     client.set(spec.key, spec.value)
@@ -172,11 +182,11 @@ def _measure(
         spec.key,
         spec.title,
         values,
-        (_median(before.answers, "tokens_per_second"), _median(after.answers, "tokens_per_second")),
-        (_median(before.answers, "ttft_ms"), _median(after.answers, "ttft_ms")),
+        (before.median("tokens_per_second"), after.median("tokens_per_second")),
+        (before.median("ttft_ms"), after.median("ttft_ms")),
         gain.ratio or 0.0,
         all(a.ids == b.ids for a, b in zip(before.answers, after.answers, strict=True)),
-        _shown(spec.key, before, after),
+        _shown(BY_KEY[spec.key].metric_of(after.value), before, after),
         (gain.low, gain.high),
     )
 
@@ -192,33 +202,14 @@ def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Va
     return overrides
 
 
-def _median(answers: Sequence[Answer], figure: str) -> float:
-    """The median of one of the :class:`Timings`."""
-    return statistics.median(getattr(answer.timings, figure) for answer in answers)
-
-
-def _shown(key: str, before: _Side, after: _Side) -> str:
+def _shown(metric: Metric, before: _Side, after: _Side) -> str:
     """Format the switch's own figure, before and after."""
-    match key:
-        case keys.PAGE_RESERVATION:
-            return f"empty slots {_waste(before):.0%} -> {_waste(after):.0%}"
-        case keys.CHUNKED_PREFILL:
-            first, second = statistics.median(before.stalls), statistics.median(after.stalls)
-            return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
-        case keys.WEIGHTS | keys.OUTPUT_HEAD:
-            return f"weights {before.weights / MB:.1f} -> {after.weights / MB:.1f} MB"
-    steps = [_median(side.answers, "tokens_per_step") for side in (before, after)]
-    accepted = f", accepted {_accepted(after)}" if key == keys.SPECULATION or key in drafters() else ""
-    return f"tokens per step {steps[0]:.2f} -> {steps[1]:.2f}{accepted}"
-
-
-def _waste(side: _Side) -> float:
-    """Share of the slots of used pages that hold no token, over all steps."""
-    used = sum(step.pages_used for answer in side.answers for step in answer.steps) * PAGE_SIZE
-    live = sum(step.live_tokens for answer in side.answers for step in answer.steps)
-    return 1 - live / used if used else 0.0
-
-
-def _accepted(side: _Side) -> str:
-    proposed = sum(answer.timings.proposed for answer in side.answers)
-    return f"{sum(answer.timings.accepted for answer in side.answers) / proposed:.0%}" if proposed else "none proposed"
+    if after.stalls:
+        first, second = statistics.median(before.stalls), statistics.median(after.stalls)
+        return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
+    if not metric.figure:
+        return ""
+    first, second = (side.median(metric.figure) for side in (before, after))
+    if metric.unit == "%":
+        return f"{metric.title} {first:.0%} -> {second:.0%}"
+    return f"{metric.title} {amount(first, metric)} -> {amount(second, metric)}"

@@ -16,10 +16,11 @@ import torch
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.memory.bandwidth import measure_bandwidth
 from engine.loading.memory.nvml import Meter
-from engine.protocol import Sampling, Value, keys
+from engine.protocol import keys
 from engine.services.client import EngineClient, whole_steps
 from engine.services.experiments.measures.timing import timed
 from engine.services.experiments.reports.tables import GB, MB, say, show_line, show_table
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 
 BATCHES = (1, 8, 32)
@@ -27,7 +28,6 @@ CPU_BATCHES = (1, 4)
 """Beyond a few rows a CPU computes rather than waits for memory: 32 listeners take minutes and show no more."""
 SHORT_PROMPT = 64
 """Tokens of a prompt where only decoding is measured."""
-_PLAIN: dict[str, Value] = {keys.SPECULATION: "off"}
 
 
 class BatchRow(msgspec.Struct, frozen=True):
@@ -103,8 +103,8 @@ def measure_shape(
         device, model = client.model.device, client.model.model
         assert model is not None
         bandwidth = measure_bandwidth(device)
-        prompt, first = shape.prompt(prompt_tokens), Sampling(temperature=0.0, max_tokens=2, ignore_eos=True, seed=0)
-        read = [client.answer(prompt, first, _PLAIN).timings.ttft_ms / 1000 for _ in range(rounds + 1)][1:]
+        prompt, first = shape.prompt(prompt_tokens), greedy(2)
+        read = [client.answer(prompt, first, PLAIN).timings.ttft_ms / 1000 for _ in range(rounds + 1)][1:]
         rows, notices = [], list(card.notices)
         for batch in batches:
             say(f"decoding for {batch}")
@@ -135,13 +135,13 @@ def _decode(
 ) -> BatchRow | None:
     """Measure decoding; None when the listeners never all wrote in the same step."""
     prompts = [shape.prompt(SHORT_PROMPT, 31 * number) for number in range(batch)]
-    sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
-    client.together(prompts, sampling, _PLAIN)
+    sampling = greedy(tokens)
+    client.together(prompts, sampling, PLAIN)
     steps: list[StepRecord] = []
     meter = Meter(client.model.device)
     before = meter.read()
     for _ in range(rounds):
-        steps += whole_steps(client.together(prompts, sampling, _PLAIN)[0].steps, batch)
+        steps += whole_steps(client.together(prompts, sampling, PLAIN)[0].steps, batch)
     after = meter.read()
     if not steps:
         return None

@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 import msgspec
 import psutil
 
-from engine.compute.native.library import find as native_library
-
 
 class Spread(msgspec.Struct, frozen=True):
     """Distribution of repeated measurements: their median, and the quartiles ``low`` and ``high``."""
@@ -70,12 +68,6 @@ class PeakMemory:
     def _sample(self) -> None:
         with suppress(psutil.Error):
             self.peak = max(self.peak, anonymous_bytes(self._pid))
-
-
-def native_code() -> str:
-    """Name Kvasir's native code that computes here, for people."""
-    library = native_library()[0]
-    return f"native code in {library.instructions}" if library else "no native code"
 
 
 class Stopwatch:

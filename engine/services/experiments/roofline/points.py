@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-import msgspec
-
 from engine.cache.pool import PAGE_SIZE
 from engine.decoding.options import EngineOptions
 from engine.loading.model import LoadedModel
-from engine.protocol import OptionSpec, Sampling, Value, keys
+from engine.protocol import OptionSpec, Value, keys
 from engine.protocol.lab import PointGroup, RoofPoint
 from engine.services.client import EngineClient, whole_steps
-from engine.services.experiments.experiment import GREEDY
 from engine.services.experiments.roofline.ceilings import Roof
 from engine.services.experiments.roofline.work import ForwardWork, WorkSettings, experts_of
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.traces import words_of
 
 PROMPT, LEAST_PROMPT, ANSWER = 512, 32, 32
@@ -76,14 +74,12 @@ def measure(client: EngineClient, settings: WorkSettings) -> MeasuredPasses:
     """One answer, several together, and a prompt; nothing is drafted. Raises EngineError."""
     model = client.model
     length = length_of(model)
-    plain: dict[str, Value] = {keys.SPECULATION: "off"}
-    sampling: Sampling = msgspec.structs.replace(GREEDY, max_tokens=ANSWER)
-    words = words_of(model, 77)
-    client.answer(words.some(length), sampling, plain)  # compiles, and takes its buffers
+    sampling, words = greedy(ANSWER), words_of(model, 77)
+    client.answer(words.some(length), sampling, PLAIN)  # compiles, and takes its buffers
     reading: dict[tuple[int, int], list[float]] = {}
     alone: list[float] = []
     for _ in range(ROUNDS):
-        steps = client.answer(words.some(length), sampling, plain).steps
+        steps = client.answer(words.some(length), sampling, PLAIN).steps
         alone += [step.duration for step in whole_steps(steps, 1)]
         before = 0
         for step in steps:
@@ -96,7 +92,7 @@ def measure(client: EngineClient, settings: WorkSettings) -> MeasuredPasses:
     shorter = max(LEAST_PROMPT, min(length, share, room))
     together: list[float] = []
     for _ in range(ROUNDS):
-        found = client.together([words.some(shorter) for _ in range(MANY)], sampling, plain)
+        found = client.together([words.some(shorter) for _ in range(MANY)], sampling, PLAIN)
         together += [step.duration for step in whole_steps(found[0].steps, MANY)]
     one, many = context_of(length), context_of(shorter)
     return MeasuredPasses(

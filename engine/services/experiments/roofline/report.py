@@ -6,18 +6,16 @@ the two ceilings holds it: below their ridge memory, above it arithmetic.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 
 import msgspec
 
 from engine.base.sizes import figure, human
 from engine.decoding.telemetry.processor import OtherPrograms
-from engine.library.paths import version
 from engine.protocol.compared import busy, is_busy
 from engine.protocol.lab import Ceiling, LabRoofline
 from engine.services.client import EngineClient
-from engine.services.experiments.laboratory import device_of, machine
+from engine.services.experiments.machine import taken_on
 from engine.services.experiments.roofline.ceilings import Rates, Roof, measure_rates, percent
 from engine.services.experiments.roofline.points import (
     MANY,
@@ -51,10 +49,7 @@ def roofline(client: EngineClient, rates: Rates | None = None) -> LabRoofline:
     ]
     made = LabRoofline(
         model=client.model.card.name,
-        device=device_of(client),
-        machine=machine(),
-        version=version(),
-        date=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        **taken_on(client),
         context=context,
         weights=one.weights,
         kept=one.kept,

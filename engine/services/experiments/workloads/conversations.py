@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -17,8 +16,10 @@ from engine.compute.runner.perplexity import Reader, chunks
 from engine.decoding.telemetry.pairs import LEAST
 from engine.library.paths import bundled_folder
 from engine.loading.model import LoadedModel
-from engine.protocol import ChatMessage, Value, keys
-from engine.services.experiments.experiment import GREEDY, PATIENCE, Lab, LabError, Refusal
+from engine.protocol import ChatMessage
+from engine.services.experiments.experiment import Lab, LabError, Refusal
+from engine.services.experiments.pairs import PATIENCE
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.traces import words_of
 from engine.services.training.errors import RecipeError
 from engine.services.training.text import held_out_text
@@ -96,13 +97,11 @@ def long_answer(lab: Lab, most: int) -> tuple[list[int], int]:
     shorter than :data:`LEAST_ANSWER` must it.
     """
     room = max(1, lab.model.card.context - most)
-    sampling = msgspec.structs.replace(GREEDY, max_tokens=most, ignore_eos=False)
-    switches: dict[str, Value] = {keys.SPECULATION: "off"}
     best: tuple[list[int], int] = ([], 0)
     until = time.monotonic() + ASKING * lab.budget
     for asked in questions(lab, QUESTIONS):
         prompt = asked[-room:]
-        length = len(lab.client.answer(prompt, sampling, switches).ids)
+        length = len(lab.client.answer(prompt, greedy(most, ends=True), PLAIN).ids)
         best = max(best, (prompt, length), key=lambda each: each[1])
         if best[1] >= most or time.monotonic() > until:
             break
@@ -164,11 +163,9 @@ def losses(read: Reader, ids: Sequence[int], vocabulary: int) -> Iterator[Tensor
 
 def reading_speed(lab: Lab) -> float:
     """Prompt tokens a second, of a short prompt."""
-    once = msgspec.structs.replace(GREEDY, max_tokens=1)
     length = min(_PROBE, lab.model.card.context // 2)
     words = words_of(lab.model, lab.seed)
-    switches: dict[str, Value] = {keys.PREFIX_CACHE: False, keys.SPECULATION: "off"}
-    times = [lab.client.answer(words.some(length), once, switches).timings.ttft_ms for _ in range(3)]
+    times = [lab.client.answer(words.some(length), greedy(1), PLAIN).timings.ttft_ms for _ in range(3)]
     return 1000 * length / min(times)
 
 

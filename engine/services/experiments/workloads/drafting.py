@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from engine.decoding.telemetry.pairs import LEAST
 from engine.loading.model import LoadedModel
 from engine.protocol import Metric, OptionSpec, Value, keys
 from engine.protocol.lab import Drafts, DraftToken
-from engine.services.client import Answer
-from engine.services.experiments.experiment import GREEDY, Lab, LabError, Measured, Refusal, Side
+from engine.services.client import Answer, EngineClient
+from engine.services.experiments.experiment import Lab, LabError, Refusal
 from engine.services.experiments.measures.steps import Drafted, decoding
+from engine.services.experiments.pairs import Measured, Side
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.conversations import too_short
 from engine.services.experiments.workloads.texts import Prompt, Text, texts
 
@@ -35,19 +35,24 @@ PER_STEP = {
 
 
 class Method(NamedTuple):
-    """A draft method of the loaded model; "off" is none."""
+    """A draft method of the loaded model; "off" is none, and "auto" the engine's own choice. ``ahead``: tokens that it
+    drafts in each step, whether that pays or not; 0 for as many as pay."""
 
     name: str
     title: str
     trees: bool = False
+    ahead: int = AHEAD
 
     @property
     def switches(self) -> dict[str, Value]:
-        """Its own drafts alone, of a fixed shape, accepted only where they are what the model would have written."""
+        """Its own drafts alone, accepted only where they are what the model would have written."""
         found: dict[str, Value] = {keys.SPECULATION: self.name, keys.ACCEPTANCE: "keyed"}
-        if self.name != "off":
-            found |= {keys.NGRAM_FIRST: False, keys.NGRAM_CHATS: False, keys.DRAFT_LENGTH: AHEAD}
+        if self.name not in ("off", "auto"):
+            found |= {keys.NGRAM_FIRST: False, keys.NGRAM_CHATS: False, keys.DRAFT_LENGTH: self.ahead}
         return found | ({keys.TREE_NODES: NODES} if self.trees else {})
+
+
+OFF = Method("off", "off")
 
 
 def methods(state: Mapping[str, OptionSpec], names: Iterable[str]) -> list[Method]:
@@ -74,12 +79,11 @@ def asked(lab: Lab, sides: int) -> list[Text]:
 
     Prompts whose answers end by themselves come before those that would repeat themselves. Raises LabError.
     """
-    probe = msgspec.structs.replace(GREEDY, max_tokens=PROBE)
     kinds = {text.key: text for text in texts(lab.model, PROBE)}
     if not kinds.keys() >= TEXTS.keys():
         raise LabError("The model has no tokenizer, so it cannot be asked for a text. Take the bundled model.")
     prompt = kinds[EASY].prompts[-1].ids
-    timings = [lab.client.answer(prompt, probe, Method("off", "").switches).timings for _ in range(2)][-1]
+    timings = [lab.client.answer(prompt, greedy(PROBE), PLAIN).timings for _ in range(2)][-1]
     counts = {key: count for key, (_, count) in TEXTS.items()}
     seconds = lab.budget / ((LEAST + 1) * sides)  # of a run of one side
 
@@ -100,31 +104,37 @@ def _first(text: Text, count: int) -> list[Prompt]:
 
 
 class Writing:
-    """One side: the texts written with one method, and what its last run gave."""
+    """One side: the texts written with one method, and what its runs gave."""
 
-    def __init__(self, lab: Lab, kinds: Sequence[Text], method: Method) -> None:
-        self._lab, self._kinds, self.method = lab, kinds, method
-        self.answers: dict[str, list[Answer]] = {}
+    def __init__(self, client: EngineClient, kinds: Sequence[Text], method: Method) -> None:
+        self._client, self._kinds, self.method = client, kinds, method
+        self.runs: list[dict[str, list[Answer]]] = []
+        """Answers by text."""
         self._steps: dict[str, list[list[Drafted]]] = {text.key: [] for text in kinds}
+
+    @property
+    def answers(self) -> dict[str, list[Answer]]:
+        """Those of the last run."""
+        return self.runs[-1]
 
     def write(self) -> list[Answer]:
         """All texts once more, for what they say."""
         return [answer for kind in self._kinds for answer in self._write(kind)]
 
     def _write(self, kind: Text) -> list[Answer]:
-        return [self._lab.client.answer(*prompt, self.method.switches) for prompt in kind.prompts]
+        return [self._client.answer(*prompt, self.method.switches) for prompt in kind.prompts]
 
     def run(self) -> Side:
         figures: dict[str, float] = {}
+        self.runs.append({})
         for kind in self._kinds:
-            answers = self._write(kind)
-            self.answers[kind.key] = answers
+            answers = self.answers[kind.key] = self._write(kind)
             self._steps[kind.key].append([step for answer in answers for step in decoding(answer.steps)])
             # The first token of an answer comes from reading the prompt, and no draft was asked for it.
             written = sum(len(answer.ids) - 1 for answer in answers)
             seconds = sum(answer.timings.total_ms - answer.timings.ttft_ms for answer in answers) / 1000
-            figures[SPEEDS[kind.key].key] = written / max(seconds, 1e-9)
-            figures[PER_STEP[kind.key].key] = written / max(1, sum(answer.timings.steps - 1 for answer in answers))
+            figures[f"{kind.key} speed"] = written / max(seconds, 1e-9)
+            figures[f"{kind.key} per step"] = written / max(1, sum(answer.timings.steps - 1 for answer in answers))
         return figures
 
     @property
@@ -136,13 +146,14 @@ class Writing:
         """The answers of the last run."""
         return [answer for answers in self.answers.values() for answer in answers]
 
-    def steps(self, key: str, plain: Writing) -> list[Drafted]:
-        """All its steps on one text, costs in plain steps: those of the same text in the plain side's run beside it.
+    def steps(self, key: str, plain: Writing, first: int = 0) -> list[Drafted]:
+        """Its steps on one text from run ``first`` on, costs in plain steps: those of the same text in the plain side's
+        run beside it.
 
         Runs in which that had no step (its answer was one token, which comes from reading the prompt) are left out.
         """
         found = []
-        for mine, beside in zip(self._steps[key], plain._steps[key], strict=True):
+        for mine, beside in zip(self._steps[key][first:], plain._steps[key][first:], strict=True):
             if not beside:
                 continue
             unit = statistics.median(step.cost for step in beside)
@@ -157,7 +168,7 @@ class Writing:
 
     def drafts(self, key: str, place: int = 0) -> Drafts:
         """Step by step, what was drafted of one answer to a text."""
-        return Drafts(steps=steps_of(self.answers[key][place], self._lab.model))
+        return Drafts(steps=steps_of(self.answers[key][place], self._client.model))
 
 
 def steps_of(answer: Answer, model: LoadedModel) -> list[list[DraftToken]]:

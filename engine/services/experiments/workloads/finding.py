@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from engine.cache.pool import PAGE_SIZE
 from engine.decoding.telemetry.records import StepRecord
 from engine.library.paths import BUNDLED, bundled_folder
 from engine.loading.model import LoadedModel
-from engine.protocol import Value, keys
 from engine.services.client import Answer, whole_steps
-from engine.services.experiments.experiment import GREEDY, Lab, Refusal
+from engine.services.experiments.experiment import Lab, Refusal
+from engine.services.experiments.sides import SHARING, greedy
 from engine.services.experiments.workloads import needle
 
 MODEL = "kvasir-needle"
@@ -57,9 +55,7 @@ def text_for(model: LoadedModel, length: int, seed: str) -> needle.Haystack:
 
 def ask_for_all(lab: Lab, text: needle.Haystack, tokens: int) -> list[Answer]:
     """An answer of so many tokens for each needle, one after the other; the text is read once and shared."""
-    switches: dict[str, Value] = {keys.PREFIX_CACHE: True, keys.SPECULATION: "off"}
-    sampling = msgspec.structs.replace(GREEDY, max_tokens=tokens)
-    return [lab.client.answer([*text.ids, *each.question], sampling, switches) for each in text.hidden]
+    return [lab.client.answer([*text.ids, *each.question], greedy(tokens), SHARING) for each in text.hidden]
 
 
 def written(answers: Sequence[Answer]) -> list[StepRecord]:

@@ -7,6 +7,7 @@ model gets the kind of request that people send.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from engine.library.paths import bundled_model
 from engine.loading.model import LoadedModel
 from engine.protocol import ChatMessage, Sampling
+from engine.services.experiments.sides import greedy
 from engine.services.experiments.workloads.traces import words_of
 from engine.text.template import PromptError
 
@@ -39,9 +41,7 @@ class Text(NamedTuple):
 
 def texts(model: LoadedModel, tokens: int) -> list[Text]:
     """All kinds that the model has a tokenizer for, in answers of at most ``tokens`` tokens, code in twice as many."""
-    endless = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
-    ending = Sampling(temperature=0.0, max_tokens=tokens, seed=1)
-    code = msgspec.structs.replace(endless, max_tokens=2 * tokens)
+    endless, ending, code = greedy(tokens), greedy(tokens, ends=True), greedy(2 * tokens)
     found: list[Text] = []
     if model.files is not None:
         bundled = model.command.path == bundled_model().path
@@ -64,15 +64,15 @@ def plain(model: LoadedModel) -> dict[str, tuple[str, ...]]:
 
 
 def _prompts(model: LoadedModel, texts: Sequence[str], sampling: Sampling, chat: bool = False) -> list[Prompt]:
-    """Encode plain text, or messages where ``chat`` and the model's chat template takes any."""
-    found = []
-    for text in texts:
-        try:
-            ids = model.encode_prompt([ChatMessage(role="user", content=text)] if chat else text)
-        except PromptError:
-            ids = model.encode_prompt(text)
-        found.append(Prompt(ids, sampling))
-    return found
+    return [Prompt(encoded(model, text, chat), sampling) for text in texts]
+
+
+def encoded(model: LoadedModel, text: str, chat: bool) -> list[int]:
+    """Token ids of plain text, or of a message where ``chat`` and the model's chat template takes any."""
+    if chat:
+        with suppress(PromptError):
+            return model.encode_prompt([ChatMessage(role="user", content=text)])
+    return model.encode_prompt(text)
 
 
 _CODE = (

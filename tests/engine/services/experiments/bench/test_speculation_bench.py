@@ -35,10 +35,10 @@ def specification(*missing: str) -> OptionSpec:
 
 def test_everyone_who_drafts_is_measured_and_the_rest_is_named() -> None:
     found, absent = ways(specification("eagle head"), ["ngram", "draft", "exit", "medusa"])
-    assert [way.proposer for way in found] == ["ngram"] * 2 + ["draft"] * 2 + ["exit"] * 2 + ["medusa"] * 2 + ["auto"]
-    assert [way.overrides.get("draft_length") for way in found] == [AHEAD, 0] * 4 + [None]
-    assert [way.fixed for way in found] == [True, False] * 4 + [False]
-    assert all(way.overrides["ngram_first"] is False for way in found[:-1])
+    assert [way.name for way in found] == ["ngram"] * 2 + ["draft"] * 2 + ["exit"] * 2 + ["medusa"] * 2 + ["auto"]
+    assert [way.switches.get("draft_length") for way in found] == [AHEAD, 0] * 4 + [None]
+    assert [bool(way.ahead) for way in found] == [True, False] * 4 + [False]
+    assert all(way.switches["ngram_first"] is False for way in found[:-1])
     assert [line.split(":")[0] for line in absent] == ["EAGLE head"]
 
 
@@ -89,15 +89,14 @@ def test_plain_and_drafting_take_turns(toy: ToyClient) -> None:
     assert [text.prompts for text in figures.texts] == [2, 1]
     assert "free talk: 1 of 2 prompts are answered in fewer than 6 tokens" in figures.absent
     assert "nothing said: 1 of 1 prompts are answered in fewer than 6 tokens" in figures.absent
-    told = [way.overrides for way in ways(specification("several layers"), ["ngram", "draft"])[0]]
-    names = [f"{each['speculation']} {each.get('draft_length', '')}".strip() for each in told]
-    # Each prompt once to see whether it is answered; then the first text: a warm-up, and pairs that turn round.
-    expected = ["off"] * 5
-    for way in names:
-        expected += [way, *(["off", way] * 2)]
-    for way in names:
-        expected += [way, "off"] * 2
-    assert client.asked[: len(expected)] == expected
+    told = [way.switches for way in ways(specification("several layers"), ["ngram", "draft"])[0]]
+    names = ["off", *(f"{each['speculation']} {each.get('draft_length', '')}".strip() for each in told)]
+    # Each prompt once to see whether it is answered; then a warm-up and two rounds of all.
+    assert client.asked[:5] == ["off"] * 5
+    for number in range(3):
+        written = client.asked[5:][number * 3 * len(names) : (number + 1) * 3 * len(names)]
+        assert sorted(written[::3]) == sorted(names)
+        assert all(len({*written[at : at + 3]}) == 1 for at in range(0, len(written), 3))
 
 
 @pytest.mark.slow

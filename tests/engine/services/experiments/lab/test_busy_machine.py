@@ -13,20 +13,15 @@ from engine.protocol import Effect, Metric, keys
 from engine.protocol.compared import headline_of
 from engine.protocol.lab import LabProgress, LabResult, LabText
 from engine.services.client import Answer, EngineClient
-from engine.services.experiments import experiment, laboratory
-from engine.services.experiments.experiment import (
-    LONGER_BUSY,
-    Lab,
-    Measured,
-    Pairs,
-    RunEvent,
-    Side,
-    exact_text,
-    headline,
-    timed,
-)
+from engine.services.experiments import laboratory
+from engine.services.experiments import pairs as pairing
+from engine.services.experiments.experiment import Lab, RunEvent
 from engine.services.experiments.lab import BY_NAME, batching, kv_cache, prefixes
 from engine.services.experiments.lab.speculation import UNTOLD
+from engine.services.experiments.pairs import LONGER_BUSY, Measured, Pairs, Side
+from engine.services.experiments.same_text import exact_text
+from engine.services.experiments.sentences import headline, timed
+from engine.services.experiments.sides import greedy
 from engine.services.experiments.workloads import drafting
 from tests.app.fake_lab import result as older
 
@@ -143,8 +138,8 @@ def test_it_runs_on_while_the_range_is_wide_and_no_longer_than_that(
 ) -> None:
     """A run of both sides takes ten seconds of a clock of its own."""
     clock = [0.0]
-    monkeypatch.setattr(experiment.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(experiment.OtherPrograms, "share", lambda self: others)
+    monkeypatch.setattr(pairing.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(pairing.OtherPrograms, "share", lambda self: others)
     metric = Measured("ms", Metric(unit="ms", lower_is_better=True))
     ratios = iter([1.0] + [0.4, 18.0] * 99)
 
@@ -163,7 +158,7 @@ def test_it_runs_on_while_the_range_is_wide_and_no_longer_than_that(
 
 def test_texts_that_rounding_parts_are_written_again_where_nothing_is_rounded_otherwise(guide: EngineClient) -> None:
     state: list[bool] = []
-    sample = guide.answer([5, 6, 7], experiment.GREEDY.__class__(temperature=0.0, max_tokens=3, ignore_eos=True))
+    sample = guide.answer([5, 6, 7], greedy(3))
 
     def write() -> list[Answer]:
         state.append(guide.state()[keys.BATCH_INVARIANT].value is True)

@@ -10,7 +10,7 @@ from engine.decoding.speculation.control.stats import expected_tokens
 from engine.protocol import keys
 from engine.protocol.lab import Drafts, DraftToken, LabLine, LabPicture, LabProgress, LabResult
 from engine.services.client import Answer, EngineClient
-from engine.services.experiments import experiment, laboratory
+from engine.services.experiments import laboratory, pairs
 from engine.services.experiments.experiment import Lab
 from engine.services.experiments.lab import BY_NAME, heads, speculation
 from engine.services.experiments.measures.steps import Costs, Drafted
@@ -21,7 +21,7 @@ from engine.services.experiments.workloads.drafting import AHEAD, NODES, TEXTS, 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafting, "SHORTEST", 8)
-    monkeypatch.setattr(experiment.OtherPrograms, "share", lambda self: 0.0)
+    monkeypatch.setattr(pairs.OtherPrograms, "share", lambda self: 0.0)
 
 
 def ran(client: EngineClient, name: str) -> tuple[LabResult, list[LabLine]]:
@@ -55,7 +55,7 @@ def kinds(guide: EngineClient) -> Iterator[list[Writing]]:
     texts = drafting.asked(Lab(guide, budget=0.1), 2)
     names = ("off", "ngram", "draft", "medusa", "eagle")
     with Lab(guide).switched({keys.BATCH_INVARIANT: True}):
-        yield [Writing(Lab(guide), texts, Method(name, name)) for name in names]
+        yield [Writing(guide, texts, Method(name, name)) for name in names]
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_speculation(guide: EngineClient) -> None:
 def test_runs_without_a_plain_step_are_left_out(guide: EngineClient) -> None:
     """Their answers were one token long, which comes from reading the prompt."""
     step = Drafted(2.0, 1.0, 4, 5, 3, (("draft", 4, 2),))
-    plain, drafted = (Writing(Lab(guide), [], Method(name, name)) for name in ("off", "draft"))
+    plain, drafted = (Writing(guide, [], Method(name, name)) for name in ("off", "draft"))
     plain._steps, drafted._steps = {"talk": [[], [step]]}, {"talk": [[step], [step]]}
     assert drafted.steps("talk", plain) == [step._replace(cost=1.0, draft_cost=0.5)]
 

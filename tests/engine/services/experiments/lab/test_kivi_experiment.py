@@ -12,8 +12,9 @@ from engine.protocol import LoadOptions
 from engine.protocol.lab import Heat, LabFigure, LabLine, LabPicture
 from engine.services.client import EngineClient
 from engine.services.experiments import laboratory
-from engine.services.experiments.experiment import Lab, LabError, Side
+from engine.services.experiments.experiment import Lab, LabError
 from engine.services.experiments.lab import kivi
+from engine.services.experiments.pairs import Side
 from engine.services.experiments.workloads import finding
 from tests.engine.services.experiments.lab import finding_reference as reference
 

@@ -14,9 +14,11 @@ from engine.library.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import Cells, LabLine, LabPicture
 from engine.services.client import EngineClient
-from engine.services.experiments.experiment import GREEDY, Lab, same_text
+from engine.services.experiments.experiment import Lab
 from engine.services.experiments.lab import kv_cache
 from engine.services.experiments.laboratory import run
+from engine.services.experiments.same_text import same_text
+from engine.services.experiments.sides import greedy
 from engine.services.experiments.workloads.conversations import asked
 from tests.engine.services.experiments.lab.conftest import loaded
 
@@ -70,7 +72,7 @@ def test_a_text_that_differs_is_told_with_how_far_the_tokens_were_apart(client: 
     client.load(find_model("").path, "", LoadOptions(device="cpu"))
     lab = Lab(client)
     prompt = asked(client.model, 1, lab.random)
-    answer = client.answer(prompt, structs.replace(GREEDY, max_tokens=6))
+    answer = client.answer(prompt, greedy(6))
     other = answer._replace(ids=[*answer.ids[:3], 7, *answer.ids[4:]])
     text = same_text([[answer], [other]], lab, [prompt])
     assert not text.same

@@ -30,8 +30,9 @@ from engine.services.experiments.compare.columns import (
     prompts_of,
 )
 from engine.services.experiments.compare.comparison import compare
-from engine.services.experiments.experiment import Lab, LabError, apart, gap_of
+from engine.services.experiments.experiment import Lab, LabError
 from engine.services.experiments.reports import page as report
+from engine.services.experiments.same_text import apart, gap_of
 
 TEXT = "The harbour was quiet when the first boat came in, and a page of the cache holds sixteen tokens. " * 4
 PROMPTS = (ComparedPrompt("What is a <page>?"), ComparedPrompt("def add(a, b):\n", "code", plain=True))

@@ -11,26 +11,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
-import msgspec
 import pytest
 
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadedModel
-from engine.protocol import Effect, Metric, OptionSpec, keys
+from engine.protocol import Effect, Metric, OptionSpec
 from engine.protocol.lab import LabPage
 from engine.services.client import EngineClient
-from engine.services.experiments.experiment import (
-    GREEDY,
-    Found,
-    Lab,
-    Measured,
-    Pairs,
-    Refusal,
-    Run,
-    Side,
-    headline,
-    timed,
-)
+from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.pairs import Measured, Pairs, Side
+from engine.services.experiments.sentences import headline, timed
+from engine.services.experiments.sides import PLAIN, greedy
 from engine.services.experiments.workloads.traces import words_of
 
 SECONDS = Measured("seconds", Metric(title="an answer", unit="s", lower_is_better=True))
@@ -160,8 +151,7 @@ def test_what_is_counted_has_no_noise() -> None:
 def writing(client: EngineClient, tokens: int) -> Callable[[], float]:
     """Seconds of an answer of so many tokens."""
     prompt = words_of(client.model, 1).some(16)
-    sampling = msgspec.structs.replace(GREEDY, max_tokens=tokens)
-    return lambda: client.answer(prompt, sampling, {keys.SPECULATION: "off"}).timings.total_ms / 1000
+    return lambda: client.answer(prompt, greedy(tokens), PLAIN).timings.total_ms / 1000
 
 
 @pytest.mark.long

@@ -16,9 +16,10 @@ from engine.library.paths import find_model
 from engine.protocol import LoadOptions, keys
 from engine.protocol.lab import LabLine, LabPicture, Pages
 from engine.services.client import EngineClient
-from engine.services.experiments.experiment import Lab, LabError, Reloaded
+from engine.services.experiments.experiment import Lab, LabError
 from engine.services.experiments.lab import paging
 from engine.services.experiments.laboratory import run
+from engine.services.experiments.sides import Reloaded
 from tests.engine.services.experiments.lab.conftest import loaded
 
 CONTEXT, CHATS = 512, 20
