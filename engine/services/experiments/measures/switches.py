@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from engine.catalogue import BY_KEY
+from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadModel
@@ -203,13 +204,12 @@ def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Va
 
 
 def _shown(metric: Metric, before: _Side, after: _Side) -> str:
-    """Format the switch's own figure, before and after."""
+    """Format the switch's own figure before and after, if no other column has it, and the share of drafts that held."""
     if after.stalls:
         first, second = statistics.median(before.stalls), statistics.median(after.stalls)
         return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
-    if not metric.figure:
-        return ""
-    first, second = (side.median(metric.figure) for side in (before, after))
-    if metric.unit == "%":
-        return f"{metric.title} {first:.0%} -> {second:.0%}"
-    return f"{metric.title} {amount(first, metric)} -> {amount(second, metric)}"
+    metric = PER_STEP if metric.figure in ("", SPEED.figure, FIRST_TOKEN.figure) else metric
+    values = [side.median(metric.figure) for side in (before, after)]
+    told = " -> ".join(f"{each:.0%}" if metric.unit == "%" else amount(each, metric) for each in values)
+    proposed, accepted = (sum(getattr(each.timings, n) for each in after.answers) for n in ("proposed", "accepted"))
+    return f"{metric.title} {told}" + (f", accepted {accepted / proposed:.0%}" if proposed else "")
