@@ -9,6 +9,7 @@ import typer
 
 from engine.base.files import decode_file
 from engine.doors.cli.arguments import draft_of, listed, quantise_of, shapes_of
+from engine.doors.cli.measure import MOST_FIGURES
 from engine.services.experiments.bench import QUESTIONS, BenchOptions, files_folder, loaded, usual_shapes
 from engine.services.experiments.measures.speculation import TOKENS
 from engine.services.experiments.reports.tables import show_absent
@@ -24,8 +25,6 @@ from tests.bench.peers import FORMATS, PEER_SHAPES, measure_peers
 from tests.bench.programs import COMPARED
 from tests.bench.report import AllFigures
 from tests.bench.soak import Soak
-
-MOST_FIGURES = 64 << 20
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 Model = Annotated[Path | None, typer.Option(help="A model's folder; the bundled one if left out.")]
