@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import structs
+
+from engine.loading.model import LoadedModel
 from engine.protocol import KnownModel, LoadOptions, Sampling, Value, keys
 from engine.services.client import EngineClient
 
@@ -16,6 +19,13 @@ SHARING: Mapping[str, Value] = {**PLAIN, keys.PREFIX_CACHE: True}
 def greedy(tokens: int, *, ends: bool = False) -> Sampling:
     """The likeliest tokens, so many whatever they are; up to the answer's own end if ``ends``."""
     return Sampling(temperature=0.0, ignore_eos=not ends, seed=1, max_tokens=tokens)
+
+
+def with_cache(model: LoadedModel, size: float, context: int) -> LoadOptions:
+    """The options that the model was loaded with, but for a cache of so many bytes and this context."""
+    fit = model.fit
+    memory = fit.weights + fit.draft_weights + fit.states + fit.activations + size
+    return structs.replace(model.command.options, memory=memory, context=context)
 
 
 class Switched:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import queue
-import random
 import statistics
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-
-import msgspec
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.loading.model import LoadedModel
@@ -22,8 +18,9 @@ from engine.services.experiments.experiment import Found, Lab, Refusal, Run
 from engine.services.experiments.pairs import Measured, Pairs
 from engine.services.experiments.same_text import exact_text
 from engine.services.experiments.sentences import headline
-from engine.services.experiments.sides import PLAIN, Reloaded
+from engine.services.experiments.sides import PLAIN, Reloaded, with_cache
 from engine.services.experiments.workloads.conversations import asked, reading_speed, too_short, unread
+from engine.services.experiments.workloads.traces import log_normal
 
 CHATS = 64
 CONTEXTS = 4
@@ -79,7 +76,7 @@ class Paging:
         yield LabProgress(name=self.page.name, done=0, total=2, sentence="loading the model with a small cache")
         with Reloaded(lab.client, _small(lab.model, context)):
             draw = lab.random
-            prompts = [asked(lab.model, _length(context, draw), draw)[-context // 2 :] for _ in range(CHATS)]
+            prompts = [asked(lab.model, log_normal(context / SHARE, draw), draw)[-context // 2 :] for _ in range(CHATS)]
             total = lab.model.pages - 1
             sides = [_PagingSide(lab, prompts, mode) for mode in ("whole_context", "on_demand")]
             pairs = Pairs(lab, self.page.name, (AT_ONCE, IN_USE, MOST))
@@ -171,11 +168,6 @@ def _picture(seen: PagesSnapshot) -> Pages:
     return Pages(owners=owners, filled=filled, names=names)
 
 
-def _length(context: int, draw: random.Random) -> int:
-    median = context / SHARE
-    return round(max(median / 4, min(4 * median, median * math.exp(draw.gauss(0.0, 0.6)))))
-
-
 def _context(lab: Lab) -> int:
     """The context that is loaded with."""
     rate = reading_speed(lab)
@@ -186,8 +178,6 @@ def _context(lab: Lab) -> int:
 
 def _small(model: LoadedModel, context: int) -> LoadOptions:
     """Load options with which the model's cache holds :data:`CONTEXTS` contexts."""
-    fit = model.fit
-    page = fit.kv / (fit.kv_tokens / PAGE_SIZE + 1)
+    page = model.fit.kv / (model.fit.kv_tokens / PAGE_SIZE + 1)
     pages = 1 + CONTEXTS * (pages_for(context) + 1)
-    needed = fit.weights + fit.draft_weights + fit.activations + fit.states + page * (pages + 0.5)
-    return msgspec.structs.replace(model.command.options, memory=needed, context=context)
+    return with_cache(model, page * (pages + 0.5), context)

@@ -12,8 +12,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.catalogue import BY_KEY
@@ -27,7 +25,7 @@ from engine.services.experiments.measures.timing import median_ratio, timed
 from engine.services.experiments.pairs import turns
 from engine.services.experiments.reports.cache import CacheFigures, CacheRow, CacheSide, TraceFigures
 from engine.services.experiments.reports.tables import say
-from engine.services.experiments.sides import Switched, greedy
+from engine.services.experiments.sides import Switched, greedy, with_cache
 from engine.services.experiments.workloads.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words, words_of
 
 TIGHT_CONTEXT = 2048
@@ -44,19 +42,11 @@ def measure_cache(client: EngineClient, rounds: int) -> CacheFigures:
     say(f"bookkeeping of {MOST_SEQUENCES} answers")
     host = measure_host(client)
     hit = measure_hit(client, rounds) if card.context >= 4200 else None
-    path, options, fit = loaded.command.path, loaded.command.options, loaded.fit
-    tight = min(card.context, TIGHT_CONTEXT)
-    room = (
-        fit.weights
-        + fit.draft_weights
-        + fit.states
-        + fit.activations
-        + int(TIGHT_ROOM * tight * loaded.reads.kv_per_token)
-        + 1
-    )
+    tight, path = min(card.context, TIGHT_CONTEXT), loaded.command.path
+    options = with_cache(loaded, int(TIGHT_ROOM * tight * loaded.reads.kv_per_token) + 1, tight)
     del loaded
     try:
-        client.load(path, "", msgspec.structs.replace(options, memory=room, context=tight))
+        client.load(path, "", options)
         traces += [measuring.trace(make) for make in TIGHT]
     except EngineError as error:
         measuring.absent.append(f"a small cache: {error}")

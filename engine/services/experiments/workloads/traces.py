@@ -40,6 +40,11 @@ class Trace(NamedTuple):
         return sum(len(wave) for wave in self.waves)
 
 
+def log_normal(median: float, draw: random.Random) -> int:
+    """Length of a text, between a quarter and four times the median."""
+    return round(max(median / 4, min(4 * median, median * math.exp(draw.gauss(0.0, 0.6)))))
+
+
 class Words:
     """Random texts of a vocabulary: the same lengths for the same seed, and the same texts for the same run."""
 
@@ -52,9 +57,8 @@ class Words:
         return self._text.choices(self._vocabulary, k=count)
 
     def about(self, median: int) -> list[int]:
-        """A text of log-normal length, between a quarter and four times the median."""
-        length = round(median * math.exp(self._lengths.gauss(0.0, 0.6)))
-        return self.some(max(1, median // 4, min(4 * median, length)))
+        """A text of log-normal length."""
+        return self.some(max(1, log_normal(median, self._lengths)))
 
 
 def words_of(model: LoadedModel, run: int) -> Words:
