@@ -37,7 +37,7 @@ compute := $(wildcard tests/contracts) tests/native_arm tests/engine/cache tests
 packaging := tests/packaging tests/engine/services/packs tests/gpu tests/assets tests/docs tests/faults tests/kit \
 	$(wildcard tests/test_*.py)
 serving := $(filter-out %/__pycache__ $(compute) $(packaging) tests/engine/services,$(wildcard tests/engine/* tests/engine/services/*)) \
-	tests/conformance tests/extending tests/real
+	tests/bench tests/conformance tests/extending tests/real
 $(if $(filter-out $(SHARDS),$(SHARD)),$(error SHARD is one of: $(SHARDS)))
 
 .PHONY: cases-test cases-test-all

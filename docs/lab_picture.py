@@ -29,7 +29,7 @@ from app.lab.pictures import PictureView
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol.lab import LabLine, LabPage, LabPicture, LabProgress, LabResult
-from engine.services.lab.experiments import BY_NAME
+from engine.services.experiments.lab import BY_NAME
 
 NAME = "prefixes"
 FILE = Path(__file__).with_name("lab.gif")

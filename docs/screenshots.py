@@ -322,8 +322,8 @@ def _hub(home: Path) -> Iterator[Hub]:
 
     from engine.library import paths
     from engine.loading.memory.probe import free_bytes
-    from engine.services.bench.gguf_files import gguf_header
-    from engine.services.bench.shapes import Shape
+    from engine.services.experiments.workloads.shapes import Shape
+    from tests.bench.gguf_files import gguf_header
     from tests.hub_server import Hub, Repository
 
     # As large in 8 bits as three fifths of what is free: with 8,192 tokens that is a tight fit.

@@ -2,7 +2,8 @@
 
 In the layout of SmolLM3: every third layer knows no positions (NoPE), and in the others even the slowest channel turns
 once in some 470 tokens, so that every angle is seen in short texts and only the layers without positions can find
-things far away. Lengths grow from 64 to 8,192 tokens. The text is made as it is needed (engine/services/lab/needle.py).
+things far away. Lengths grow from 64 to 8,192 tokens. The text is made as it is needed
+(engine/services/experiments/workloads/needle.py).
 
 At the end some channels of the keys are made large and those of the queries small by the same power of two: every score
 stays as it was, to the bit. Large models learn such channels (Liu et al. 2024, KIVI, figure 2); one as small as this
@@ -27,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from train import Plan, apply, learning_rate, optimisers, weighted_loss
 
-from engine.services.lab import needle as texts
+from engine.services.experiments.workloads import needle as texts
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "kvasir-needle"

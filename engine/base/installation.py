@@ -66,13 +66,6 @@ def program_command() -> list[str]:
     return list(_program) or own_module("engine.doors.cli.main")
 
 
-def module_command(module: str) -> list[str]:
-    """Command that runs a module of Kvasir's in a process of its own, like ``python -m``; arguments follow."""
-    if packaged() or _pack is not None:
-        return [*engine_command(), "run-module", module]
-    return own_module(module)
-
-
 def own_module(module: str) -> list[str]:
     """``python -m`` of this interpreter, which would otherwise import from the folder that the user stands in whatever
     is called like a module of the standard library. A checkout that is not installed is imported from there."""

@@ -341,10 +341,6 @@ class EngineClient:
             for name in names
         ]
 
-    def weight_bytes(self) -> int:
-        """Bytes that the loaded model's weights take."""
-        return self.model.model.storage_size() if self.model.model is not None else 0
-
     def close(self, seconds: float | None = None) -> None:
         """End the engine and wait for it, no longer than ``seconds``; one that is served goes on for all others."""
         if self._hub is not None:

@@ -50,9 +50,9 @@ FUNCTIONS = {
     "models.import": "engine.services.models.importing:bring",
     "models.unfinished": "engine.services.models.making:unfinished",
     "models.rm": "engine.services.models.stored:remove",
-    "lab.list": "engine.services.lab.operations:experiments",
-    "lab.run": "engine.services.lab.operations:run",
-    "lab.compare": "engine.services.lab.operations:compare_columns",
+    "lab.list": "engine.services.experiments.operations:experiments",
+    "lab.run": "engine.services.experiments.operations:run",
+    "lab.compare": "engine.services.experiments.operations:compare_columns",
 }
 """Module and name of the function of each operation that runs in the engine."""
 FETCH_FAILED = "fetch_failed"

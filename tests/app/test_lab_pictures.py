@@ -44,7 +44,7 @@ from engine.protocol.lab import (
     Strip,
     Tree,
 )
-from engine.services.lab.experiments import BY_NAME
+from engine.services.experiments.lab import BY_NAME
 from tests.kit.examples import examples
 
 SHARED = Tree(

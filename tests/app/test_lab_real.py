@@ -214,7 +214,7 @@ COUNTS: dict[str, Callable[[LabResult, Numbers], str]] = {
 UNSURE = {"kivi", "quest", "window", "heads", "batching"}
 """Whose lesson not every model shows: another is said then."""
 SHORT = "kv_cache"
-"""Run in `make test`: tests/engine/services/lab counts the others, and other tests show made-up results."""
+"""Run in `make test`: tests/engine/services/experiments/lab counts the others, and other tests show made-up results."""
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.services.lab import needle as texts
+from engine.services.experiments.workloads import needle as texts
 
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 

@@ -9,9 +9,9 @@ import pytest
 from engine.library.paths import bundled_folder
 from engine.protocol import LoadOptions
 from engine.services.client import EngineClient
-from engine.services.lab import finding
-from engine.services.lab.experiment import Lab
-from engine.services.lab.needle import CODE
+from engine.services.experiments.experiment import Lab
+from engine.services.experiments.workloads import finding
+from engine.services.experiments.workloads.needle import CODE
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from app.panel.words import explanation
 from engine import catalogue
 from engine.decoding.speculation.technique import drafting
 from engine.protocol import keys
-from engine.services.bench.switches import drafters
+from engine.services.experiments.measures.switches import drafters
 from tests.extending.again.technique import TECHNIQUE
 from tests.extending.busy_engine import check
 

@@ -40,11 +40,11 @@ from engine.library.paths import cache_folder
 from engine.loading.model import LoadedModel
 from engine.loading.runners import new_runner
 from engine.protocol import Sampling, Value
-from engine.services.bench.folders import gptq_folder, plain_folder
-from engine.services.bench.measure import spread
-from engine.services.bench.shapes import SHAPES, Shape
-from engine.services.bench.speculation.steps import own_steps
 from engine.services.client import EngineClient
+from engine.services.experiments.measures.steps import own_steps
+from engine.services.experiments.measures.timing import spread
+from engine.services.experiments.workloads.shapes import SHAPES, Shape, gptq_folder
+from tests.bench.folders import plain_folder
 
 TOY = Shape("toy", layers=6, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
 MID = Shape("mid", layers=16, hidden=1024, ffn=3072, heads=16, kv_heads=8, vocabulary=16000, context=2048)

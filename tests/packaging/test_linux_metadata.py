@@ -112,7 +112,7 @@ def test_manual_names_every_command_and_option(written: Path) -> None:
         assert f"\\fB{command}\\fR" in page
     chat = typer.main.get_command(app).commands["chat"]
     assert all(f"\\fB{name}\\fR" in page for option in chat.params for name in option.opts if name[0] == "-")
-    assert "run-module" not in page
+    assert "kvasir operation" not in page
 
 
 @needs("man")

@@ -17,12 +17,12 @@ from engine.loop.engine import Engine
 from engine.protocol import ChatMessage, LoadOptions, Sampling, keys
 from engine.protocol.lab import Column
 from engine.services.client import EngineClient
-from engine.services.lab.compare.columns import ComparedPrompt, ComparisonRequest
-from engine.services.lab.compare.comparison import compare
-from engine.services.lab.experiment import Lab
-from engine.services.lab.experiments import ALL
-from engine.services.lab.roofline.report import roofline
-from engine.services.lab.run import run
+from engine.services.experiments.compare.columns import ComparedPrompt, ComparisonRequest
+from engine.services.experiments.compare.comparison import compare
+from engine.services.experiments.experiment import Lab
+from engine.services.experiments.lab import ALL
+from engine.services.experiments.laboratory import run
+from engine.services.experiments.roofline.report import roofline
 from engine.services.quantise.make import make
 from engine.services.quantise.plan import MakePlan
 from engine.services.residency import Policy

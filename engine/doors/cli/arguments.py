@@ -17,7 +17,7 @@ from engine.decoding.speculation.technique import drafting
 
 if TYPE_CHECKING:
     from engine.protocol import LoadOptions, Quantise
-    from engine.services.bench.shapes import Shape
+    from engine.services.experiments.workloads.shapes import Shape
 
     Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -88,33 +88,13 @@ def adapters_of(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-def shapes_of(names: str | None, peers: bool = False) -> list[Shape] | None:
-    """``peers``: those that are measured with ``--peers``."""
-    from engine.services.bench.shapes import PEER_SHAPES, SHAPES
+def shapes_of(names: str | None) -> list[Shape] | None:
+    from engine.services.experiments.workloads.shapes import SHAPES
 
-    known = PEER_SHAPES if peers else SHAPES
-    return None if names is None else [known[name] for name in _listed(names, known, "--shapes")]
+    return None if names is None else [SHAPES[name] for name in listed(names, SHAPES, "--shapes")]
 
 
-def programs_of(names: str | None) -> tuple[str, ...]:
-    from engine.services.bench.peers.programs import COMPARED
-
-    return tuple(COMPARED if names is None else _listed(names, COMPARED, "--programs"))
-
-
-def formats_of(names: str | None, peers: bool = False) -> tuple[str, ...]:
-    """``peers``: those that are measured with ``--peers``, GGUF alone."""
-    from engine.services.bench.gguf_files import TYPES
-    from engine.services.bench.peers.formats import FORMATS, KNOWN
-
-    if names is None:
-        return ()
-    if peers:
-        return tuple(_listed(names, [kind.lower() for kind in TYPES], "--formats"))
-    return tuple(FORMATS if names.strip() == "all" else _listed(names, KNOWN, "--formats"))
-
-
-def _listed(names: str, known: Collection[str], option: str) -> list[str]:
+def listed(names: str, known: Collection[str], option: str) -> list[str]:
     """Names between commas; "none" is none of them."""
     return [_known(name.strip(), known, option) for name in names.split(",") if name.strip() not in ("", "none")]
 

@@ -51,10 +51,10 @@ def compare(
             import msgspec
 
             from engine.protocol.lab import Column
-            from engine.services.lab.compare import report
-            from engine.services.lab.compare.columns import ComparisonRequest, parse_column, prompts_of, text_of
-            from engine.services.lab.compare.comparison import compare
-            from engine.services.lab.experiment import LabError
+            from engine.services.experiments.compare.columns import ComparisonRequest, parse_column, prompts_of, text_of
+            from engine.services.experiments.compare.comparison import compare
+            from engine.services.experiments.experiment import LabError
+            from engine.services.experiments.reports import page as report
 
         try:
             columns = [parse_column(each) for each in column or []]
@@ -83,7 +83,7 @@ def compare(
 def tell(found: LabCompared) -> None:
     """Print a comparison for people."""
     from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
-    from engine.services.bench.tables import show_absent, show_line, show_table
+    from engine.services.experiments.reports.tables import show_absent, show_line, show_table
 
     names = [column.name for column in found.columns]
     show_line(f"{found.device}, {found.machine}, {found.date}")

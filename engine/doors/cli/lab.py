@@ -26,7 +26,7 @@ from engine.doors.cli.library import Json, lines
 
 if TYPE_CHECKING:
     from engine.protocol.lab import LabIndex, LabLine, LabResult, LabRoofline
-    from engine.services.lab.experiment import Lab
+    from engine.services.experiments.experiment import Lab
 
 EVERY, ROOFLINE = "all", "roofline"
 
@@ -78,9 +78,9 @@ def lab(
         with importing():
             from engine.library.paths import ModelNotFound, find_model
             from engine.services.client import EngineClient, EngineError
-            from engine.services.lab import run as laboratory
-            from engine.services.lab.experiment import Lab, LabError
-            from engine.services.lab.experiments import BY_NAME
+            from engine.services.experiments import laboratory
+            from engine.services.experiments.experiment import Lab, LabError
+            from engine.services.experiments.lab import BY_NAME
 
         every = EVERY in named
         listed = ([*BY_NAME] if name == EVERY else [name] for name in names or [])
@@ -110,34 +110,22 @@ def _run(name: str, lab: Lab, every: bool, json: bool) -> None:
 
     Raises LabError, EngineError, ModelNotFound.
     """
-    from engine.services.lab import run as laboratory
-    from engine.services.lab.roofline.report import roofline
+    from engine.services.experiments import laboratory
+    from engine.services.experiments.sentences import lowered
 
-    if name == ROOFLINE:
-        _show_all([roofline(lab.client)], json)
-        return
-    experiment = laboratory.find(name)
-    brought = laboratory.brought(experiment, lab.client) if every else None
+    apart = every and name != laboratory.ROOFLINE
+    brought = laboratory.brought(laboratory.find(name), lab.client) if apart else None
     with brought or contextlib.nullcontext():
-        result = laboratory.run(lab, experiment, _show(json))
-        _show_all([result], json)
-        _keep(result)
+        found = laboratory.measured(name, lab, _show(json))
+        _show_all([found], json)
+        if warning := laboratory.unkept(found):
+            say(f"kvasir: {lowered(warning)}", error=True)
 
 
 def _show_kept(json: bool) -> None:
-    from engine.services.lab.kept import kept, newest
+    from engine.services.experiments.kept import kept, newest
 
     _show_all(newest() if json else kept(), json)
-
-
-def _keep(result: LabResult) -> None:
-    """Keep the result; if that fails, say so and go on, since the result was shown already."""
-    from engine.services.lab.kept import keep
-
-    try:
-        keep(result)
-    except OSError as error:
-        say(f"kvasir: the result could not be kept: {error.strerror or error}.", error=True)
 
 
 def _show(json: bool) -> Callable[[LabLine], object]:

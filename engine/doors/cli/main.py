@@ -270,17 +270,6 @@ app.command()(uninstall)
 app.command(hidden=True)(operation)
 
 
-@app.command("run-module", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def run_module(context: typer.Context, module: Annotated[str, typer.Argument()]) -> None:
-    """Run a module of Kvasir's as ``python -m`` does, where there is no Python to be seen."""
-    import runpy
-
-    if not module.startswith("engine."):
-        raise typer.BadParameter(f"{module!r} is not a module of Kvasir's.")
-    sys.argv = [module, *context.args]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
 def _open_model(arguments: list[str]) -> None:
     """`kvasir FILE.gguf` is the window with that model; returns where the command line is anything else."""
     if len(arguments) != 1 or arguments[0].startswith("-"):

@@ -20,6 +20,7 @@ from engine.catalogue.replay import replayed
 from engine.decoding.telemetry import pairs
 from engine.decoding.telemetry.processor import OtherPrograms
 from engine.decoding.telemetry.records import StepRecord
+from engine.loading.model import LoadedModel
 from engine.loop.admission import NO_MODEL
 from engine.loop.events import Event
 from engine.protocol import (
@@ -37,6 +38,8 @@ from engine.protocol import (
     Run,
     Sampling,
     Set,
+    Timings,
+    Usage,
     Value,
     compared,
     keys,
@@ -222,6 +225,30 @@ def first_difference(answers: Sequence[Sequence[int]]) -> int | None:
     return None
 
 
+def run_of(
+    value: Value, tokens: int, timings: Timings, usage: Usage, steps: Sequence[StepRecord], loaded: LoadedModel | None
+) -> Run:
+    """The figures of an answer of so many tokens, written with a switch at ``value``; ``steps`` are those it took."""
+    kept = loaded.reads.kv_per_token if loaded is not None else 0.0
+    model = loaded.model if loaded is not None else None
+    pages = [step.pages_used - step.pages_cached for step in steps]
+    live = sum(step.live_tokens - PAGE_SIZE * step.pages_cached for step in steps)
+    writing = [step for step in steps if step.prefill_rows == 0]
+    return Run(
+        value=value,
+        tokens_per_second=timings.tokens_per_second,
+        ttft_ms=timings.ttft_ms,
+        tokens=tokens,
+        tokens_per_step=timings.tokens_per_step,
+        cached_tokens=usage.cached_tokens,
+        kv_bytes_per_token=kept,
+        weight_bytes=model.storage_size() if model is not None else 0,
+        cache_bytes=max(pages, default=0) * PAGE_SIZE * kept,
+        unused_slots=1 - live / (PAGE_SIZE * sum(pages)) if any(pages) else 0.0,
+        read_bytes_per_token=sum(s.bytes_read for s in writing) / max(1, sum(s.generated for s in writing)),
+    )
+
+
 def _checked(hub: EngineHub, message: Compare) -> tuple[Option, list[Value]]:
     if hub.loaded is None:
         raise Refused("no_model", NO_MODEL)
@@ -284,29 +311,8 @@ class _Runner:
             unwatch()
         self.disturbed = self.disturbed or self._hub.answering > 0
         ids = [token.id for delta in deltas for token in delta.tokens]
-        run = self._figures(value, finished, steps, len(ids))
+        run = run_of(value, len(ids), finished.timings, finished.usage, steps, self._hub.loaded)
         return MeasuredRun(run, ids, "".join(delta.text for delta in deltas), finished.reason == "length")
-
-    def _figures(self, value: Value, finished: Finished, steps: Sequence[StepRecord], tokens: int) -> Run:
-        timings, loaded = finished.timings, self._hub.loaded
-        kept = loaded.reads.kv_per_token if loaded is not None else 0.0
-        model = loaded.model if loaded is not None else None
-        pages = [step.pages_used - step.pages_cached for step in steps]
-        live = sum(step.live_tokens - PAGE_SIZE * step.pages_cached for step in steps)
-        writing = [step for step in steps if step.prefill_rows == 0]
-        return Run(
-            value=value,
-            tokens_per_second=timings.tokens_per_second,
-            ttft_ms=timings.ttft_ms,
-            tokens=tokens,
-            tokens_per_step=timings.tokens_per_step,
-            cached_tokens=finished.usage.cached_tokens,
-            kv_bytes_per_token=kept,
-            weight_bytes=model.storage_size() if model is not None else 0,
-            cache_bytes=max(pages, default=0) * PAGE_SIZE * kept,
-            unused_slots=1 - live / (PAGE_SIZE * sum(pages)) if any(pages) else 0.0,
-            read_bytes_per_token=sum(s.bytes_read for s in writing) / max(1, sum(s.generated for s in writing)),
-        )
 
     def restore(self) -> None:
         """Put an engine-wide switch back, after whatever of this comparison the engine has yet to do.

@@ -104,23 +104,29 @@ def _compared(
         raise  # who was told has gone
     except OSError as error:
         raise RecipeError(f"{folder} cannot be written to ({error.strerror}). Make room there.") from error
-    tokens = sum(scored.tokens for scored in scores)
-    # One perplexity over all predictions, from the mean logarithms of the pieces.
-    exact, present, divergence, same_top = (
-        sum(value(scored) * scored.tokens for scored in scores) / tokens
-        for value in (
-            lambda scored: math.log(scored.exact),
-            lambda scored: math.log(scored.present),
-            lambda scored: scored.divergence,
-            lambda scored: scored.same_top,
-        )
-    )
+    whole = joined(scores)
     return Quality(
-        ModelQuality(before.bytes, math.exp(exact), before.tokens_per_second),
-        ModelQuality(after.bytes, math.exp(present), after.tokens_per_second),
-        divergence,
-        same_top,
-        tokens,
+        ModelQuality(before.bytes, whole.exact, before.tokens_per_second),
+        ModelQuality(after.bytes, whole.present, after.tokens_per_second),
+        whole.divergence,
+        whole.same_top,
+        whole.tokens,
+    )
+
+
+def joined(pieces: Sequence[Scores]) -> Scores:
+    """The scores of a text from those of its pieces: perplexities of all predictions, from their mean logarithms."""
+    tokens = sum(piece.tokens for piece in pieces)
+
+    def mean(value: Callable[[Scores], float]) -> float:
+        return sum(value(piece) * piece.tokens for piece in pieces) / tokens
+
+    return pieces[0]._replace(
+        tokens=tokens,
+        exact=math.exp(mean(lambda piece: math.log(piece.exact))),
+        present=math.exp(mean(lambda piece: math.log(piece.present))),
+        divergence=mean(lambda piece: piece.divergence),
+        same_top=mean(lambda piece: piece.same_top),
     )
 
 

@@ -282,7 +282,7 @@ ALLOWED = {
     "engine/compute/native/proof.py": "Triton's kernels are for what PyTorch calls cuda",
     "engine/loading/capabilities.py": "which of the two has code of its own",
     "engine/doors/cli/doctor.py": "why there is none",
-    "engine/services/bench/throughput.py": "counters that only CUDA has",
+    "engine/services/experiments/measures/throughput.py": "counters that only CUDA has",
     "engine/compute/native/gpu.py": "what PyTorch tells of what it calls cuda alone",
 }
 """Files that may name a kind of device, and why; everything else asks :func:`engine.base.devices.traits`."""

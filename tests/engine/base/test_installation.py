@@ -17,11 +17,6 @@ def test_in_a_python_environment_modules_run_by_the_interpreter():
     assert installation.program_folder() is None
     assert installation.uv() is None
     assert installation.python() == Path(sys.executable)
-    assert installation.module_command("engine.services.bench.peers.worker") == [
-        sys.executable,
-        "-m",
-        "engine.services.bench.peers.worker",
-    ]
     assert (installation.sources() / "engine" / "base" / "installation.py").is_file()
     with pytest.raises(RuntimeError):
         installation.program("kvasir")
@@ -36,7 +31,7 @@ def test_no_child_imports_from_the_folder_that_one_stands_in(monkeypatch, tmp_pa
         patch.setattr(os, "name", "other")  # where a process cannot become another one
         patch.setattr(subprocess, "call", lambda line, env: opened.append(line) or 0)
         window.open_window()
-    engine, module = installation.engine_command(), installation.module_command("engine.compute.native.build")
+    engine, module = installation.engine_command(), installation.own_module("engine.compute.native.build")
     for line in (engine, module, child.default_command(), opened[0]):
         assert line[:3] == [sys.executable, "-P", "-m"]
     done = subprocess.run([*engine, "--version"], capture_output=True, text=True, check=False)
@@ -57,28 +52,6 @@ def test_in_a_packaged_program_everything_lies_beside_it(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "linux")
     engine = str(tmp_path / "kvasir-engine")
     assert installation.engine_command() == [engine]
-    assert installation.module_command("engine.services.bench.peers.worker") == [
-        engine,
-        "run-module",
-        "engine.services.bench.peers.worker",
-    ]
     assert child.default_command() == [engine, "serve", "--child"]
     assert installation.python().parent.parent == tmp_path / "python"
     assert installation.uv() == tmp_path / "tools" / "uv"
-
-
-def test_a_module_of_kvasirs_runs_as_python_would_run_it(tmp_path):
-    command = [*installation.engine_command(), "run-module", "engine.compute.native.build"]
-    subprocess.run(installation.module_command("engine.compute.native.build"), capture_output=True, check=False)
-    direct = subprocess.run(
-        installation.module_command("engine.compute.native.build"), capture_output=True, check=False
-    )
-    through = subprocess.run(command, capture_output=True, check=False)
-    assert (through.returncode, through.stdout) == (direct.returncode, direct.stdout)
-
-
-def test_only_modules_of_kvasirs_are_run():
-    done = subprocess.run(
-        [*installation.engine_command(), "run-module", "antigravity"], capture_output=True, check=False
-    )
-    assert done.returncode == 2

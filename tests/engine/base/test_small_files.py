@@ -26,7 +26,7 @@ from engine.library import curated, downloads, keys, local, others, paths, roots
 from engine.loading import activations
 from engine.loading.advice.draft_offers import Vocabularies
 from engine.protocol.library import HubFile, HubVariant
-from engine.services.lab.kept import kept
+from engine.services.experiments.kept import kept
 from engine.services.packs import marker, start
 from engine.services.packs import store as packs
 from engine.services.packs.lists import PackFailed, available

@@ -33,8 +33,8 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.perplexity import Reader, Scores, reader, score
 from engine.loading.model import LoadedModel
 from engine.loading.runners import new_runner
-from engine.services.bench.cost import EVALUATION, held_out_texts
 from engine.services.client import EngineClient
+from engine.services.experiments.measures.cost import EVALUATION, held_out_texts
 
 MODEL = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 LENGTH = 2048

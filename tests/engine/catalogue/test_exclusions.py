@@ -21,14 +21,13 @@ OTHER_WORDS = {
     "app/plots/charts.py": {"weights"},  # an owner of memory
     "app/plots/strip.py": {"weights"},  # an owner of memory
     "engine/compute/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
-    "engine/services/bench/folders.py": {"weights"},  # a field of other programs' files
-    "engine/services/bench/run.py": {"speculation"},  # a part of the report
+    "engine/services/experiments/bench.py": {"speculation"},  # a part of the report
     "engine/formats/quantised/quantisation.py": {"weights"},  # a field of other programs' files
     "engine/doors/cli/doctor.py": {"weights"},  # an owner of memory
     "engine/doors/cli/library.py": {"weights"},  # an owner of memory, and a line of a model's details
-    "engine/services/lab/experiments/kv_cache.py": {"kv_cache"},  # an experiment's name
-    "engine/services/lab/experiments/speculation.py": {"speculation"},  # an experiment's name
-    "engine/services/lab/experiments/weights.py": {"weights"},  # an experiment's name
+    "engine/services/experiments/lab/kv_cache.py": {"kv_cache"},  # an experiment's name
+    "engine/services/experiments/lab/speculation.py": {"speculation"},  # an experiment's name
+    "engine/services/experiments/lab/weights.py": {"weights"},  # an experiment's name
     "engine/compute/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
     "engine/loading/advice/fit.py": {"kv_kind"},  # a kind of suggestion
     "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion

@@ -19,7 +19,7 @@ NAMED = {
         "engine/decoding/speculation/medusa",
         "engine/services/training/medusa.py",
         "engine/services/training/train_heads.py",  # lists what is trained
-        "engine/services/lab/experiments/heads.py",
+        "engine/services/experiments/lab/heads.py",
         "engine/catalogue/speculation.py",  # cites its paper, which has the rule of typical acceptance
     },
     "eagle": {
@@ -27,7 +27,7 @@ NAMED = {
         "engine/decoding/speculation/eagle",
         "engine/services/training/eagle.py",
         "engine/services/training/train_heads.py",
-        "engine/services/lab/experiments/heads.py",
+        "engine/services/experiments/lab/heads.py",
     },
 }
 """Files and folders that may name a technique: its own, its registration, its training, its experiment."""

@@ -12,14 +12,14 @@ from types import FunctionType, ModuleType
 import torch
 
 from engine.protocol import LoadOptions
-from engine.services.bench import folders
-from engine.services.bench.gguf_files import gguf_file
-from engine.services.bench.shapes import Shape
 from engine.services.client import EngineClient
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
+from tests.bench import folders
+from tests.bench.gguf_files import gguf_file
 
 MAKERS: dict[str, Callable[[Shape, Path], Path]] = {
     "bf16": lambda shape, root: folders.plain_folder(shape, root),
-    "GPTQ": lambda shape, root: folders.gptq_folder(shape, root, packed_head=False),
+    "GPTQ": lambda shape, root: gptq_folder(shape, root, packed_head=False),
     "NF4": folders.nf4_folder,
     "Q4_K_M": lambda shape, root: gguf_file(shape, root, "Q4_K_M"),
     "Q8_0": lambda shape, root: gguf_file(shape, root, "Q8_0"),

@@ -25,9 +25,8 @@ from engine.decoding.telemetry import runs  # noqa: E402
 from engine.loading.advice.fit import Asked, fit_of  # noqa: E402
 from engine.loading.memory.bandwidth import known  # noqa: E402
 from engine.protocol import LoadOptions, Sampling, keys  # noqa: E402
-from engine.services.bench.folders import _write_tokenizer  # noqa: E402
-from engine.services.bench.shapes import Shape  # noqa: E402
 from engine.services.client import EngineClient, whole_steps  # noqa: E402
+from engine.services.experiments.workloads.shapes import Shape, write_tokenizer  # noqa: E402
 from tests.engine.library.fit_models import MAKERS, loaded  # noqa: E402
 
 WIDE = Shape("wide", layers=12, hidden=1024, ffn=3072, heads=16, kv_heads=4, vocabulary=32000, context=2048)
@@ -50,7 +49,7 @@ def hybrid(root: Path) -> Path:
     )  # fmt: skip
     torch.manual_seed(0)
     transformers.Qwen3_5ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    _write_tokenizer(folder, 32000)
+    write_tokenizer(folder, 32000)
     return folder
 
 

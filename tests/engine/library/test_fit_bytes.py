@@ -33,7 +33,7 @@ def test_what_is_planned_is_what_is_held(models: dict[str, Path], name: str) -> 
     report = fit_of(models[name], Asked(options=OPTIONS, trial=False))
     with loaded(models[name], OPTIONS) as (client, held):
         assert planned(report) == pytest.approx(held, rel=0.05)
-        assert report.fit.weights == client.weight_bytes()
+        assert report.fit.weights == client.model.model.storage_size()
     assert report.decode == 0.0
 
 

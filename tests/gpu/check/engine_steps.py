@@ -23,11 +23,10 @@ from engine.decoding.telemetry.records import StepRecord
 from engine.library.paths import bundled_model, cache_folder
 from engine.loading.memory.bandwidth import measure_bandwidth
 from engine.protocol import ChatMessage, Sampling, Value, keys
-from engine.services.bench.folders import gptq_folder
-from engine.services.bench.peers.compare import compare, named_programs
-from engine.services.bench.peers.programs import COMPARED
-from engine.services.bench.shapes import EIGHT_B, Shape
 from engine.services.client import Answer, EngineClient, whole_steps
+from engine.services.experiments.workloads.shapes import EIGHT_B, Shape, gptq_folder
+from tests.bench.compare import compare, named_programs
+from tests.bench.programs import COMPARED
 from tests.gpu.check import trace
 from tests.gpu.check.notes import Measures, Setting
 from tests.gpu.check.watching import Watch, watching

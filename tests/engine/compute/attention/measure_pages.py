@@ -27,7 +27,7 @@ from engine.compute.attention.quest import QuestAttention
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
 from engine.compute.runner.runner import Runner
-from engine.services.bench.shapes import SHAPES, Shape
+from engine.services.experiments.workloads.shapes import SHAPES, Shape
 
 LAYERS = 4
 """The number of layers that take turns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from engine.services.bench.shapes import Shape
+from engine.services.experiments.workloads.shapes import Shape
 from tests.engine.compute.attention.measure_pages import measure_pages, of_step
 
 TINY = Shape("tiny", layers=5, hidden=256, ffn=128, heads=8, kv_heads=2, vocabulary=504)

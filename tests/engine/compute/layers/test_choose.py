@@ -17,8 +17,7 @@ from engine.compute.layers.linear.triton import ggml as triton_ggml
 from engine.compute.layers.numerics import Numerics
 from engine.formats.open import open_checkpoint
 from engine.formats.quantised.layouts import AffineLayout, CodedLayout, ggml_layer
-from engine.services.bench.folders import gptq_folder
-from engine.services.bench.shapes import Shape
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from tests.contracts.linear_kind import alike
 from tests.engine.compute.layers.affine_support import Affine
 from tests.engine.compute.layers.packed_parts import CodedPart

@@ -24,8 +24,7 @@ from engine.decoding.telemetry import runs
 from engine.loading import runners
 from engine.loop.commands import Inspect
 from engine.services.answers.compare import CHANCE
-from engine.services.bench.folders import gptq_folder
-from engine.services.bench.shapes import Shape
+from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from engine.services.probes import MachineProbes
 from tests.kit.servers import TOKEN, Client, Serving
 

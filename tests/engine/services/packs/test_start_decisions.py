@@ -71,7 +71,6 @@ def reason_of(*arguments: str) -> str | None:
         (["serve", "-h"], False),
         (["--version"], False),
         (["gpu", "status"], False),
-        (["run-module", "engine.services.bench.peers.worker"], False),
         (["uninstall"], False),
         ([], False),
     ],

@@ -166,18 +166,6 @@ def test_a_torch_that_cannot_be_loaded_leads_back_to_the_program(program, home):
     assert "file too short" in alone.stderr
 
 
-def test_workers_of_a_packs_engine_run_in_the_pack(program, home):
-    pack = make_pack(packs_of(home))
-    code = f"import runpy, sys; sys.argv = ['x', {str(pack)!r}]\n" + (
-        f"launch = runpy.run_path({str(program / 'engine/services/packs/launch.py')!r}, run_name='launch')\n"
-        f"launch['enter'](launch['Path']({str(pack)!r}), launch['Path']({str(program)!r}))\n"
-        "import subprocess\nfrom engine.base import installation\n"
-        "sys.exit(subprocess.call([*installation.module_command('engine.services.packs.fingerprint')]))\n"
-    )
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.slow
 def test_a_command_goes_on_in_the_pack_with_its_own_input_and_output(home, hostile, monkeypatch):
     make_pack(packs_of(home))
