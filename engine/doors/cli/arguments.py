@@ -16,7 +16,7 @@ import engine.loading.techniques  # noqa: F401 - registers what drafts
 from engine.decoding.speculation.technique import drafting
 
 if TYPE_CHECKING:
-    from engine.protocol import LoadOptions, Quantise
+    from engine.protocol import LoadOptions, Quantise, StructuredOutput
     from engine.services.experiments.workloads.shapes import Shape
 
     Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -113,6 +113,16 @@ def switches_of(texts: list[str], example: str = "speculation=ngram") -> dict[st
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as {example}.", param_hint="--set")
         found[key.strip()] = value.strip()
     return found
+
+
+def schema_of(path: Path) -> StructuredOutput:
+    """The form of answers that a file with a JSON schema describes."""
+    from engine.protocol import StructuredOutput
+
+    try:
+        return StructuredOutput("json_schema", path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read as text ({error}).", param_hint="--schema") from error
 
 
 def absolute(path: str | Path) -> Path:

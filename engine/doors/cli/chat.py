@@ -26,11 +26,14 @@ from engine.protocol import (
     LoadOptions,
     ModelCard,
     Sampling,
+    StructuredOutput,
     Thinking,
     Value,
     keys,
 )
+from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest, PromptTokens
+from engine.services.answers.structured import compiled
 from engine.services.client import CLOSE_SECONDS, EngineClient, EngineError
 from engine.text.prompt import prompt_ids
 
@@ -61,6 +64,7 @@ class ChatArguments:
     load_options: LoadOptions = field(default_factory=LoadOptions)
     adapter: str = ""
     """The folder of a LoRA adapter that answers."""
+    structured: StructuredOutput | None = None
 
 
 class FinishedAnswer(msgspec.Struct, frozen=True):
@@ -236,8 +240,14 @@ class TerminalChat:
         loaded = self._engine.model
         assert loaded.files is not None
         ids = prompt_ids(loaded.files.tokenizer, loaded.files.template, prompt, self._thinking)
-        asked = AnswerRequest(prompt, self._settings.sampling, optimisations=self._optimisations, adapter=adapter)
-        events = self._engine.stream(asked, PromptTokens(ids))
+        try:
+            grammar = compiled(loaded, self._settings.structured)
+        except Refused as error:
+            raise CommandFailed(str(error)) from error
+        asked = AnswerRequest(
+            prompt, self._settings.sampling, self._thinking, optimisations=self._optimisations, adapter=adapter
+        )
+        events = self._engine.stream(asked, PromptTokens(ids, grammar=grammar))
         try:
             for event in events:
                 if not isinstance(event, Finished) or event.reason not in FAILED:

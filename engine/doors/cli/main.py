@@ -29,6 +29,7 @@ from engine.doors.cli.arguments import (
     origins_of,
     path_or_name_of,
     quantise_of,
+    schema_of,
     switches_of,
 )
 from engine.doors.cli.care import desktop, uninstall
@@ -103,6 +104,9 @@ def chat(
         bool | None, typer.Option("--thinking/--no-thinking", help=THINKING_HELP, show_default=False)
     ] = None,
     effort: Annotated[str, typer.Option(help="Reasoning effort, where the model knows one: low, medium or high.")] = "",
+    schema: Annotated[
+        Path | None, typer.Option(help="A file with the JSON schema that answers hold to.", show_default=False)
+    ] = None,
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
     with importing():
@@ -121,6 +125,7 @@ def chat(
         thinking=Thinking(on=thinking, effort=effort),
         load_options=load_options_of(quantise=quantise, context=context),
         adapter=adapter,
+        structured=None if schema is None else schema_of(schema),
     )
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -87,6 +87,8 @@ def test_the_table_of_parameters() -> None:
     assert np.allclose(table[0, 3:].view(np.float64), [0.6, 0.9, np.log(0.25)], rtol=0, atol=0)
     assert table[:, 1].tolist() == [2, device.OTHER, device.OTHER]
     assert device.fill_rows(table, draws[1:], 500) == (0, False)
+    held = draws[0]._replace(constraint=cast(Any, object()))
+    assert device.fill_rows(table, [held], 500) == (0, False), "a grammar's mask is not in the table"
 
 
 def test_no_kernel_draws_on_a_cpu_or_from_more_than_it_lists() -> None:
