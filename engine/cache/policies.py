@@ -6,7 +6,6 @@ preemption and speculation change nothing, and it is known in advance which page
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +67,11 @@ class PagePolicy:
     """The most rows of a sequence in one step: pages that die are freed only between steps."""
     branches = True
     """True if draft tokens may be trees."""
+
+    @property
+    def companion(self) -> PagePolicy:
+        """The policy for the arena of a draft model or head, which keeps no page bounds."""
+        return self
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -172,6 +176,7 @@ class QuestPolicy(PagePolicy):
 
     name = "quest"
     branches = False  # rows that choose pages are verified one after the other
+    companion = KEEP_ALL
 
     def __init__(self, budget: int, prompt_length: int) -> None:
         """Raises ValueError for a budget of less than one page."""
@@ -191,34 +196,3 @@ class QuestPolicy(PagePolicy):
     def shareable(self, known: int) -> int:
         """Implements `PagePolicy.shareable`: rows that choose pages compute other keys and values."""
         return min(known, self.prompt_length)
-
-
-def companion_policy(policy: PagePolicy) -> PagePolicy:
-    """The policy for the arena of a draft model or head: it keeps no page bounds, so QUEST becomes `KeepAll`."""
-    return KEEP_ALL if isinstance(policy, QuestPolicy) else policy
-
-
-class PolicySettings(NamedTuple):
-    """Policy settings of a request: tokens of a window, tokens that rows choose, tokens of its prompt."""
-
-    window: int = 1024
-    budget: int = 1024
-    prompt_length: int | None = None
-
-
-def _quest(settings: PolicySettings) -> QuestPolicy:
-    if settings.prompt_length is None:
-        raise ValueError("rows choose pages after a prompt: its length is missing")
-    return QuestPolicy(settings.budget, settings.prompt_length)
-
-
-POLICIES: dict[str, Callable[[PolicySettings], PagePolicy]] = {
-    KeepAll.name: lambda settings: KEEP_ALL,
-    WindowWithSinks.name: lambda settings: WindowWithSinks(settings.window),
-    QuestPolicy.name: _quest,
-}
-"""By their names in the catalogue; a new one is added here.
-
-Each raises ValueError for settings that it cannot have, "quest" without the length of the prompt, whose rows do not
-choose.
-"""

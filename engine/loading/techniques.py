@@ -6,7 +6,8 @@ Whoever needs the whole catalogue imports this module. It loads no torch, which 
 from __future__ import annotations
 
 from engine import catalogue
-from engine.cache.techniques import kivi, quest
+from engine.cache.techniques import by_token, kivi, quest, window
+from engine.decoding.scheduling import policy
 from engine.decoding.speculation.assistant import technique as assistant
 from engine.decoding.speculation.draft_model import technique as draft_model
 from engine.decoding.speculation.eagle import technique as eagle
@@ -24,6 +25,14 @@ catalogue.register(
     eagle.TECHNIQUE,
     mtp.TECHNIQUE,
     assistant.TECHNIQUE,
+    window.FULL,
+    window.WINDOW,
     quest.TECHNIQUE,
+    by_token.SIXTEEN_BITS,
+    by_token.INT8,
+    by_token.FP8,
+    by_token.INT4,
     kivi.TECHNIQUE,
+    policy.LONGEST_PREFIX,
+    policy.FIRST_COME,
 )

@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime.jit import JITFunction
 
+import engine.loading.techniques  # noqa: F401 - fills the catalogue
 from engine.cache.policies import PagePolicy, QuestPolicy
 from engine.cache.stores.kinds import KVKind
 from engine.compute.attention.registry import AttentionDispatcher

@@ -1,4 +1,4 @@
-"""Recent tokens with pages of their own, in a second pool, where a cache packs the others (KIVI).
+"""Recent tokens with pages of their own, in a second pool, where a cache packs the others.
 
 Recent pages are handed out with the rows, given back as what they hold is packed, kept as snapshots when a text ends,
 shared by those who go on from there and copied before a write.
@@ -165,7 +165,7 @@ class ResidualGroup(CacheGroup[ResidualPart]):
     anywhere, packs = False, True
 
     def __init__(self, pool: PagePool, residual: int, content: Content, tier: Tier | None = None) -> None:
-        """``residual`` is KIVI's R, ``tier`` is for what ``content`` has of ``pool``."""
+        """``residual`` is how many stay unpacked, ``tier`` is for what ``content`` has of ``pool``."""
         super().__init__(pool)
         self.residual, self.content, self.tier = residual, content, tier
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.arenas import Arenas
 from engine.cache.stores.codecs import PackedCodes, pack_absmax, pack_along_channels, pack_along_tokens
-from engine.cache.stores.kinds import BITS, KVKind
+from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, PageTables, Placement, value_group
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.recent import packed_until_rows, slots_of, to_pack
@@ -31,7 +32,8 @@ class TokenPackedStore(KVStore):
         hadamard: bool = False,
     ) -> None:
         """`shapes` and `pages` are those of `DenseKVStore`; see `KVStore.hadamard`."""
-        self._kind, by_bytes, bits = kind, kind in BYTE_KINDS, BITS[kind]
+        self._kind, by_bytes = kind, kind in BYTE_KINDS
+        bits = 8 if by_bytes else 4
         slots, place = pages * PAGE_SIZE, torch.device(device)
         codes = torch.int8 if by_bytes else torch.uint8
         arenas: list[Tensor] = []
@@ -109,6 +111,12 @@ class KiviStore(KVStore):
             recent = self.recent.view(self._places[layer])
             views.append(PackedKV(k, v, "kivi", k_meta, v_meta, kind.key_bits, kind.value_bits, recent))
         super().__init__(pages, arenas, views)
+
+    @classmethod
+    def of(cls, arenas: Arenas) -> KiviStore:
+        """The store of these arenas' layers."""
+        beside = None if arenas.beside is None else Beside(arenas.beside, arenas.layers)
+        return cls(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device, beside)
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Implements `KVStore.write`."""

@@ -15,12 +15,29 @@ import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.arenas import Arenas
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.store import DenseKVStore
+from engine.config.model import ModelConfig
 
 DENSE_LAYERS = 2
 """The first layers read every page: their attention is spread wide (section 3.2 of the paper)."""
+
+
+def bounded_layers(config: ModelConfig) -> list[bool]:
+    """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
+    windows = [config.attention.windows[layer] for layer in config.attention_layers]
+    return [place >= DENSE_LAYERS and window is None for place, window in enumerate(windows)]
+
+
+def dense_store(arenas: Arenas) -> DenseKVStore:
+    """A store of numbers as they are, with bounds if the kind wants them."""
+    if not arenas.kind.bounds:
+        return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
+    bounded = bounded_layers(arenas.config)
+    mine = [bounded[layer] for layer in arenas.layers]
+    return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded=mine)
 
 
 class QuestStore(DenseKVStore):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from engine.cache.technique import KVTechnique
 from engine.catalogue import Choice, Option
 from engine.catalogue.exclusions import LATENTS, Exclusion, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import KV_BYTES
-from engine.catalogue.technique import Technique
 from engine.protocol import CACHE_GROUP, keys
+
+if TYPE_CHECKING:
+    from engine.cache.stores.arenas import Arenas
+    from engine.cache.stores.store import KVStore
 
 _PAPER = "Liu et al. 2024, KIVI (arXiv 2402.02750)"
 _NEED = "KIVI cache"
@@ -38,8 +44,20 @@ def _bits(key: str, title: str, explains: str) -> Option:
     )
 
 
-TECHNIQUE = Technique(
-    switch=keys.KV_KIND,
+def _store(arenas: Arenas) -> KVStore:
+    from engine.cache.stores.packed_stores import KiviStore
+
+    return KiviStore.of(arenas)
+
+
+def _scales(width: int) -> tuple[float, float]:
+    """Of keys a scale and a minimum for each channel of a group of tokens, of values for each group of channels."""
+    from engine.cache.stores.packed import CHANNEL_GROUP, value_group
+
+    return 32 / CHANNEL_GROUP, 32 / value_group(width)
+
+
+TECHNIQUE = KVTechnique(
     choice=Choice(
         "kivi",
         "KIVI (2-bit)",
@@ -52,6 +70,10 @@ TECHNIQUE = Technique(
     missing={_NEED: "KIVI packs heads of a width that 4 divides, and no latents that heads share (MLA)."},
     label="KIVI",
     paper=_PAPER,
+    bits=(4, 2),
+    store=_store,
+    scales=_scales,
+    residual=128,  # the paper's R
     options=(
         _bits(
             keys.KV_KEY_BITS,
