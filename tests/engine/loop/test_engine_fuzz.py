@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from engine.cache.manager import KVCacheManager
 from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.prefix import radix
-from engine.cache.sequences import KVCacheManager, SequenceCache
+from engine.cache.sequences import SequenceCache
 from engine.protocol import Cancel, Sampling, Set
 from tests.engine.loop.toy_engine import ToyEngine, ToyRunner, ToyStore, sequential, toy_model
 from tests.kit.examples import examples
