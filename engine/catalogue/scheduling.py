@@ -8,7 +8,7 @@ from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT, SPEED
 from engine.catalogue.option import Option
 from engine.protocol import keys
 
-_scheduling = partial(Option, group="Scheduling", scope="engine", applies="live", exactness="lossless")
+_scheduling = partial(Option, group="Scheduling", applies="live")
 """Fields that the switches of scheduling share."""
 
 SCHEDULING = (

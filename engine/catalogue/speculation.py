@@ -14,9 +14,7 @@ from engine.protocol import SPECULATION_GROUP, keys
 MOST_NODES = 63
 """Draft tokens in one tree: with the token that they follow, as many rows as a batch has ancestor bits."""
 
-_drafting = partial(
-    Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request", exactness="lossless"
-)
+_drafting = partial(Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request")
 """Fields that the switches of speculation share."""
 _AUTO = (keys.SPECULATION, ("auto",))
 

@@ -25,7 +25,6 @@ def _bits(key: str, title: str, explains: str) -> Option:
         title=title,
         group=CACHE_GROUP,
         default="2",
-        scope="engine",
         metric=KV_BYTES,
         applies="cache",
         exactness="approximate",

@@ -51,7 +51,6 @@ TECHNIQUE = PolicyTechnique(
             default=1024,
             minimum=16,
             maximum=1_048_576,
-            scope="engine",
             metric=BYTES_READ,
             applies="next request",
             exactness="approximate",

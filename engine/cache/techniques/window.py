@@ -61,7 +61,6 @@ WINDOW = PolicyTechnique(
             default=1024,
             minimum=64,
             maximum=1_048_576,
-            scope="engine",
             metric=CACHE_BYTES,
             applies="next request",
             exactness="approximate",

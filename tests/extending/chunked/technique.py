@@ -29,7 +29,6 @@ TECHNIQUE = PolicyTechnique(
             default=48,
             minimum=16,
             maximum=8192,
-            scope="engine",
             applies="next request",
             exactness="approximate",
             explains="How many tokens a chunk has, in whole pages.",
