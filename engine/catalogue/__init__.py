@@ -47,14 +47,14 @@ def register(*techniques: Technique) -> None:
     rebuild()
 
 
-def technique(kind: type[T], value: Value) -> T:
-    """The technique that is a value of the switch of its ``kind``. Raises KeyError for one that is not registered."""
+def record(kind: type[T], value: Value) -> T:
+    """The technique of a ``kind`` that is this value of its switch. Raises KeyError for one that is not registered."""
     found = _BY_VALUE[kind.switch, value]
     assert isinstance(found, kind)
     return found
 
 
-def techniques(kind: type[T]) -> list[T]:
+def records(kind: type[T]) -> list[T]:
     """The registered techniques of a kind."""
     return [each for each in TECHNIQUES if isinstance(each, kind)]
 

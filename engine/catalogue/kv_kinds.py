@@ -67,7 +67,11 @@ KV_KINDS = (
         helps="Very long texts: endless chats for the window, long documents for QUEST.",
         costs="The text may change. The window forgets what lies before it and shares no prefixes; QUEST needs the "
         "16-bit cache and sees only the pages it chooses.",
-        source=("engine/cache/policies.py", "engine/cache/stores/quest.py", "engine/compute/attention/quest.py"),
+        source=(
+            "engine/cache/policies.py",
+            "engine/cache/techniques/quest/store.py",
+            "engine/compute/attention/quest.py",
+        ),
         also=("page policy", "attention policy"),
         compare=("keep_all", "window_sinks"),
     ),

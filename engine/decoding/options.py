@@ -10,8 +10,8 @@ import torch
 from engine import catalogue
 from engine.base.devices import traits
 from engine.cache.policies import KeepAll, PagePolicy
-from engine.cache.stores.kinds import KVKind
-from engine.cache.technique import KVTechnique, PolicyTechnique, policy_of
+from engine.cache.stores.kinds import KVKind, KVTechnique
+from engine.cache.technique import PolicyTechnique, policy_of
 from engine.catalogue import Capability
 from engine.catalogue.exclusions import MISSING
 from engine.compute.layers.numerics import Numerics
@@ -165,14 +165,14 @@ class EngineOptions:
     def kv_kind(self) -> KVKind:
         """Kind of the KV cache: the format of keys and values."""
         values, name = self.values, str(self.values[keys.KV_KIND])
-        ranks = catalogue.technique(PolicyTechnique, values[keys.PAGE_POLICY]).ranks
+        ranks = catalogue.record(PolicyTechnique, values[keys.PAGE_POLICY]).store is not None
         return KVKind(
             name,
             int(values[keys.KV_KEY_BITS]),
             int(values[keys.KV_VALUE_BITS]),
-            bounds=ranks and name == KVKind().name,
+            bounds=ranks and name == "16bit",
             windowed=bool(values[keys.WINDOW_PAGES]),
-            hadamard=catalogue.technique(KVTechnique, name).mixes and bool(values[keys.KV_HADAMARD]),
+            hadamard=catalogue.record(KVTechnique, name).mixes and bool(values[keys.KV_HADAMARD]),
         )
 
     @property

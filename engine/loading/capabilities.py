@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine.base.devices import traits
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import KVKind, KVTechnique
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.store import KVStore
-from engine.cache.technique import KVTechnique, PolicyTechnique
-from engine.catalogue import Capability, option, techniques
+from engine.cache.technique import PolicyTechnique
+from engine.catalogue import Capability, option, records
 from engine.catalogue.exclusions import excluded
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
@@ -31,7 +31,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         found.add("packed weights")
     lm = model.model
     if lm is None:
-        policies = techniques(PolicyTechnique)
+        policies = records(PolicyTechnique)
         return frozenset(found | {"shared reads"} | {need for each in policies for need in each.choice.needs})
     if model.files is not None and model.files.checkpoint.dense_head:
         found.add("dense head")
@@ -47,7 +47,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         "graphs": _captures(model, lm),
         "async steps": draws_there(model),
     }
-    cached: list[KVTechnique | PolicyTechnique] = [*techniques(KVTechnique), *techniques(PolicyTechnique)]
+    cached: list[KVTechnique | PolicyTechnique] = [*records(KVTechnique), *records(PolicyTechnique)]
     has |= {need: _serves(lm, each) for each in cached for need in each.choice.needs}
     return frozenset(found | {capability for capability, holds in has.items() if holds})
 

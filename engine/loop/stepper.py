@@ -174,7 +174,7 @@ class Stepper:
 
     def _plan(self) -> Plan[Request]:
         """The rows of a step. Requests that were admitted are counted, and those that cannot be served end."""
-        self.scheduler.policy = catalogue.technique(SchedulingTechnique, self._options.admission).policy
+        self.scheduler.policy = catalogue.record(SchedulingTechnique, self._options.admission).policy
         plan = self.scheduler.plan(self._limits(), self.executor.controller.plan(self.scheduler.running))
         now = self.clock()
         for request in plan.admitted:

@@ -165,7 +165,7 @@ _CACHE = (
     Fault(
         "page-bounds-not-copied",
         "cache",
-        "engine/cache/stores/quest.py",
+        "engine/cache/techniques/quest/store.py",
         "                view.bounds[dst] = view.bounds[src]",
         "                view.bounds[dst] = view.bounds[dst]",
         "A copied page keeps the bounds of what it held before, so that QUEST passes it over.",

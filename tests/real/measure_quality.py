@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import engine.loading.techniques  # noqa: F401 - fills the catalogue
 from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.compute.layers.numerics import EXACT_BITS

@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.cache.technique import KVTechnique
-from engine.catalogue import Choice
+from engine.cache.stores.kinds import KVTechnique
+from engine.cache.stores.packed import value_group
+from engine.cache.technique import PolicyTechnique
+from engine.catalogue import Choice, records
 from engine.catalogue.exclusions import LATENTS, Setting, ShapeExclusion
 from engine.protocol import keys
 
 if TYPE_CHECKING:
-    from engine.cache.stores.arenas import Arenas
+    from engine.cache.stores.kinds import Arenas
     from engine.cache.stores.store import KVStore
 
 _NEED = "packed cache"
@@ -19,9 +21,12 @@ _MISSING = {_NEED: "This model's KV cache stays in 16 bits: its heads share late
 
 
 def _dense(arenas: Arenas) -> KVStore:
-    from engine.cache.stores.quest import dense_store
+    """Numbers as they are, with bounds of pages if the policy that the kind is for wants them."""
+    from engine.cache.stores.store import DenseKVStore
 
-    return dense_store(arenas)
+    if arenas.kind.bounds:
+        return next(each.store(arenas) for each in records(PolicyTechnique) if each.store is not None)
+    return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
 
 
 def _packed(kind: str, arenas: Arenas) -> KVStore:
@@ -37,8 +42,6 @@ def _each(width: int) -> tuple[float, float]:
 
 def _groups(width: int) -> tuple[float, float]:
     """A scale and a minimum for each group of channels."""
-    from engine.cache.stores.packed import value_group
-
     return 32 / value_group(width), 32 / value_group(width)
 
 

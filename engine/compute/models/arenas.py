@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import torch
 
+import engine.cache.techniques  # noqa: F401 - registers the kinds
 from engine import catalogue
 from engine.cache.policies import SparseReads
-from engine.cache.stores.arenas import Arenas
-from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.quest import bounded_layers
+from engine.cache.stores.kinds import Arenas, KVKind
 from engine.cache.stores.states import StateStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.cache.stores.windowed import WindowedStore
 from engine.cache.technique import PolicyTechnique
+from engine.cache.techniques.quest.store import bounded_layers
 from engine.catalogue.exclusions import ODD_WIDTH, excluded
 from engine.config.model import ModelConfig
 from engine.protocol import keys
@@ -24,7 +24,7 @@ SIXTEEN_BITS = KVKind()
 
 def refuses(config: ModelConfig, kind: KVKind) -> str:
     """Reason a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
-    choosing = (each.name for each in catalogue.techniques(PolicyTechnique) if each.ranks and kind.bounds)
+    choosing = (each.name for each in catalogue.records(PolicyTechnique) if kind.bounds and each.store is not None)
     asked = (*((keys.PAGE_POLICY, name) for name in choosing), (keys.KV_KIND, kind.name))
     reason = next(filter(None, (excluded(config, *each) for each in asked)), "")
     planes = max(1, 8 // min(kind.key_bits, kind.value_bits))

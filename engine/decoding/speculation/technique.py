@@ -82,4 +82,4 @@ class DraftTechnique(Technique):
 
 def drafting() -> list[DraftTechnique]:
     """The registered techniques that draft, in the order in which they are shown."""
-    return catalogue.techniques(DraftTechnique)
+    return catalogue.records(DraftTechnique)

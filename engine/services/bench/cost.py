@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import KVKind, kv_kinds
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.cache.technique import kv_kinds
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.layers.linear.base import Target
 from engine.compute.layers.numerics import EXACT_BITS
 from engine.compute.models.arenas import new_store, refuses

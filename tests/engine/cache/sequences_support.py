@@ -16,7 +16,7 @@ from engine.cache.groups.state import StateGroup
 from engine.cache.groups.window import WindowGroup
 from engine.cache.manager import KVCacheManager
 from engine.cache.offload.swap import SwapSpace
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.sequences import SequenceCache
@@ -24,6 +24,7 @@ from engine.cache.slots import WindowSlots
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until, to_pack
 from engine.cache.stores.windowed import WindowedStore
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.cache.text import NewSequence
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.policies import KeepAll, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, WindowWithSinks
 from engine.cache.technique import policy_of
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.protocol import keys
 from tests.contracts.page_policy import INDICES, PagePolicyContract, pages, seen
 

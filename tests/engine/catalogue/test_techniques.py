@@ -13,7 +13,7 @@ from engine.decoding.speculation.technique import drafting
 from engine.protocol import keys
 
 ROOT = Path(__file__).parents[3]
-REGISTERED = "engine/loading/techniques.py"
+REGISTERED, OF_CACHE = "engine/loading/techniques.py", "engine/cache/techniques/__init__.py"
 TRAINED = "engine/services/training/train_heads.py"
 NAMED = {
     "medusa": {
@@ -32,9 +32,10 @@ NAMED = {
         "engine/services/lab/experiments/heads.py",
     },
     "kivi": {
-        REGISTERED,
-        "engine/cache/techniques",  # its record, and what another excludes
-        "engine/cache/stores",  # its store, whose layout has its name
+        OF_CACHE,
+        "engine/cache/techniques/kivi",
+        "engine/cache/techniques/quest/technique.py",  # excludes it
+        "engine/cache/stores",  # the layout that has its name
         "engine/compute/attention",  # kernels of that layout
         "engine/compute/native",
         "engine/compute/layers/hadamard.py",  # why its keys are not mixed
@@ -45,11 +46,10 @@ NAMED = {
         "app/lab/pictures/examples.py",
     },
     r"\b(?:quest(?![a-z])|QUEST(?!ION)|Quest(?=[A-Z]))": {
-        REGISTERED,
+        OF_CACHE,
         "engine/protocol/keys.py",  # its budget
-        "engine/cache/techniques",
-        "engine/cache/policies.py",
-        "engine/cache/stores",
+        "engine/cache/techniques/quest",
+        "engine/cache/stores/packed.py",
         "engine/compute/attention",
         "engine/compute/models/arenas.py",  # which layers its paper leaves out
         "engine/compute/native",

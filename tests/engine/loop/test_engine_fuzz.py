@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.cache.manager import KVCacheManager
 from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.prefix import radix
@@ -344,6 +343,8 @@ def ask_in_two_modes() -> bool:
 def test_the_comparison_notices_a_tree_without_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: pages of one arithmetic are read by another."""
     assert ask_in_two_modes()
-    real = KVCacheManager.new
-    monkeypatch.setattr(KVCacheManager, "new", lambda self, sequence: real(self, sequence._replace(namespace="all")))
+    real = SequenceCache.__init__
+    monkeypatch.setattr(
+        SequenceCache, "__init__", lambda self, manager, asked: real(self, manager, asked._replace(namespace="all"))
+    )
     assert not ask_in_two_modes()

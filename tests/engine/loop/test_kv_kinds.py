@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.stores.kinds import KVKind
-from engine.cache.technique import kv_kinds
+from engine.cache.stores.kinds import KVKind, kv_kinds
 from engine.compute.batch import SequenceRows
 from tests.engine.loop.kinds_support import LONG, Sequence1, in_chunks
 from tests.kit.models import tokens

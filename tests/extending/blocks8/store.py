@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.arenas import Arenas
+from engine.cache.stores.kinds import Arenas
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.store import KVStore

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from engine.cache.stores.arenas import Arenas
+from engine.cache.stores.kinds import Arenas, KVTechnique
 from engine.cache.stores.store import KVStore
-from engine.cache.technique import KVTechnique
 from engine.catalogue import Choice
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.kinds import KVKind
-from engine.cache.technique import PolicyTechnique, kv_kinds
-from engine.catalogue import techniques
+from engine.cache.stores.kinds import KVKind, kv_kinds
+from engine.cache.technique import PolicyTechnique
+from engine.catalogue import records
 from engine.protocol import OptionSpec, Value, keys
 
 
@@ -64,7 +64,7 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
             ways = [FeatureVariant("16 bits", {keys.KV_KIND: "16bit"}), *_packed()]
         case keys.PAGE_POLICY:
             kept = max(64, context // 8 // PAGE_SIZE * PAGE_SIZE)
-            ways = [_seeing(each, kept) for each in techniques(PolicyTechnique) if each.sees]
+            ways = [_seeing(each, kept) for each in records(PolicyTechnique) if each.sees]
         case keys.PREEMPTION:
             # Without host memory nothing is moved; with it, pages that were given up may be found again there.
             ways = [

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 import tests.engine.compute.layers.triton.interpreted  # noqa: F401
-from engine.cache.stores.arenas import Arenas
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import Arenas, KVKind
 from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement, value_group
 from engine.cache.stores.store import DenseKVStore
 from engine.compute.attention import writing

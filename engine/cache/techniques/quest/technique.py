@@ -13,17 +13,25 @@ from engine.protocol import CACHE_GROUP, Value, keys
 
 if TYPE_CHECKING:
     from engine.cache.policies import PagePolicy
+    from engine.cache.stores.kinds import Arenas
+    from engine.cache.stores.store import KVStore
 
 _PAPER = "Tang et al. 2024, QUEST (arXiv 2406.10774)"
 _QUEST = Setting(keys.PAGE_POLICY, ("quest",))
 
 
 def _make(values: Mapping[str, Value], prompt_length: int | None) -> PagePolicy:
-    from engine.cache.policies import QuestPolicy
+    from engine.cache.techniques.quest.policy import QuestPolicy
 
     if prompt_length is None:
         raise ValueError("rows choose pages after a prompt: its length is missing")
     return QuestPolicy(int(values[keys.QUEST_TOKENS]), prompt_length)
+
+
+def _store(arenas: Arenas) -> KVStore:
+    from engine.cache.techniques.quest.store import QuestStore
+
+    return QuestStore.of(arenas)
 
 
 TECHNIQUE = PolicyTechnique(
@@ -40,7 +48,7 @@ TECHNIQUE = PolicyTechnique(
     label="QUEST",
     paper=_PAPER,
     make=_make,
-    ranks=True,
+    store=_store,
     tokens=keys.QUEST_TOKENS,
     sees="QUEST, {} tokens",
     options=(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.cache.technique import KVTechnique
+from engine.cache.stores.kinds import KVTechnique
+from engine.cache.stores.packed import CHANNEL_GROUP, value_group
 from engine.catalogue import Choice, Option
 from engine.catalogue.exclusions import LATENTS, Exclusion, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import KV_BYTES
 from engine.protocol import CACHE_GROUP, keys
 
 if TYPE_CHECKING:
-    from engine.cache.stores.arenas import Arenas
+    from engine.cache.stores.kinds import Arenas
     from engine.cache.stores.store import KVStore
 
 _PAPER = "Liu et al. 2024, KIVI (arXiv 2402.02750)"
@@ -44,15 +45,13 @@ def _bits(key: str, title: str, explains: str) -> Option:
 
 
 def _store(arenas: Arenas) -> KVStore:
-    from engine.cache.stores.packed_stores import KiviStore
+    from engine.cache.techniques.kivi.store import KiviStore
 
     return KiviStore.of(arenas)
 
 
 def _scales(width: int) -> tuple[float, float]:
     """Of keys a scale and a minimum for each channel of a group of tokens, of values for each group of channels."""
-    from engine.cache.stores.packed import CHANNEL_GROUP, value_group
-
     return 32 / CHANNEL_GROUP, 32 / value_group(width)
 
 
