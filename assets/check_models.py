@@ -23,6 +23,7 @@ from engine.base.errors import CheckpointError
 from engine.base.fetching.errors import FetchFailed
 from engine.compute.models.registry import FAMILIES
 from engine.decoding.speculation.heads.files import open_heads
+from engine.decoding.speculation.mtp.files import multi_token_layout
 from engine.formats.gguf.architectures import ARCHITECTURES
 from engine.formats.load import Checkpoint
 from engine.formats.open import open_checkpoint
@@ -30,7 +31,6 @@ from engine.formats.quantised.nested import TEXT_MODELS
 from engine.library import curated, hub, paths
 from engine.library.headers import outline
 from engine.loading.memory.estimate import kv_bytes_per_token
-from engine.loading.parts.heads import multi_token_layout
 from engine.protocol.library import HubVariant
 from engine.protocol.recommended import CuratedModel
 from engine.services.models.hub import chosen

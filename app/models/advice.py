@@ -30,7 +30,7 @@ def about(model: CuratedModel) -> str:
         size(model.bytes) if model.bytes else "",
         f"context {model.context >> 10}k" if model.context else "",
         licence(model.licence),
-        "built-in speculative decoding" if model.draft is not None and model.draft.kind == "mtp" else "",
+        "built-in speculative decoding" if model.draft is not None and not model.draft.repository else "",
     )
     return f"{model.about}\n{' · '.join(filter(None, facts))}"
 

@@ -6,7 +6,6 @@ preemption and speculation change nothing, and it is known in advance which page
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +67,11 @@ class PagePolicy:
     """The most rows of a sequence in one step: pages that die are freed only between steps."""
     branches = True
     """True if draft tokens may be trees."""
+
+    @property
+    def companion(self) -> PagePolicy:
+        """The policy for the arena of a draft model or head, which keeps no page bounds."""
+        return self
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -161,64 +165,3 @@ class WindowWithSinks(PagePolicy):
         begins."""
         most = pages_for(self.sinks) + pages_for(self.window - 1) + 1
         return min(pages_for(length), most)
-
-
-class QuestPolicy(PagePolicy):
-    """Rows of the answer read `budget` tokens' worth of pages in each head (Tang et al. 2024, arXiv 2406.10774).
-
-    Rows of the prompt read everything, whenever they are computed; so does a row with no more pages than the budget. A
-    row's own page counts. Which pages the others are, attention finds out (engine/compute/attention/quest.py).
-    """
-
-    name = "quest"
-    branches = False  # rows that choose pages are verified one after the other
-
-    def __init__(self, budget: int, prompt_length: int) -> None:
-        """Raises ValueError for a budget of less than one page."""
-        if budget < PAGE_SIZE:
-            raise ValueError(f"a budget of {budget} tokens is less than one page of {PAGE_SIZE}")
-        self.pages, self.prompt_length = budget // PAGE_SIZE, prompt_length
-        self.title = f"{self.pages * PAGE_SIZE:,} tokens a head (QUEST)"
-
-    def restricts(self, stop: int) -> bool:
-        """Implements `PagePolicy.restricts`."""
-        return stop > max(self.prompt_length, self.pages * PAGE_SIZE)
-
-    def chosen(self, index: np.ndarray) -> np.ndarray:
-        """Implements `PagePolicy.chosen`."""
-        return np.where((index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages), self.pages, 0)
-
-    def shareable(self, known: int) -> int:
-        """Implements `PagePolicy.shareable`: rows that choose pages compute other keys and values."""
-        return min(known, self.prompt_length)
-
-
-def companion_policy(policy: PagePolicy) -> PagePolicy:
-    """The policy for the arena of a draft model or head: it keeps no page bounds, so QUEST becomes `KeepAll`."""
-    return KEEP_ALL if isinstance(policy, QuestPolicy) else policy
-
-
-class PolicySettings(NamedTuple):
-    """Policy settings of a request: tokens of a window, tokens that rows choose, tokens of its prompt."""
-
-    window: int = 1024
-    budget: int = 1024
-    prompt_length: int | None = None
-
-
-def _quest(settings: PolicySettings) -> QuestPolicy:
-    if settings.prompt_length is None:
-        raise ValueError("rows choose pages after a prompt: its length is missing")
-    return QuestPolicy(settings.budget, settings.prompt_length)
-
-
-POLICIES: dict[str, Callable[[PolicySettings], PagePolicy]] = {
-    KeepAll.name: lambda settings: KEEP_ALL,
-    WindowWithSinks.name: lambda settings: WindowWithSinks(settings.window),
-    QuestPolicy.name: _quest,
-}
-"""By their names in the catalogue; a new one is added here.
-
-Each raises ValueError for settings that it cannot have, "quest" without the length of the prompt, whose rows do not
-choose.
-"""

@@ -10,222 +10,40 @@ common, so that all of them agree about what is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from engine.cache.groups.base import AnyGroup, SequencePart, StateCounts
-from engine.cache.policies import KEEP_ALL, NO_LIMIT, PagePolicy
-from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
-from engine.cache.prefix.radix import PrefixTree
-from engine.cache.types import Content, DraftKVLengths, Key, Node, OffloadedPages, StateRun, Tier, leading, page_keys
-
-EVICTED_AT_ONCE = 16
-"""Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
+from engine.cache.groups.base import SequencePart
+from engine.cache.manager import KVCacheManager, Offload
+from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.text import CachedText, NewSequence
+from engine.cache.types import DraftKVLengths, Key, Node, OffloadedPages, StateRun, leading
 
 
-class NewSequence(NamedTuple):
-    """A sequence that asks for a cache. ``tokens`` is its prompt, and the list that grows with its output.
-
-    ``owner`` is its name in the ledger. ``namespace``: within it texts share pages; None: this one shares none.
-    ``chat`` is remembered with the pages that it leaves in the tree. ``fork_of`` is another answer to the same prompt,
-    whose pages it may begin with. ``marks`` take the place of the prompt's tokens where texts are told apart: those of
-    two pictures differ while their tokens do not; (): the tokens do. ``wholes`` are tokens [first, stop) that see each
-    other, so that no step may end within them; in order.
-    """
-
-    owner: tuple[str, int]
-    tokens: list[int]
-    policy: PagePolicy = KEEP_ALL
-    namespace: Hashable = None
-    chat: str = ""
-    fork_of: SequenceCache | None = None
-    marks: Sequence[int] = ()
-    wholes: Sequence[tuple[int, int]] = ()
-
-
-class Offload(NamedTuple):
-    """Pages that go to a tier below, or come back from it."""
-
-    tier: Tier
-    pages: Sequence[int]
-
-
-Swaps = Callable[["SequenceCache", Sequence[Offload]], bool]
-"""``swaps(cache, parts)``: whether a preempted sequence with these pages, those of the pool first, is kept in tiers
-below rather than computed again."""
-
-
-class KVCacheManager:
-    """Makes the caches of sequences; owns every page that they and the prefix tree hold, and the groups."""
-
-    def __init__(
-        self,
-        pool: PagePool,
-        tree: PrefixTree | None = None,
-        content: Content | None = None,
-        tier: Tier | None = None,
-        swaps: Swaps = lambda cache, parts: False,
-        groups: Sequence[AnyGroup] = (),
-    ) -> None:
-        """``groups`` in the order of their layers' page tables; one that packs is the first."""
-        self.pool, self.content, self.tier, self.swaps = pool, content, tier, swaps
-        self.tree = tree or PrefixTree(pool)
-        self.groups = tuple(groups)
-        self.anywhere, self.packs = all(group.anywhere for group in groups), any(group.packs for group in groups)
-        for place, group in enumerate(groups):
-            group.place = place
-            group.join(self)
-
-    def new(self, sequence: NewSequence) -> SequenceCache:
-        """A cache for the sequence, empty."""
-        return SequenceCache(self, sequence)
-
-    @property
-    def room(self) -> int:
-        """Pages that are free now or that the tree would give up."""
-        return self.pool.free_count + self.tree.evictable
-
-    @property
-    def version(self) -> int:
-        """Changes with whatever can change what a text finds."""
-        return self.tree.version + sum(group.version for group in self.groups)
-
-    @property
-    def most_rows(self) -> int:
-        """Rows of one sequence for which a step always has room outside of its pages, if no other sequence runs."""
-        return min((group.most_rows for group in self.groups), default=NO_LIMIT)
-
-    @property
-    def snapshot_pages(self) -> int:
-        """Pages outside of the pool that are kept for texts that ended."""
-        return sum(group.snapshot_pages for group in self.groups)
-
-    @property
-    def states(self) -> StateCounts:
-        """States outside of the pool."""
-        counts = [group.states for group in self.groups]
-        return StateCounts(sum(each.held for each in counts), sum(each.kept for each in counts))
-
-    def packed(self, tokens: int) -> int:
-        """Tokens that are in pages of the pool when the first ``tokens`` of a text are computed."""
-        return self.groups[0].packed(tokens) if self.packs else tokens
-
-    def reachable(self, namespace: Hashable, keys: Sequence[Key]) -> bool:
-        """Return True if a text that goes on after these pages would find what is in pages of the pool."""
-        pages = self.packed(len(keys) * PAGE_SIZE) // PAGE_SIZE
-        return self.tree.matched(namespace, keys[:pages]) == pages
-
-    def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
-        """Return True if an opened sequence, read in chunks, has room outside of the pages to run with the others."""
-        return all(group.admits(cache, running, chunk) for group in self.groups)
-
-    def will_find(self, pages: int, other: SequenceCache) -> bool:
-        """Return True if a text that shares its first ``pages`` pages with ``other`` can reuse them once ``other`` is
-        read."""
-        return all(group.will_find(pages, other) for group in self.groups)
-
-    def take(self, owner: tuple[str, int], pages: int) -> list[int]:
-        """Allocate ``pages`` pages of the pool; the tree evicts as many as are missing. There must be room."""
-        short = pages - self.pool.free_count
-        while short > 0 and self.tree.evict(max(short, EVICTED_AT_ONCE)):
-            short = pages - self.pool.free_count
-        return self.pool.allocate(pages, owner)
-
-    def check(self, idle: bool = False) -> None:
-        """Check what is counted outside of the pool and the tree; when ``idle``, that no sequence holds anything.
-
-        Raises AssertionError.
-        """
-        for group in self.groups:
-            group.check(idle)
-
-
-class SequenceCache:
-    """Keys and values of one sequence: the first ``num_computed`` of its ``tokens``, in ``pages``.
+class SequenceCache(CachedText):
+    """Keys and values of one sequence.
 
     ``parts`` are those of the manager's groups, ``more_pages`` the page tables of layer groups 1, 2, ...
-    (:class:`engine.compute.batch.SequenceRows`). ``drafts`` counts the same for the arenas of drafters. ``held`` is
-    what tiers below keep of it while it waits: of its pages, then of each part. The other fields are those of
-    :class:`NewSequence`.
+    (:class:`engine.compute.batch.SequenceRows`). ``drafts`` counts what is computed for the arenas of drafters.
+    ``held`` is what tiers below keep of it while it waits: of its pages, then of each part.
 
     Invariants: the first ``shared`` pages are the tree's, locked by ``node``; a page that others refer to is never
     written, but copied first; a page that no row will read again is 0.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_found",
-        "_keys",
-        "chat",
-        "drafts",
-        "fork_of",
-        "held",
-        "manager",
-        "marks",
-        "more_pages",
-        "namespace",
-        "node",
-        "num_computed",
-        "owner",
-        "pages",
-        "parts",
-        "policy",
-        "prompt_length",
-        "shared",
-        "tokens",
-        "wholes",
-    )
+    __slots__ = ("_found", "drafts", "held", "manager", "more_pages", "node")
+    fork_of: SequenceCache | None
+    parts: tuple[SequencePart, ...]
 
     def __init__(self, manager: KVCacheManager, sequence: NewSequence) -> None:
+        """Empty."""
+        super().__init__(sequence, manager.pool, manager.most_rows)
         self.manager = manager
-        self.owner, self.tokens, self.policy, self.namespace, self.chat, self.fork_of, self.marks, self.wholes = (
-            sequence
-        )
-        self.prompt_length = len(self.tokens)
-        self.num_computed = self.shared = 0
         self.drafts = DraftKVLengths()
-        self.pages: list[int] = []
         self.node: Node | None = None
         self.held: Sequence[OffloadedPages | None] | None = None
         self._found = (-1, 0)
-        self._keys: list[Key] = []
-        self.parts: tuple[SequencePart, ...] = tuple(group.new(self) for group in manager.groups)
+        self.parts = tuple(group.new(self) for group in manager.groups)
         self.more_pages = tuple(part.table for part in self.parts if part.table is not None)
-
-    # --- its text ------------------------------------------------------------------------------------------------
-
-    @property
-    def pending(self) -> int:
-        """Rows still to compute before the next token can be drawn."""
-        return len(self.tokens) - self.num_computed
-
-    @property
-    def shareable(self) -> int:
-        """Tokens whose keys and values equal those that any other request would compute."""
-        return self.policy.shareable(len(self.tokens))
-
-    @property
-    def dead_pages(self) -> tuple[int, int]:
-        """Pages [first, stop) that no row of the sequence will read again."""
-        return self.policy.dead_pages(self.num_computed)
-
-    @property
-    def longest_chunk(self) -> int:
-        """The most rows of it that one step may read."""
-        return min(self.policy.longest_chunk, self.manager.most_rows)
-
-    def whole(self, rows: int) -> int:
-        """Number of rows that a step reads of at most ``rows``: it ends before tokens that see each other, or after
-        them where it begins with them (or within them, the first ones being found)."""
-        begin = self.num_computed
-        for first, stop in self.wholes:
-            if first < begin + rows < stop:
-                return (first if first > begin else stop) - begin
-        return rows
-
-    def chunk(self, most: int) -> int:
-        """The most rows that it reads in a step of ``most``."""
-        return max(min(most, self.longest_chunk), max((stop - first for first, stop in self.wholes), default=0))
 
     @property
     def packs(self) -> bool:
@@ -236,24 +54,6 @@ class SequenceCache:
     def newest_pages(self) -> list[int]:
         """The page table by which the rows of a step are written."""
         return self.more_pages[0] if self.manager.packs else self.pages
-
-    @property
-    def reusable(self) -> int:
-        """Tokens that may be found: a last row must be computed."""
-        return min(len(self.tokens) - 1, self.shareable)
-
-    def identity(self, stop: int, start: int = 0) -> list[int]:
-        """Ids that tell its tokens [start, stop) apart from those of other texts."""
-        if not self.marks:
-            return self.tokens[start:stop]
-        return [*self.marks[start:stop], *self.tokens[max(start, len(self.marks)) : stop]]
-
-    def keys(self, tokens: int) -> list[Key]:
-        """The keys of the whole pages of its first ``tokens`` tokens; each is made once."""
-        whole, known = tokens // PAGE_SIZE, self._keys
-        if len(known) < whole:
-            known += page_keys(self.identity(whole * PAGE_SIZE), len(known))
-        return known[:whole]
 
     # --- it comes ------------------------------------------------------------------------------------------------
 
@@ -309,7 +109,7 @@ class SequenceCache:
             computed += more
         tree.lock(node)
         self.node, self.shared = node, len(match.pages)
-        self.manager.pool.retain(pages, self.owner)
+        self.pool.retain(pages, self.owner)
         self.pages, self.num_computed = pages, computed if self.manager.anywhere else tokens
         self.drafts = drafted.at_most(computed)
         if match.held:
@@ -342,7 +142,7 @@ class SequenceCache:
         pages = other.pages[: pages_for(start)]
         if 0 in pages:
             return False
-        self.manager.pool.retain(pages, self.owner)
+        self.pool.retain(pages, self.owner)
         if other.node is not None:
             self.manager.tree.lock(other.node)
         self.node, self.shared = other.node, min(other.shared, len(pages))
@@ -427,7 +227,7 @@ class SequenceCache:
             if not part.fits(self, rows):
                 return False
         tokens, pages, at = self.num_computed + rows, self.pages, self.num_computed // PAGE_SIZE
-        if tokens <= len(pages) * PAGE_SIZE and self.manager.pool.refs(pages[at]) == 1:
+        if tokens <= len(pages) * PAGE_SIZE and self.pool.refs(pages[at]) == 1:
             return True  # the usual case: neither new pages nor a copy
         return max(0, pages_for(tokens) - len(pages)) + self.must_copy() <= self.manager.room
 
@@ -450,11 +250,6 @@ class SequenceCache:
             whole, held = most, held - self.pages.count(0)
         return max(0, whole - held) + self.must_copy()
 
-    def must_copy(self) -> bool:
-        """Return True if others refer to the page that the next row is written to."""
-        at = self.num_computed // PAGE_SIZE
-        return at < len(self.pages) and self.manager.pool.refs(self.pages[at]) > 1
-
     def _own(self) -> None:
         """Copy the page that the next row is written to if others refer to it (copy-on-write)."""
         if not self.must_copy():
@@ -463,7 +258,7 @@ class SequenceCache:
         at = self.num_computed // PAGE_SIZE
         (page,) = self.manager.take(self.owner, 1)
         self.manager.content.copy_page(self.pages[at], page)
-        self.manager.pool.release([self.pages[at]], self.owner)
+        self.pool.release([self.pages[at]], self.owner)
         self.pages[at] = page
         for part in self.parts:
             part.copied(self, at)
@@ -480,7 +275,7 @@ class SequenceCache:
         if len(self.pages) > keep:
             for part in self.parts:
                 part.shrink(self, keep)
-            self.manager.pool.release([page for page in self.pages[keep:] if page], self.owner)
+            self.pool.release([page for page in self.pages[keep:] if page], self.owner)
             del self.pages[keep:]
 
     def runs(self, drafts: int) -> tuple[StateRun, ...]:
@@ -513,7 +308,7 @@ class SequenceCache:
         first, stop = self.dead_pages
         if stop > first and self.pages[stop - 1]:  # they die in order: else all of them have gone already
             dead = [page for page in self.pages[first:stop] if page]
-            self.manager.pool.release(dead, self.owner)
+            self.pool.release(dead, self.owner)
             self.pages[first:stop] = [0] * (stop - first)
         for part in self.parts:
             part.shed(self)

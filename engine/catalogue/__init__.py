@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from engine.catalogue import exclusions
 from engine.catalogue.cache import CACHE
@@ -17,7 +18,6 @@ from engine.catalogue.exclusions import conflict, idle, missing  # noqa: F401 - 
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
 from engine.catalogue.option import Capability, Choice, Option, OptionError, OptionMeasurement  # noqa: F401
-from engine.catalogue.page_policies import PAGE_POLICIES
 from engine.catalogue.scheduling import SCHEDULING
 from engine.catalogue.speculation import speculation
 from engine.catalogue.technique import Technique
@@ -28,24 +28,41 @@ BY_KEY: dict[str, Option] = {}
 """The entries, in the order of :mod:`engine.protocol.keys`."""
 TECHNIQUES: list[Technique] = []
 """Those registered, in the order in which they are shown."""
-_OWN = (*CACHE, *KV_KINDS, *PAGE_POLICIES, *SCHEDULING, *WEIGHTS, *NUMERICS)
+_BY_VALUE: dict[tuple[str, Value], Technique] = {}
+T = TypeVar("T", bound=Technique)
+_OWN = (*CACHE, *KV_KINDS, *SCHEDULING, *WEIGHTS, *NUMERICS)
 _ORDER = [value for name, value in vars(keys).items() if name.isupper()]
 
 
 def register(*techniques: Technique) -> None:
     """Add techniques: panel, command line, wire and documentation show them with the others.
 
-    Raises ValueError for a second one of a name.
+    Raises ValueError for a second one of a switch and a name.
     """
     for each in techniques:
-        if any(each.name == other.name for other in TECHNIQUES):
+        if (each.switch, each.name) in _BY_VALUE:
             raise ValueError(f"{each.name} is registered already")
+        _BY_VALUE[each.switch, each.name] = each
         TECHNIQUES.append(each)
     rebuild()
 
 
+def record(kind: type[T], value: Value) -> T:
+    """The technique of a ``kind`` that is this value of its switch. Raises KeyError for one that is not registered."""
+    found = _BY_VALUE[kind.switch, value]
+    assert isinstance(found, kind)
+    return found
+
+
+def records(kind: type[T]) -> list[T]:
+    """The registered techniques of a kind."""
+    return [each for each in TECHNIQUES if isinstance(each, kind)]
+
+
 def rebuild() -> None:
     """Make the entries and the rules of what goes together anew from :data:`TECHNIQUES`."""
+    _BY_VALUE.clear()
+    _BY_VALUE.update({(each.switch, each.name): each for each in TECHNIQUES})
     entries = [*_OWN, *speculation(TECHNIQUES), *(entry for each in TECHNIQUES for entry in each.options)]
     BY_KEY.clear()
     BY_KEY.update({entry.key: _with_techniques(entry) for entry in sorted(entries, key=_place)})
@@ -60,7 +77,14 @@ def _with_techniques(entry: Option) -> Option:
     """The entry with those techniques that are values of it, and their papers."""
     mine = [each for each in TECHNIQUES if each.switch == entry.key]
     papers = filter(None, (entry.reference, *(each.paper for each in mine)))
-    return replace(entry, choices=(*entry.choices, *(each.choice for each in mine)), reference="; ".join(papers))
+    switch, values = entry.of
+    users = (each.name for each in TECHNIQUES if each.switch == switch and entry.key in each.uses)
+    return replace(
+        entry,
+        choices=(*entry.choices, *(each.choice for each in mine)),
+        reference="; ".join(papers),
+        of=(switch, (*values, *users)),
+    )
 
 
 def option(key: str) -> Option:

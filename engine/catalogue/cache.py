@@ -8,7 +8,7 @@ from engine.catalogue.metrics import FIRST_TOKEN, KV_BYTES, MANY_CHATS, PAUSED, 
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
-_cache = partial(Option, group=CACHE_GROUP, exactness="lossless")
+_cache = partial(Option, group=CACHE_GROUP)
 """Fields that the switches of the cache share."""
 
 CACHE = (
@@ -32,7 +32,6 @@ CACHE = (
         key=keys.PAGE_RESERVATION,
         title="KV allocation",
         default="on_demand",
-        scope="engine",
         metric=UNUSED_SLOTS,
         applies="next request",
         explains="Decides when a chat gets memory for its keys and values. "
@@ -78,7 +77,6 @@ CACHE = (
         key=keys.WINDOW_PAGES,
         title="Free pages outside sliding windows",
         default=True,
-        scope="engine",
         metric=KV_BYTES,
         applies="cache",
         explains="Gives up the keys and values that layers with a sliding window will not look at again, so that only "
@@ -98,7 +96,6 @@ CACHE = (
         key=keys.PREEMPTION,
         title="When memory is full",
         default="auto",
-        scope="engine",
         metric=PAUSED,
         applies="live",
         explains="When the KV cache is full, the newest answer is paused (preempted) so that older ones can go on. "
@@ -126,7 +123,6 @@ CACHE = (
         minimum=0.0,
         maximum=1000.0,
         zero_means="off",
-        scope="engine",
         metric=MANY_CHATS,
         applies="live",
         explains="Moves keys and values that the cache has no room for to the machine's memory: texts that may come "
@@ -146,7 +142,6 @@ CACHE = (
         minimum=0.0,
         maximum=1000.0,
         zero_means="off",
-        scope="engine",
         metric=RESTART,
         applies="live",
         on_change="resize saved chats",
@@ -164,7 +159,6 @@ CACHE = (
         key=keys.CASCADE,
         title="Shared-prefix attention (cascade)",
         default=True,
-        scope="engine",
         metric=MANY_CHATS,
         applies="live",
         explains="Reads the keys and values that several running answers share once for all of them, and merges the "

@@ -54,13 +54,10 @@ class ShapeExclusion(NamedTuple):
 
 
 _NO_CACHE = Setting(keys.KV_CACHE, (False,))
-_WINDOW = Setting(keys.PAGE_POLICY, ("window_sinks",))
-_PACKED = Setting(keys.KV_KIND, ("int8", "fp8", "int4"))
-
 LATENTS = "This model caches latents, which its heads share: they are kept in 16 bits."
 _NO_DRAFTS = "Speculation needs the KV cache: switch speculation off first."
 _NOTHING_KEPT = "Without the KV cache nothing is kept from one step to the next."
-_NOT_IN_TREE = "Only what prefix caching keeps is saved."
+NOT_IN_TREE = "Only what prefix caching keeps is saved."
 _IDLE = (
     Idle(keys.PAGE_RESERVATION, _NO_CACHE, _NOTHING_KEPT),
     Idle(keys.PREFIX_CACHE, _NO_CACHE, _NOTHING_KEPT),
@@ -70,9 +67,7 @@ _IDLE = (
     Idle(keys.CASCADE, _NO_CACHE, _NOTHING_KEPT),
     Idle(keys.TREE_NODES, _NO_CACHE, _NOTHING_KEPT),
     Idle(keys.SPECULATION, _NO_CACHE, "Without the KV cache every step reads the whole text, and nothing is drafted."),
-    Idle(keys.PREFIX_CACHE, _WINDOW, "The pages of a sliding window have gaps, so no other text can begin with them."),
-    Idle(keys.DISK_CACHE, Setting(keys.PREFIX_CACHE, (False,)), _NOT_IN_TREE),
-    Idle(keys.DISK_CACHE, _WINDOW, _NOT_IN_TREE),
+    Idle(keys.DISK_CACHE, Setting(keys.PREFIX_CACHE, (False,)), NOT_IN_TREE),
     Idle(keys.WINDOW_PAGES, _NO_CACHE, _NOTHING_KEPT),
     Idle(
         keys.CASCADE,
@@ -98,25 +93,6 @@ _IDLE = (
     ),
 )
 
-_SHAPES = (
-    ShapeExclusion(
-        # The absorbed form of latent attention attends with what it made of rotated queries, the expanded form to a
-        # temporary copy of all keys: neither can rotate the query that sees sinks to another position.
-        _WINDOW,
-        lambda shape: shape.attention.latent is not None,
-        "Models with multi-head latent attention keep all pages: their cache is small already.",
-    ),
-    ShapeExclusion(
-        _WINDOW,
-        lambda shape: shape.positions.learned,
-        "This model adds learned positions to its tokens, so a query cannot be moved next to the first tokens.",
-    ),
-    ShapeExclusion(
-        _PACKED,
-        lambda shape: shape.attention.latent is not None,
-        LATENTS,
-    ),
-)
 ODD_WIDTH = "{kind} packs {channels} channels into a byte, and this model's heads have {width}."
 NO_WINDOW_OVER_KIND = "No window slides over a {kind} cache. Choose another kind of KV cache."
 NO_WINDOW = "{reason} Choose what else is to happen when the chat outgrows the context."
@@ -126,10 +102,7 @@ _MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "dense head": "This model's output head is quantised in its file already.",
     "packed weights": "This model's weights are not quantised: each has 16 or 32 bits.",
-    "sliding window": "This model cannot use a sliding window: its kind of positions or of attention does not allow "
-    "one.",
     "layer windows": "No layer of this model has a sliding window shorter than its context.",
-    "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
     "quantised activations": "Only Kvasir's own kernel for processors quantises activations, and not where float32 was "
     "asked for.",
@@ -169,7 +142,7 @@ def fill(techniques: Sequence[Rules]) -> None:
     drafting = Exclusion(_NO_CACHE, Setting(keys.SPECULATION, proposers), _NO_DRAFTS)
     EXCLUSIONS[:] = [drafting, *(rule for each in techniques for rule in each.exclusions)]
     IDLE[:] = [*_IDLE, *(rule for each in techniques for rule in each.idle)]
-    SHAPES[:] = [*_SHAPES, *(rule for each in techniques for rule in each.shapes)]
+    SHAPES[:] = [rule for each in techniques for rule in each.shapes]
     MISSING.clear()
     MISSING.update(_MISSING)
     for each in techniques:

@@ -1,9 +1,9 @@
-"""Switches of how keys and values are kept."""
+"""Switches of how keys and values are kept, and of which a row sees."""
 
 from __future__ import annotations
 
-from engine.catalogue.metrics import KV_BYTES
-from engine.catalogue.option import Choice, Option
+from engine.catalogue.metrics import CACHE_BYTES, KV_BYTES
+from engine.catalogue.option import Option
 from engine.protocol import CACHE_GROUP, keys
 
 KV_KINDS = (
@@ -12,7 +12,6 @@ KV_KINDS = (
         title="KV cache precision",
         group=CACHE_GROUP,
         default="16bit",
-        scope="engine",
         metric=KV_BYTES,
         applies="cache",
         exactness="approximate",
@@ -30,19 +29,6 @@ KV_KINDS = (
             "engine/cache/stores/packed_stores.py",
         ),
         also=("kind of KV cache", "KV cache quantisation", "quantised KV cache"),
-        choices=(
-            Choice("16bit", "16-bit", explains="Keys and values as the model computed them."),
-            Choice("int8", "8-bit", ("packed cache",), explains="About half the memory, and the least change."),
-            Choice(
-                "fp8",
-                "FP8 (e4m3)",
-                ("packed cache",),
-                explains="As 8-bit, but each number is a float: the same memory and a larger change of the text, "
-                "which outlier channels do not add to.",
-                also=("float8 KV cache",),
-            ),
-            Choice("int4", "4-bit", ("packed cache",), explains="About a third of the memory, and more change."),
-        ),
         compare=("16bit", "int8"),
     ),
     Option(
@@ -50,7 +36,6 @@ KV_KINDS = (
         title="Hadamard rotation of keys",
         group=CACHE_GROUP,
         default=True,
-        scope="engine",
         metric=KV_BYTES,
         applies="cache",
         exactness="approximate",
@@ -65,6 +50,29 @@ KV_KINDS = (
         also=("QuaRot", "rotated KV cache"),
         reference="Ashkboos et al. 2024, QuaRot (arXiv 2404.00456)",
         needs=("packed cache",),
-        of=(keys.KV_KIND, ("int8", "int4")),
+        of=(keys.KV_KIND, ()),
+    ),
+    Option(
+        key=keys.PAGE_POLICY,
+        title="Attention",
+        group=CACHE_GROUP,
+        default="keep_all",
+        metric=CACHE_BYTES,
+        applies="cache",
+        exactness="approximate",
+        explains="Decides which earlier tokens a new token may look at: all of them, the last ones and the first four "
+        "(StreamingLLM), or the pages that matter most (QUEST). "
+        "The window keeps memory constant; QUEST keeps everything and reads less of it.",
+        shows="pages of a long answer, bytes read per token, and perplexity",
+        helps="Very long texts: endless chats for the window, long documents for QUEST.",
+        costs="The text may change. The window forgets what lies before it and shares no prefixes; QUEST needs the "
+        "16-bit cache and sees only the pages it chooses.",
+        source=(
+            "engine/cache/policies.py",
+            "engine/cache/techniques/quest/store.py",
+            "engine/compute/attention/quest.py",
+        ),
+        also=("page policy", "attention policy"),
+        compare=("keep_all", "window_sinks"),
     ),
 )

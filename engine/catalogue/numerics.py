@@ -12,11 +12,9 @@ NUMERICS = (
         title="Batch-invariant arithmetic",
         group="Numerics",
         default=False,
-        scope="engine",
         metric=SPEED,
         applies="live",
         on_change="stop sharing",
-        exactness="lossless",
         explains="Computes every row in the same order whatever else is in the batch, "
         "so that equal settings give equal text to the last token. "
         "It is slower; with it one can prove that a lossless switch changes nothing.",
@@ -34,10 +32,8 @@ NUMERICS = (
         title="CUDA graphs",
         group="Numerics",
         default=True,
-        scope="engine",
         metric=SPEED,
         applies="live",
-        exactness="lossless",
         explains="Captures all kernel launches of a step once, and from then on makes them by a single call. "
         "Without it Python launches every kernel of every layer for each token, and a fast GPU waits for it.",
         shows="tokens per second, and the share of steps that were captured",

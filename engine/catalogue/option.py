@@ -50,7 +50,7 @@ class Choice:
     also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One optimisation switch; ``compare`` holds the two values that "measure" replays (off, on).
 
@@ -64,9 +64,9 @@ class Option:
     title: str
     group: str
     default: Value
-    scope: Literal["request", "engine"]
+    scope: Literal["request", "engine"] = "engine"
     applies: Literal["live", "next request", "cache", "reload"]
-    exactness: Exactness
+    exactness: Exactness = "lossless"
     explains: str
     shows: str
     helps: str

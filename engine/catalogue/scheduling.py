@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT, SPEED
-from engine.catalogue.option import Choice, Option
+from engine.catalogue.option import Option
 from engine.protocol import keys
 
-_scheduling = partial(Option, group="Scheduling", scope="engine", applies="live", exactness="lossless")
+_scheduling = partial(Option, group="Scheduling", applies="live")
 """Fields that the switches of scheduling share."""
 
 SCHEDULING = (
@@ -75,11 +75,6 @@ SCHEDULING = (
         costs="Nothing in the text. A request without a cached beginning may wait longer.",
         source=("engine/decoding/scheduling/policy.py", "engine/loop/admission.py"),
         also=("order of admission", "cache-aware scheduling"),
-        reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
-        choices=(
-            Choice("longest_prefix", "cache-aware", explains="The longest cached beginning goes first."),
-            Choice("first_come", "first come, first served", explains="Requests start in the order of arrival."),
-        ),
         compare=("first_come", "longest_prefix"),
     ),
 )

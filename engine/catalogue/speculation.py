@@ -14,9 +14,7 @@ from engine.protocol import SPECULATION_GROUP, keys
 MOST_NODES = 63
 """Draft tokens in one tree: with the token that they follow, as many rows as a batch has ancestor bits."""
 
-_drafting = partial(
-    Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request", exactness="lossless"
-)
+_drafting = partial(Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request")
 """Fields that the switches of speculation share."""
 _AUTO = (keys.SPECULATION, ("auto",))
 
@@ -159,16 +157,15 @@ def speculation(techniques: Sequence[Technique]) -> tuple[Option, ...]:
 
 
 def _with_users(row: Option, users: Mapping[str, Sequence[Technique]]) -> Option:
-    of = (row.of[0], (*row.of[1], *names(users[row.key]))) if row.of[0] else row.of
     match row.key:
         case keys.NGRAM_CHATS:
             alone = ((keys.SPECULATION, names(users[keys.NGRAM_FIRST])), (keys.NGRAM_FIRST, (False,)))
-            return replace(row, of=of, pointless_with=alone)
+            return replace(row, pointless_with=alone)
         case keys.TREE_NODES:
             nouns = listed([each.noun for each in users[row.key]])
             labels = listed([each.label for each in users[row.key] if row.key in each.shows])
-            return replace(row, of=of, explains=row.explains.format(nouns=nouns), helps=row.helps.format(labels=labels))
-    return replace(row, of=of)
+            return replace(row, explains=row.explains.format(nouns=nouns), helps=row.helps.format(labels=labels))
+    return row
 
 
 def names(techniques: Iterable[Technique]) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from engine.catalogue.option import Capability, Choice, Option
 
 @dataclass(frozen=True, kw_only=True)
 class Technique:
-    """``choice`` is its value of the switch called ``switch``, whose reference gains ``paper``.
+    """``choice`` is its value of the switch called ``switch``, which its class names, and whose reference gains
+    ``paper``.
 
     ``options`` are switches of its own, and ``uses`` further ones that mean something with it.
     ``missing`` has the sentence for each capability of a model that it needs and brings into the catalogue.
@@ -23,8 +24,8 @@ class Technique:
     ``shows`` are switches whose effect ``kvasir bench`` can show by it.
     """
 
-    switch: str
     choice: Choice
+    switch: str = ""
     label: str = ""
     noun: str = ""
     paper: str = ""

@@ -8,7 +8,7 @@ from engine.catalogue.metrics import BYTES_READ, SPEED, WEIGHT_BYTES
 from engine.catalogue.option import Choice, Option
 from engine.protocol import keys
 
-_weights = partial(Option, group="Weights", scope="engine", applies="reload", exactness="lossless")
+_weights = partial(Option, group="Weights", applies="reload")
 """Fields that the switches of weights share."""
 
 WEIGHTS = (

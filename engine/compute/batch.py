@@ -82,7 +82,7 @@ class RowViews(NamedTuple):
     packed_until: np.ndarray | None = None
     """[T] int64: keys before this index are read packed, the others from the recent ones (`PackedKV.recent`)."""
     sparse: np.ndarray | None = None
-    """[T] int64: the number of pages that each head of the row chooses (QUEST); 0: it reads all."""
+    """[T] int64: the number of pages that each head of the row chooses; 0: it reads all."""
     until: np.ndarray | None = None
     """[T] int64: the row sees keys before this index. Those after its own are rows of this step. It holds ..."""
     ahead: Ahead = "none"

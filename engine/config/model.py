@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -21,7 +21,8 @@ class Quantisation:
     The tensors show which modules are packed at all: one without packed tensors is dense.
     """
 
-    method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "modelopt", "fp8"]
+    method: str
+    """As config.json writes it, or whose layout it has."""
     bits: int
     group_size: int = -1
     act_order: bool = False

@@ -9,8 +9,9 @@ import torch
 
 from engine import catalogue
 from engine.base.devices import traits
-from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
-from engine.cache.stores.kinds import MIXING, KVKind
+from engine.cache.policies import KeepAll, PagePolicy
+from engine.cache.stores.kinds import KVKind, KVTechnique
+from engine.cache.technique import PolicyTechnique, policy_of
 from engine.catalogue import Capability
 from engine.catalogue.exclusions import MISSING
 from engine.compute.layers.numerics import Numerics
@@ -73,7 +74,7 @@ class EngineOptions:
                 self.values[spec.key] = spec.default
 
     def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
-        """The options of one request; only QUEST needs ``prompt_length``, in tokens.
+        """The options of one request; some page policies need ``prompt_length``, in tokens.
 
         Raises :class:`engine.catalogue.OptionError` with a sentence.
         """
@@ -91,9 +92,7 @@ class EngineOptions:
             tree_nodes=int(values[keys.TREE_NODES]),
             exit_layer=int(values[keys.EXIT_LAYER]),
             acceptance=cast(Acceptance, values[keys.ACCEPTANCE]),
-            policy=POLICIES[str(values[keys.PAGE_POLICY])](
-                PolicySettings(int(values[keys.WINDOW_TOKENS]), int(values[keys.QUEST_TOKENS]), prompt_length)
-            ),
+            policy=policy_of(values, prompt_length),
         )
 
     @property
@@ -124,7 +123,7 @@ class EngineOptions:
 
     @property
     def admission(self) -> str:
-        """The order of admission: "longest_prefix" or "first_come"."""
+        """The order of admission, the name of a `SchedulingTechnique`."""
         return str(self.values[keys.ADMISSION])
 
     @property
@@ -165,17 +164,16 @@ class EngineOptions:
     @property
     def kv_kind(self) -> KVKind:
         """Kind of the KV cache: the format of keys and values."""
-        windowed = bool(self.values[keys.WINDOW_PAGES])
-        match name := str(self.values[keys.KV_KIND]):
-            case "16bit":
-                return KVKind(bounds=self.values[keys.PAGE_POLICY] == "quest", windowed=windowed)
-            case "kivi":
-                return KVKind(
-                    "kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]), windowed=windowed
-                )
-            case _:
-                hadamard = name in MIXING and bool(self.values[keys.KV_HADAMARD])
-                return KVKind(name, windowed=windowed, hadamard=hadamard)
+        values, name = self.values, str(self.values[keys.KV_KIND])
+        ranks = catalogue.record(PolicyTechnique, values[keys.PAGE_POLICY]).store is not None
+        return KVKind(
+            name,
+            int(values[keys.KV_KEY_BITS]),
+            int(values[keys.KV_VALUE_BITS]),
+            bounds=ranks and name == "16bit",
+            windowed=bool(values[keys.WINDOW_PAGES]),
+            hadamard=catalogue.record(KVTechnique, name).mixes and bool(values[keys.KV_HADAMARD]),
+        )
 
     @property
     def int8_head(self) -> bool:

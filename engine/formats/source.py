@@ -23,8 +23,8 @@ from engine.compute.layers.linear.dense import Concatenated, Dense
 from engine.compute.layers.linear.triton.experts import stacked
 from engine.compute.layers.numerics import Numerics
 from engine.config.model import Quantisation
-from engine.formats.quantised import awq, bitsandbytes, compressed, fp4, gptq
 from engine.formats.quantised.layouts import PackedModule, ggml_layer
+from engine.formats.quantised.quantisation import FORMATS
 from engine.formats.quantised.quantise import Module, Quantiser
 from engine.formats.quantised.repacked import StoredTensor
 from engine.formats.quantised.stacked import StackedExperts
@@ -34,16 +34,6 @@ from engine.formats.tensors import FLOATING, Tensors
 CPU = torch.device("cpu")
 Packing = Literal["4bit", "4bit_torch", "16bit"]
 """Storage of packed weights: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
-FORMATS = {
-    "gptq": gptq.packed,
-    "awq": awq.packed,
-    "compressed-tensors": compressed.packed,
-    "bitsandbytes": bitsandbytes.packed,
-    "modelopt": fp4.packed,
-}
-"""Each looks at one module's tensors in the headers: how it is packed, or None where it is not.
-
-MXFP4 packs no single modules, but stacked experts (engine/formats/quantised/stacked.py)."""
 MARKS = ("qweight", "weight_packed", "weight.quant_map", "SCB")
 """A tensor that only a packed module has."""
 HEAD = "lm_head"
@@ -315,8 +305,9 @@ class CheckpointSource(Source):
         return _Module(name, out_features, packed, bias)
 
     def _packed(self, name: str, out_features: int, in_features: int) -> PackedModule | None:
-        if self.quantisation is not None and self.quantisation.method in FORMATS:
-            return FORMATS[self.quantisation.method](self._tensors, self.quantisation, name, out_features, in_features)
+        how = self.quantisation
+        if how is not None and (packed := FORMATS[how.method].packed) is not None:
+            return packed(self._tensors, how, name, out_features, in_features)
         if any(self._tensors.has(f"{name}.{mark}") for mark in MARKS):
             raise CheckpointError(
                 f"{name} is packed, but config.json has no quantization_config that says how. Download the model again."

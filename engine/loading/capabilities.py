@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine.base.devices import traits
-from engine.cache.policies import WindowWithSinks
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import KVKind, KVTechnique
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.store import KVStore
-from engine.catalogue import TECHNIQUES, Capability, Technique, option
+from engine.cache.technique import PolicyTechnique
+from engine.catalogue import Capability, option, records
 from engine.catalogue.exclusions import excluded
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
@@ -22,8 +22,6 @@ from engine.loading.model import LoadedModel
 from engine.loading.runners import quantises_activations
 from engine.protocol import keys
 
-_OF_CACHE = (keys.KV_KIND, keys.PAGE_POLICY)
-
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
@@ -33,7 +31,8 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         found.add("packed weights")
     lm = model.model
     if lm is None:
-        return frozenset(found | {"sliding window", "page bounds", "shared reads"})
+        policies = records(PolicyTechnique)
+        return frozenset(found | {"shared reads"} | {need for each in policies for need in each.choice.needs})
     if model.files is not None and model.files.checkpoint.dense_head:
         found.add("dense head")
     if traits(model.device).kernels:
@@ -41,22 +40,21 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
     else:
         declined = native_declines(lm.dtype, model.device)
     has: dict[Capability, bool] = {
-        "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),
         "layer windows": 0 < arenas.window_of(lm.config, KVKind(windowed=True)) < model.limit,
-        "packed cache": not arenas.refuses(lm.config, KVKind("int4")),
         "native kernel": declined is None,
         "quantised activations": quantises_activations(lm),
         "shared reads": all(_reads_shared_keys_once(lm, kv) for kv in forms(model.stores[0])),
         "graphs": _captures(model, lm),
         "async steps": draws_there(model),
     }
-    has |= {need: _serves(lm, each) for each in TECHNIQUES if each.switch in _OF_CACHE for need in each.choice.needs}
+    cached: list[KVTechnique | PolicyTechnique] = [*records(KVTechnique), *records(PolicyTechnique)]
+    has |= {need: _serves(lm, each) for each in cached for need in each.choice.needs}
     return frozenset(found | {capability for capability, holds in has.items() if holds})
 
 
-def _serves(model: CausalLM, technique: Technique) -> bool:
+def _serves(model: CausalLM, technique: KVTechnique | PolicyTechnique) -> bool:
     """Return True if a model of this shape can be served with a technique of the cache."""
-    if technique.switch == keys.KV_KIND:
+    if isinstance(technique, KVTechnique):
         return not arenas.refuses(model.config, KVKind(technique.name))
     return not excluded(model.config, technique.switch, technique.name)
 

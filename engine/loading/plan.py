@@ -98,7 +98,7 @@ class LoadPlan:
         try:
             self._memory = self._planned()
         except estimate.OutOfMemory:
-            if self.draft.files is not None or self.heads.files:
+            if self.draft.files is not None or self.heads.in_files:
                 name = self.draft.name or "What drafts for the model"
                 reason = f"{name} does not fit into memory together with the model."
                 self.draft, self.heads = self.draft.without(reason), self.heads.without(reason)

@@ -1,12 +1,13 @@
-"""Every technique with a record, registered with the catalogue: a new one is added here.
+"""Every technique with a record, registered with the catalogue: a new one is added here, or to those of the cache.
 
 Whoever needs the whole catalogue imports this module. It loads no torch, which the records import where they are made.
 """
 
 from __future__ import annotations
 
+import engine.cache.techniques  # noqa: F401 - registers those of the cache
 from engine import catalogue
-from engine.cache.techniques import kivi, quest
+from engine.decoding.scheduling import policy
 from engine.decoding.speculation.assistant import technique as assistant
 from engine.decoding.speculation.draft_model import technique as draft_model
 from engine.decoding.speculation.eagle import technique as eagle
@@ -24,6 +25,6 @@ catalogue.register(
     eagle.TECHNIQUE,
     mtp.TECHNIQUE,
     assistant.TECHNIQUE,
-    quest.TECHNIQUE,
-    kivi.TECHNIQUE,
+    policy.LONGEST_PREFIX,
+    policy.FIRST_COME,
 )

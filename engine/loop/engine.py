@@ -297,7 +297,7 @@ class Engine:
         self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:
-        """The readers that score a text exactly and with the present options; QUEST chooses pages from row 1 on."""
+        """The readers that score a text exactly and with the present options. Pages are chosen from row 1 on."""
         if model is None or model.readers is None:
             return None
         return model.readers(self._options.for_request({}, prompt_length=1).policy)

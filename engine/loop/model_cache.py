@@ -15,14 +15,16 @@ from engine.cache.groups.base import AnyGroup
 from engine.cache.groups.residual import ResidualGroup
 from engine.cache.groups.state import StateGroup
 from engine.cache.groups.window import WindowGroup
+from engine.cache.manager import KVCacheManager, Offload
 from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
-from engine.cache.sequences import KVCacheManager, NewSequence, Offload, SequenceCache
+from engine.cache.sequences import SequenceCache
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.paged import PagedStore
 from engine.cache.stores.store import KVStore
+from engine.cache.text import CachedText, NewSequence
 from engine.cache.tiers import OnDisk, Tiers
 from engine.cache.types import TREE
 from engine.decoding.options import EngineOptions, RequestOptions
@@ -106,7 +108,8 @@ class ModelCache:
         if options.prefix_cache and options.policy.shareable(len(tokens)):
             namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
             namespace = (*namespace, f"adapter {adapter}") if adapter else namespace
-        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks, wholes))
+        asked = NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks, wholes)
+        return SequenceCache(self.manager, asked)
 
     def find_saved(self, request: Request) -> None:
         """Add to the tree the pages that the chat of a new request has saved on disk."""
@@ -185,7 +188,7 @@ class ModelCache:
             rate, known = rows / seconds, self._prefill_rate
             self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
 
-    def _swaps(self, sequence: SequenceCache, parts: Sequence[Offload]) -> bool:
+    def _swaps(self, sequence: CachedText, parts: Sequence[Offload]) -> bool:
         """Return True if what a preempted answer has is copied to host memory; :func:`swap_or_recompute` decides."""
         sizes = [part.tier.size(len(part.pages)) for part in parts]
         size, room = sum(own for own, _ in sizes), self.space.fits((), 0, sum(taken for _, taken in sizes))

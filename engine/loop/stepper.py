@@ -6,13 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from engine import catalogue
 from engine.base.devices import release_cached
 from engine.base.errors import is_out_of_memory, lost_device
 from engine.cache.offload.saved import SavedChats
 from engine.compute.sampling.sampler import LogProbs, new_history
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.policy import POLICIES, LongestPrefixFirst
+from engine.decoding.scheduling.policy import LongestPrefixFirst, SchedulingTechnique
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
@@ -174,7 +175,7 @@ class Stepper:
 
     def _plan(self) -> Plan[Request]:
         """The rows of a step. Requests that were admitted are counted, and those that cannot be served end."""
-        self.scheduler.policy = POLICIES[self._options.admission]
+        self.scheduler.policy = catalogue.record(SchedulingTechnique, self._options.admission).policy
         plan = self.scheduler.plan(self._limits(), self.executor.controller.plan(self.scheduler.running))
         now = self.clock()
         for request in plan.admitted:

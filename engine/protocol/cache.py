@@ -99,7 +99,7 @@ class CacheStats(Part, frozen=True):
     kind: str = "16-bit"
     bits_per_element: float = 16.0
     bits_with_recent: float = 16.0
-    """Bits of a number by the bytes allocated for keys and values, with the tokens that KIVI has not packed yet."""
+    """Bits of a number by the bytes allocated for keys and values, with the tokens that are not packed yet."""
     recent_pages: int = 0
     """Pages of such tokens, or of layers with a window, that are kept for texts which go on from others."""
     state_bytes: int = 0

@@ -15,8 +15,8 @@ import transformers
 from torch import Tensor
 
 from engine.compute.models.heads.mtp import QWEN
+from engine.decoding.speculation.mtp.files import multi_token_layout
 from engine.formats.open import open_checkpoint
-from engine.loading.parts.heads import multi_token_layout
 from tests.conformance import gguf_converter
 from tests.conformance.engine_support import Ours, relative
 from tests.conformance.gguf_converter import by_llama_cpp, convert

@@ -8,27 +8,24 @@ from pathlib import Path
 import pytest
 
 from engine import catalogue
-from engine.cache import policies
-from engine.cache.stores import kinds
 from engine.compute.layers.linear import choose
-from engine.compute.models import arenas, registry
-from engine.decoding.scheduling import policy
-from engine.formats.quantised import quantise
+from engine.compute.models import registry
+from engine.doors.http import dialects
+from engine.formats.quantised import quantisation
 from tests.extending.busy_engine import write_model
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    tables: list[dict[str, object]] = [
-        policies.POLICIES, kinds.BITS, quantise.PACKERS, choose._PATHS, arenas.STORES,
-        registry.OTHERS, policy.POLICIES,
-    ]  # type: ignore[list-item]  # fmt: skip
-    before, techniques = [dict(table) for table in tables], list(catalogue.TECHNIQUES)
+    tables = [choose._PATHS, registry._MODULES, quantisation.FORMATS]
+    lists = [catalogue.TECHNIQUES, dialects.DIALECTS]
+    before, listed = [dict(table) for table in tables], [list(each) for each in lists]  # type: ignore[call-overload]
     yield
     for table, was in zip(tables, before, strict=True):
         table.clear()
         table.update(was)
-    catalogue.TECHNIQUES[:] = techniques
+    for each, items in zip(lists, listed, strict=True):
+        each[:] = items  # type: ignore[assignment]
     catalogue.rebuild()
 
 

@@ -1,57 +1,28 @@
-"""A dialect of HTTP in one file: plain text in, plain text out as it is written."""
+"""A dialect of HTTP in one folder: llama.cpp's /completion."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
 
-import pytest
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
-
-from engine.doors.http.dialects import DIALECTS
-from engine.doors.http.service import HttpService, StreamedAnswer
-from engine.protocol import Delta
-from engine.services.answers.request import AnswerRequest
-from engine.services.answers.stream import Stream
-from engine.services.residency import Lease
+from engine.doors.http import dialects
 from tests.engine.doors.network.conftest import Running
+from tests.extending.llamacpp.routes import LlamaCppRoutes
 
 
-class PlainText:
-    def __init__(self, service: HttpService) -> None:
-        self._service = service
-
-    def routes(self) -> list[Route]:
-        return [Route("/plain", self.plain, methods=["POST"])]
-
-    async def plain(self, request: Request) -> Response:
-        async def answer(body: bytes, use: Lease) -> Response:
-            await use.model("")
-            prompt, _ = await self._service.prompt(AnswerRequest(body.decode()), self._service.loaded(""))
-            stream = self._service.begin([prompt])
-            return StreamedAnswer(_texts(stream), "text/plain", {}, stream, use)
-
-        return self._service.stranger(request) or await self._service.serve(request, answer, _refused)
-
-
-async def _texts(stream: Stream) -> AsyncIterator[bytes]:
-    async for message in stream.messages():
-        if isinstance(message, Delta):
-            yield message.text.encode()
-
-
-def _refused(error: Exception) -> Response:
-    return PlainTextResponse(str(error), 400)
-
-
-def test_a_dialect_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.doors.app.DIALECTS", [*DIALECTS, PlainText])
+def test_a_dialect_of_http() -> None:
+    dialects.register(LlamaCppRoutes)
     running = Running()
     try:
         with running.http() as http:
-            assert sorted(http.post("/plain", content="abc").text) == ["a", "b", "c"]
-            assert "the prompt has" in http.post("/plain", content="abc" * 100).text
-            assert http.post("/plain", content="abc", headers={"Authorization": ""}).status_code == 401
+            whole = http.post("/completion", json={"prompt": "abc"}).json()
+            assert whole["stop"]
+            assert sorted(whole["content"]) == ["a", "b", "c"]
+            lines = http.post("/completion", json={"prompt": "abc", "stream": True}).text.split("\n\n")
+            parts = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+            assert sorted("".join(part["content"] for part in parts)) == ["a", "b", "c"]
+            assert [part["stop"] for part in parts] == [False] * (len(parts) - 1) + [True]
+            assert "the prompt has" in http.post("/completion", json={"prompt": "abc" * 100}).json()["error"]["message"]
+            assert http.post("/completion", json={}, headers={"Authorization": ""}).status_code == 401
+            assert http.post("/completion", content="{").status_code == 400
     finally:
         running.stop()

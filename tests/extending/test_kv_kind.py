@@ -1,37 +1,32 @@
-"""A kind of KV cache in one file: keys and values rounded to float16, whatever the model computes in."""
+"""A kind of KV cache in one folder: 8 bits in blocks, which the fit, the page map and the panel know by its record."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from torch import Tensor
+import torch
 
 from engine import catalogue
-from engine.cache.stores import kinds
-from engine.cache.stores.packed import Placement
-from engine.cache.stores.store import DenseKVStore
-from engine.catalogue import Choice, Technique
-from engine.compute.models import arenas
+from engine.cache.stores.kinds import KVKind
+from engine.compute.models.arenas import new_store
+from engine.loading.memory.estimate import kv_bytes_per_token
+from tests.extending.blocks8.technique import TECHNIQUE
 from tests.extending.busy_engine import check
+from tests.kit.models import CONFIG
 
 
-class Rounded(DenseKVStore):
-    written = 0
-
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        Rounded.written += 1
-        super().write(layer, k.half().to(k.dtype), v.half().to(v.dtype), to)
+def test_the_plan_counts_the_bytes_of_its_arenas() -> None:
+    catalogue.register(TECHNIQUE)
+    kind = KVKind("q8_0")
+    store = new_store(CONFIG, 4, torch.float32, kind=kind)
+    assert store.bytes_per_token() == kv_bytes_per_token(CONFIG, torch.float32, kind)
+    assert kind.title == "q8_0"
 
 
 @pytest.mark.slow
 def test_a_kv_kind(model: Path) -> None:
-    kinds.BITS["rounded"] = 32
-    arenas.STORES["rounded"] = lambda made: Rounded(*made.shape, made.dtype, made.device)
-    catalogue.register(
-        Technique(switch="kv_kind", choice=Choice("rounded", "Rounded to float16", exactness="approximate"))
-    )
-    served = check(model, {"kv_kind": "rounded"})
-    assert "rounded" in served.shown("kv_kind")
-    assert served.engine.cache_stats().kind == "rounded"
-    assert Rounded.written
+    catalogue.register(TECHNIQUE)
+    served = check(model, {"kv_kind": "q8_0"})
+    assert "q8_0" in served.shown("kv_kind")
+    assert served.engine.cache_stats().kind == "q8_0"

@@ -30,16 +30,16 @@ _CACHE = (
     Fault(
         "shared-page-written",
         "cache",
-        "engine/cache/sequences.py",
-        "return at < len(self.pages) and self.manager.pool.refs(self.pages[at]) > 1",
-        "return at < len(self.pages) and self.manager.pool.refs(self.pages[at]) > 2",
+        "engine/cache/text.py",
+        "return at < len(self.pages) and self.pool.refs(self.pages[at]) > 1",
+        "return at < len(self.pages) and self.pool.refs(self.pages[at]) > 2",
         "A page that another answer or the tree refers to is written without a copy.",
         "test_a_missing_copy_is_noticed",
     ),
     Fault(
         "last-token-found",
         "cache",
-        "engine/cache/sequences.py",
+        "engine/cache/text.py",
         "return min(len(self.tokens) - 1, self.shareable)",
         "return min(len(self.tokens), self.shareable)",
         "A prompt of whole pages is found to its end, so that no row is left whose logits are wanted.",
@@ -66,7 +66,7 @@ _CACHE = (
     Fault(
         "pictures-share-pages",
         "cache",
-        "engine/cache/sequences.py",
+        "engine/cache/text.py",
         "return [*self.marks[start:stop], *self.tokens[max(start, len(self.marks)) : stop]]",
         "return self.tokens[start:stop]",
         "Two pictures of one size are the same to the prefix cache, since their placeholders are.",
@@ -165,7 +165,7 @@ _CACHE = (
     Fault(
         "page-bounds-not-copied",
         "cache",
-        "engine/cache/stores/quest.py",
+        "engine/cache/techniques/quest/store.py",
         "                view.bounds[dst] = view.bounds[src]",
         "                view.bounds[dst] = view.bounds[dst]",
         "A copied page keeps the bounds of what it held before, so that QUEST passes it over.",

@@ -28,8 +28,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime.jit import JITFunction
 
-from engine.cache.policies import PagePolicy, QuestPolicy
+from engine.cache.policies import PagePolicy
 from engine.cache.stores.kinds import KVKind
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.attention.triton import launch, merging, pack_trial, quest, quest_trial, trial
 from engine.compute.batch import Batch, SequenceRows

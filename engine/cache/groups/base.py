@@ -1,21 +1,20 @@
 """Cache groups: what the layers of one kind keep of a text beside the pages of the pool.
 
-A manager (`engine.cache.sequences`) has a group for each such kind that its model has, and every sequence a part of
+A manager (`engine.cache.manager`) has a group for each such kind that its model has, and every sequence a part of
 each group, in the same order. A group says in what it differs from pages alone: after how many tokens a text may go on,
 what more rows need, what a copied page takes along, what is kept and given back. None knows of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PagePool
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.text import CachedText
 from engine.cache.types import TREE, OffloadedPages, StateRun, Tier
-
-if TYPE_CHECKING:
-    from engine.cache.sequences import KVCacheManager, SequenceCache
 
 GRACE = 16
 """Tokens at the end of a text that may turn out otherwise in the next one, as templates write a prompt's end in
@@ -36,26 +35,26 @@ class SequencePart:
     table: list[int] | None = None
     """Page table of the group's layers, by place in the sequence; None: they have none."""
 
-    def longest(self, cache: SequenceCache, tokens: int, pages: Sequence[int]) -> int:
+    def longest(self, cache: CachedText, tokens: int, pages: Sequence[int]) -> int:
         """Return the most of the first ``tokens`` tokens after which the group lets the sequence go on, wherever what
         it takes is. ``pages`` are those that they have, 0 for each in a tier below."""
         return tokens
 
-    def opening(self, cache: SequenceCache) -> None:
+    def opening(self, cache: CachedText) -> None:
         """Note that the sequence is about to look for its beginning."""
 
-    def open(self, cache: SequenceCache) -> None:
+    def open(self, cache: CachedText) -> None:
         """Hold what the group has on the device of the tokens that are computed; once more changes nothing."""
 
-    def grown(self, cache: SequenceCache, before: int, tokens: int) -> None:
+    def grown(self, cache: CachedText, before: int, tokens: int) -> None:
         """Get the pages from place ``before`` on ready to come back from a tier below, for the first ``tokens``
         tokens."""
 
-    def filled(self, cache: SequenceCache, before: int) -> bool:
+    def filled(self, cache: CachedText, before: int) -> bool:
         """Pages from place ``before`` on came back from a tier below; False: without what the group wants."""
         return True
 
-    def restore(self, cache: SequenceCache) -> bool:
+    def restore(self, cache: CachedText) -> bool:
         """Bring what an opened sequence lacks to the device; False: it is lost."""
         return True
 
@@ -63,40 +62,40 @@ class SequencePart:
         """Return True if what was found takes room that rows need."""
         return False
 
-    def fits(self, cache: SequenceCache, rows: int) -> bool:
+    def fits(self, cache: CachedText, rows: int) -> bool:
         """Return True if there is room for ``rows`` more rows."""
         return True
 
-    def allocate(self, cache: SequenceCache, rows: int) -> None:
+    def allocate(self, cache: CachedText, rows: int) -> None:
         """Take what ``rows`` more rows need; their pages are there."""
 
-    def copied(self, cache: SequenceCache, at: int) -> None:
+    def copied(self, cache: CachedText, at: int) -> None:
         """Follow the page at a place, which was copied because others refer to it."""
 
-    def runs(self, cache: SequenceCache, drafts: int) -> tuple[StateRun, ...]:
+    def runs(self, cache: CachedText, drafts: int) -> tuple[StateRun, ...]:
         """Runs that advance a state in the planned step, before ``drafts`` draft tokens; () if there is none."""
         return ()
 
-    def take_replays(self, cache: SequenceCache) -> tuple[StateRun, ...]:
+    def take_replays(self, cache: CachedText) -> tuple[StateRun, ...]:
         """Take the runs that advance a state over draft tokens accepted in this step; () if there are none."""
         return ()
 
-    def advance(self, cache: SequenceCache, tokens: int) -> None:
+    def advance(self, cache: CachedText, tokens: int) -> None:
         """Note that ``tokens`` more are computed, which are not counted yet."""
 
-    def shed(self, cache: SequenceCache) -> None:
+    def shed(self, cache: CachedText) -> None:
         """Give back what no row of the sequence will read again."""
 
-    def shrink(self, cache: SequenceCache, keep: int) -> None:
+    def shrink(self, cache: CachedText, keep: int) -> None:
         """Give back what goes with all pages but the first ``keep``."""
 
-    def replaced(self, cache: SequenceCache, at: int, page: int) -> None:
+    def replaced(self, cache: CachedText, at: int, page: int) -> None:
         """Follow the page at a place, for which the tree has another one with the same content, ``page``."""
 
-    def commit(self, cache: SequenceCache, before: int, ended: bool) -> None:
+    def commit(self, cache: CachedText, before: int, ended: bool) -> None:
         """Keep what later texts can use; the tree has taken the pages from place ``before`` on."""
 
-    def keep_at(self, cache: SequenceCache, tokens: int, asked: bool) -> None:
+    def keep_at(self, cache: CachedText, tokens: int, asked: bool) -> None:
         """Keep what it takes to go on after these tokens, whole pages of the prompt whose rows are computed by now, as
         another group does; what is not ``asked`` for is the first to be given up."""
 
@@ -105,19 +104,19 @@ class SequencePart:
         because this one does."""
         return False
 
-    def kept(self, cache: SequenceCache, tokens: int) -> list[int]:
+    def kept(self, cache: CachedText, tokens: int) -> list[int]:
         """Pages of the group's own that hold what it takes to go on after these tokens, if they are on the device."""
         return []
 
-    def offloaded(self, cache: SequenceCache) -> list[int]:
+    def offloaded(self, cache: CachedText) -> list[int]:
         """Pages of the group's own that go to a tier below with a preempted sequence; 0 among them: it cannot go."""
         return []
 
-    def prepare(self, cache: SequenceCache) -> bool:
+    def prepare(self, cache: CachedText) -> bool:
         """Take room for what comes back from a tier below; False: there is none."""
         return True
 
-    def close(self, cache: SequenceCache) -> None:
+    def close(self, cache: CachedText) -> None:
         """Give everything back."""
 
 
@@ -140,14 +139,14 @@ class CacheGroup(Generic[P]):
         """``pool``: pages of the group's own."""
         self.pool = pool
 
-    def join(self, manager: KVCacheManager) -> None:
-        """Become a group of this manager."""
+    def join(self, tree: PrefixTree, packed: Callable[[int], int]) -> None:
+        """Become a group of the manager with this tree, whose :meth:`KVCacheManager.packed` is given."""
 
-    def new(self, cache: SequenceCache) -> P:
+    def new(self, cache: CachedText) -> P:
         """Part of a new sequence."""
         raise NotImplementedError
 
-    def of(self, cache: SequenceCache) -> P:
+    def of(self, cache: CachedText) -> P:
         """Part of a sequence."""
         return cast("P", cache.parts[self.place])
 
@@ -179,14 +178,14 @@ class CacheGroup(Generic[P]):
         """Number of pages of the group's own that hold what it takes to go on after these tokens, whole pages."""
         return 0
 
-    def adopt(self, cache: SequenceCache, tokens: int, held: OffloadedPages) -> None:
+    def adopt(self, cache: CachedText, tokens: int, held: OffloadedPages) -> None:
         """Know of what a tier holds of the group, with which a sequence can go on after its first ``tokens`` tokens."""
 
-    def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
+    def admits(self, cache: CachedText, running: Sequence[CachedText], chunk: int) -> bool:
         """Return True if an opened sequence, read in chunks, has room to run with the others."""
         return True
 
-    def will_find(self, pages: int, other: SequenceCache) -> bool:
+    def will_find(self, pages: int, other: CachedText) -> bool:
         """Return True if a text that shares its first ``pages`` pages with another can reuse them once that is read."""
         return True
 

@@ -1,4 +1,4 @@
-"""Recent tokens with pages of their own, in a second pool, where a cache packs the others (KIVI).
+"""Recent tokens with pages of their own, in a second pool, where a cache packs the others.
 
 Recent pages are handed out with the rows, given back as what they hold is packed, kept as snapshots when a text ends,
 shared by those who go on from there and copied before a write.
@@ -6,18 +6,16 @@ shared by those who go on from there and copied before a write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from engine.cache.groups.base import GRACE, CacheGroup, SequencePart
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
+from engine.cache.prefix.radix import PrefixTree
 from engine.cache.prefix.snapshots import Hit, Snapshots
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until, recent_span
+from engine.cache.text import CachedText
 from engine.cache.types import Content, OffloadedPages, Tier
-
-if TYPE_CHECKING:
-    from engine.cache.sequences import KVCacheManager, SequenceCache
 
 
 class ResidualPart(SequencePart):
@@ -32,16 +30,16 @@ class ResidualPart(SequencePart):
 
     # --- it comes ------------------------------------------------------------------------------------------------
 
-    def _hit(self, cache: SequenceCache, tokens: int, packed: int) -> Hit | None:
+    def _hit(self, cache: CachedText, tokens: int, packed: int) -> Hit | None:
         """Longest reuse, of no more than ``tokens`` tokens, by a snapshot and the first ``packed`` tokens before it."""
         return self.group.snapshots.find(cache.namespace, cache.keys(tokens), cache.identity(tokens), packed)
 
-    def longest(self, cache: SequenceCache, tokens: int, pages: Sequence[int]) -> int:
+    def longest(self, cache: CachedText, tokens: int, pages: Sequence[int]) -> int:
         """Implements :meth:`SequencePart.longest`."""
         hit = self._hit(cache, tokens, len(pages) * PAGE_SIZE)
         return 0 if hit is None else hit.tokens
 
-    def open(self, cache: SequenceCache) -> None:
+    def open(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.open`."""
         hit = None if self.table else self._hit(cache, cache.num_computed, self.group.packed(cache.num_computed))
         if hit is not None:
@@ -55,12 +53,12 @@ class ResidualPart(SequencePart):
 
     # --- it runs -------------------------------------------------------------------------------------------------
 
-    def fits(self, cache: SequenceCache, rows: int) -> bool:
+    def fits(self, cache: CachedText, rows: int) -> bool:
         """Implements :meth:`SequencePart.fits`: there are recent pages for ``rows`` more rows."""
         missing, free = self._missing(cache, rows) + self._must_copy(cache), self.group.pool.free_count
         return missing <= free or missing <= free + self.group.snapshots.evictable
 
-    def allocate(self, cache: SequenceCache, rows: int) -> None:
+    def allocate(self, cache: CachedText, rows: int) -> None:
         """Implements :meth:`SequencePart.allocate`."""
         group, table = self.group, self.table
         first, stop = recent_span(cache.num_computed, rows, group.residual)
@@ -71,22 +69,22 @@ class ResidualPart(SequencePart):
                 (table[place],) = group.pool.allocate(1, cache.owner)
         self._own(cache)
 
-    def _missing(self, cache: SequenceCache, rows: int) -> int:
+    def _missing(self, cache: CachedText, rows: int) -> int:
         first, stop = recent_span(cache.num_computed, rows, self.group.residual)
         gaps = sum(1 for page in self.table[first:stop] if not page)
         return gaps + max(0, stop - max(first, len(self.table)))
 
-    def _next_page(self, cache: SequenceCache) -> int:
+    def _next_page(self, cache: CachedText) -> int:
         at = cache.num_computed // PAGE_SIZE
         return self.table[at] if at < len(self.table) else 0
 
-    def _must_copy(self, cache: SequenceCache) -> bool:
+    def _must_copy(self, cache: CachedText) -> bool:
         """Return True if another sequence refers to the page of the next row. A snapshot that does can be evicted
         instead."""
         page = self._next_page(cache)
         return page > 0 and self.group.pool.refs(page) - self.group.snapshots.refs(page) > 1
 
-    def _own(self, cache: SequenceCache) -> None:
+    def _own(self, cache: CachedText) -> None:
         group, pool, page = self.group, self.group.pool, self._next_page(cache)
         if not page or pool.refs(page) == 1:
             return
@@ -101,7 +99,7 @@ class ResidualPart(SequencePart):
         pool.release([page], cache.owner)
         self.table[cache.num_computed // PAGE_SIZE] = copy
 
-    def shed(self, cache: SequenceCache) -> None:
+    def shed(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.shed`: releases pages of tokens that are packed by now, and those after the
         last token."""
         table = self.table
@@ -114,7 +112,7 @@ class ResidualPart(SequencePart):
 
     # --- it goes -------------------------------------------------------------------------------------------------
 
-    def commit(self, cache: SequenceCache, before: int, ended: bool) -> None:
+    def commit(self, cache: CachedText, before: int, ended: bool) -> None:
         """Implements :meth:`SequencePart.commit`: takes a snapshot where the sequence ended, and where its prompt does:
         of what the next rows would read unpacked, and a little before where that is still there."""
         computed = cache.num_computed
@@ -128,12 +126,12 @@ class ResidualPart(SequencePart):
                 self.group.snapshots.keep(cache.namespace, cache.keys(first), text, pages)
                 return
 
-    def kept(self, cache: SequenceCache, tokens: int) -> list[int]:
+    def kept(self, cache: CachedText, tokens: int) -> list[int]:
         """Implements :meth:`SequencePart.kept`."""
         hit = self._hit(cache, tokens, self.group.packed(tokens))
         return hit.pages if hit is not None and hit.tokens == tokens else []
 
-    def keep_at(self, cache: SequenceCache, tokens: int, asked: bool) -> None:
+    def keep_at(self, cache: CachedText, tokens: int, asked: bool) -> None:
         """Implements :meth:`SequencePart.keep_at`."""
         first = self.group.packed(tokens)
         pages = self.table[first // PAGE_SIZE : tokens // PAGE_SIZE]
@@ -141,19 +139,19 @@ class ResidualPart(SequencePart):
             text = cache.identity(tokens, first)
             self.group.snapshots.keep(cache.namespace, cache.keys(first), text, pages, asked)
 
-    def close(self, cache: SequenceCache) -> None:
+    def close(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.close`."""
         self.group.pool.release_all(cache.owner)
         self.table.clear()
 
     # --- it waits in a tier below --------------------------------------------------------------------------------
 
-    def offloaded(self, cache: SequenceCache) -> list[int]:
+    def offloaded(self, cache: CachedText) -> list[int]:
         """Implements :meth:`SequencePart.offloaded`."""
         first, stop = recent_span(cache.num_computed, 0, self.group.residual)
         return self.table[first:stop]
 
-    def prepare(self, cache: SequenceCache) -> bool:
+    def prepare(self, cache: CachedText) -> bool:
         """Implements :meth:`SequencePart.prepare`."""
         self.allocate(cache, 0)
         return True
@@ -165,16 +163,15 @@ class ResidualGroup(CacheGroup[ResidualPart]):
     anywhere, packs = False, True
 
     def __init__(self, pool: PagePool, residual: int, content: Content, tier: Tier | None = None) -> None:
-        """``residual`` is KIVI's R, ``tier`` is for what ``content`` has of ``pool``."""
+        """``residual`` is how many stay unpacked, ``tier`` is for what ``content`` has of ``pool``."""
         super().__init__(pool)
         self.residual, self.content, self.tier = residual, content, tier
 
-    def join(self, manager: KVCacheManager) -> None:
+    def join(self, tree: PrefixTree, packed: Callable[[int], int]) -> None:
         """Implements :meth:`CacheGroup.join`."""
-        tree = manager.tree
         self.snapshots = Snapshots(self.pool, self.residual, lambda name, keys: tree.matched(name, keys) == len(keys))
 
-    def new(self, cache: SequenceCache) -> ResidualPart:
+    def new(self, cache: CachedText) -> ResidualPart:
         """Implements :meth:`CacheGroup.new`."""
         return ResidualPart(self)
 
@@ -201,7 +198,7 @@ class ResidualGroup(CacheGroup[ResidualPart]):
         """Implements :meth:`CacheGroup.saved_pages`."""
         return (tokens - self.packed(tokens)) // PAGE_SIZE
 
-    def adopt(self, cache: SequenceCache, tokens: int, held: OffloadedPages) -> None:
+    def adopt(self, cache: CachedText, tokens: int, held: OffloadedPages) -> None:
         """Implements :meth:`CacheGroup.adopt`: brings them to the device at once, if there is room."""
         first, part = self.packed(tokens), self.of(cache)
         if part.kept(cache, tokens) or self.tier is None or not self.snapshots.make_room(self.saved_pages(tokens)):
@@ -211,7 +208,7 @@ class ResidualGroup(CacheGroup[ResidualPart]):
             self.snapshots.keep(cache.namespace, cache.keys(first), cache.identity(tokens, first), pages)
         self.pool.release(pages, cache.owner)
 
-    def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
+    def admits(self, cache: CachedText, running: Sequence[CachedText], chunk: int) -> bool:
         """Implements :meth:`CacheGroup.admits`: there are recent pages for its rows now, and for all sequences at
         their longest."""
         if not self.of(cache).fits(cache, min(cache.pending, cache.chunk(chunk))):
@@ -226,7 +223,7 @@ class ResidualGroup(CacheGroup[ResidualPart]):
             lacking += max(0, most - len(table) + table.count(0))
         return lacking <= self.pool.free_count + self.snapshots.evictable
 
-    def will_find(self, pages: int, other: SequenceCache) -> bool:
+    def will_find(self, pages: int, other: CachedText) -> bool:
         """Implements :meth:`CacheGroup.will_find`: it can reuse the snapshot of the other's prompt, or one before."""
         tokens = pages * PAGE_SIZE
         ends = tokens > other.prompt_length - GRACE - PAGE_SIZE

@@ -10,17 +10,16 @@ were accepted, from the state before them: no state of a rejected token is ever 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.cache.groups.base import GRACE, CacheGroup, SequencePart, StateCounts
 from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.prefix.radix import PrefixTree
 from engine.cache.prefix.states import StateSnapshot, StateSnapshots
-from engine.cache.types import OffloadedPages, StateRun, Tier, common
-
-if TYPE_CHECKING:
-    from engine.cache.sequences import KVCacheManager, SequenceCache
+from engine.cache.text import CachedText
+from engine.cache.types import Key, OffloadedPages, StateRun, Tier, common
 
 EVERY = 512
 """Tokens of a prompt after each of which a state is kept, in case another text leaves it there: the first to be given
@@ -64,22 +63,22 @@ class StatePart(SequencePart):
 
     # --- it comes ------------------------------------------------------------------------------------------------
 
-    def _snapshot(self, cache: SequenceCache, tokens: int) -> StateSnapshot | None:
+    def _snapshot(self, cache: CachedText, tokens: int) -> StateSnapshot | None:
         """The state after the most of the first ``tokens`` tokens that can be had, wherever it is."""
         return self.group.snapshots.find(cache.namespace, cache.keys(tokens))
 
-    def longest(self, cache: SequenceCache, tokens: int, pages: Sequence[int]) -> int:
+    def longest(self, cache: CachedText, tokens: int, pages: Sequence[int]) -> int:
         """Implements :meth:`SequencePart.longest`."""
         found = self._snapshot(cache, tokens)
         return 0 if found is None else found.tokens
 
-    def opening(self, cache: SequenceCache) -> None:
+    def opening(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.opening`: where it leaves what is known, another text may do so too."""
         known = self.group.tree.matched(cache.namespace, cache.keys(cache.reusable)) * PAGE_SIZE
         self.stop_at(cache, known)
         self.stop_at(cache, (cache.prompt_length - GRACE) // PAGE_SIZE * PAGE_SIZE)
 
-    def open(self, cache: SequenceCache) -> None:
+    def open(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.open`."""
         found = None if self.state else self._snapshot(cache, cache.num_computed)
         if found is not None:
@@ -87,12 +86,12 @@ class StatePart(SequencePart):
             if found.slot:
                 self._hold(cache, found.slot)
 
-    def _hold(self, cache: SequenceCache, slot: int) -> None:
+    def _hold(self, cache: CachedText, slot: int) -> None:
         self.group.pool.retain([slot], cache.owner)
         self.state = slot
         self.group.running.add(self)
 
-    def stop_at(self, cache: SequenceCache, tokens: int) -> None:
+    def stop_at(self, cache: CachedText, tokens: int) -> None:
         """Leave a state after so many tokens, whole pages, if they are still to be read."""
         if cache.num_computed < tokens < len(cache.tokens):
             self._stops.add(tokens)
@@ -101,7 +100,7 @@ class StatePart(SequencePart):
         """Implements :meth:`SequencePart.stops_at`: a state is left there."""
         return tokens in self._stops
 
-    def restore(self, cache: SequenceCache) -> bool:
+    def restore(self, cache: CachedText) -> bool:
         """Implements :meth:`SequencePart.restore`."""
         if self.state or not cache.num_computed:
             return True
@@ -114,12 +113,12 @@ class StatePart(SequencePart):
 
     # --- it runs -------------------------------------------------------------------------------------------------
 
-    def fits(self, cache: SequenceCache, rows: int) -> bool:
+    def fits(self, cache: CachedText, rows: int) -> bool:
         """Implements :meth:`SequencePart.fits`."""
         planned = len({end.slot for end in self._ends} | {self._spare} - {0})
         return 1 + (rows > cache.pending) <= self.group.slots_left + planned
 
-    def allocate(self, cache: SequenceCache, rows: int) -> None:
+    def allocate(self, cache: CachedText, rows: int) -> None:
         """Implements :meth:`SequencePart.allocate`: takes slots for the states that the rows leave; the last rows are
         draft tokens if there are more than are known."""
         self._discard_plan(cache)
@@ -134,7 +133,7 @@ class StatePart(SequencePart):
         if rows > known:
             self._spare = group.take_slot(cache.owner)
 
-    def _marks(self, cache: SequenceCache, stop: int) -> list[int]:
+    def _marks(self, cache: CachedText, stop: int) -> list[int]:
         """Tokens up to ``stop`` after which a state is worth keeping."""
         if cache.namespace is None:
             return []
@@ -146,13 +145,13 @@ class StatePart(SequencePart):
             marks.add(last)
         return sorted(marks)
 
-    def _discard_plan(self, cache: SequenceCache) -> None:
+    def _discard_plan(self, cache: CachedText) -> None:
         """A step that was planned did not take place."""
         slots = [end.slot for end in self._ends] + [self._spare] * (self._spare > 0)
         self.group.pool.release(slots, cache.owner)
         self._ends, self._spare = [], 0
 
-    def runs(self, cache: SequenceCache, drafts: int) -> tuple[StateRun, ...]:
+    def runs(self, cache: CachedText, drafts: int) -> tuple[StateRun, ...]:
         """Implements :meth:`SequencePart.runs`; the last one, without a target slot, is that of the drafts."""
         found, source, at = [], self.state, cache.num_computed
         for end in self._ends:
@@ -160,7 +159,7 @@ class StatePart(SequencePart):
             source, at = end.slot, end.tokens
         return (*found, StateRun(drafts, source, 0)) if drafts else tuple(found)
 
-    def advance(self, cache: SequenceCache, tokens: int) -> None:
+    def advance(self, cache: CachedText, tokens: int) -> None:
         """Implements :meth:`SequencePart.advance`: the known rows of a step first, then accepted draft tokens."""
         if self._ends:
             assert self._ends[-1].tokens == cache.num_computed + tokens, "other rows were computed than were planned"
@@ -168,7 +167,7 @@ class StatePart(SequencePart):
         elif tokens:
             self._replay(cache, tokens)
 
-    def _replay(self, cache: SequenceCache, tokens: int) -> None:
+    def _replay(self, cache: CachedText, tokens: int) -> None:
         """Plan what :meth:`take_replays` gives, for all sequences of a step before anything is moved."""
         stop = cache.num_computed + tokens
         for mark in self._marks(cache, stop)[-1:]:
@@ -182,14 +181,14 @@ class StatePart(SequencePart):
         self.group.pool.retain([self.state], cache.owner)
         self._go_on(cache)
 
-    def take_replays(self, cache: SequenceCache) -> tuple[StateRun, ...]:
+    def take_replays(self, cache: CachedText) -> tuple[StateRun, ...]:
         """Implements :meth:`SequencePart.take_replays`, once the step is done."""
         taken, self._replays = self._replays, ()
         if taken:
             self.group.pool.release([taken[0].source], cache.owner)
         return taken
 
-    def _go_on(self, cache: SequenceCache) -> None:
+    def _go_on(self, cache: CachedText) -> None:
         """The planned states are there."""
         slots = self.group.pool
         for end in self._ends:
@@ -211,24 +210,24 @@ class StatePart(SequencePart):
 
     # --- it goes -------------------------------------------------------------------------------------------------
 
-    def commit(self, cache: SequenceCache, before: int, ended: bool) -> None:
+    def commit(self, cache: CachedText, before: int, ended: bool) -> None:
         """Implements :meth:`SequencePart.commit`: makes snapshots of the states that were to be kept, and, where
         ``ended``, of the last."""
         done, self._kept = self._kept, []
         if ended and self._last.slot:
             done, self._last = [*done, self._last], NOWHERE
         for mark in done:
-            if cache.namespace is not None and cache.manager.packed(mark.tokens) <= cache.shared * PAGE_SIZE:
+            if cache.namespace is not None and self.group.packed_before(mark.tokens) <= cache.shared * PAGE_SIZE:
                 asked = mark.tokens > cache.prompt_length or mark.tokens in self._stops
                 self.group.snapshots.keep(cache.namespace, cache.keys(mark.tokens), mark.slot, asked)
             self.group.pool.release([mark.slot], cache.owner)
 
-    def kept(self, cache: SequenceCache, tokens: int) -> list[int]:
+    def kept(self, cache: CachedText, tokens: int) -> list[int]:
         """Implements :meth:`SequencePart.kept`."""
         found = self._snapshot(cache, tokens)
         return [found.slot] if found is not None and found.slot and found.tokens == tokens else []
 
-    def close(self, cache: SequenceCache) -> None:
+    def close(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.close`."""
         self.group.pool.release_all(cache.owner)
         self.group.running.discard(self)
@@ -237,11 +236,11 @@ class StatePart(SequencePart):
 
     # --- it waits in a tier below --------------------------------------------------------------------------------
 
-    def offloaded(self, cache: SequenceCache) -> list[int]:
+    def offloaded(self, cache: CachedText) -> list[int]:
         """Implements :meth:`SequencePart.offloaded`; without a state, which lies in no slot, nothing can be kept."""
         return [self.state]
 
-    def prepare(self, cache: SequenceCache) -> bool:
+    def prepare(self, cache: CachedText) -> bool:
         """Implements :meth:`SequencePart.prepare`."""
         self.state = self.group.take_slot(cache.owner)
         self.group.running.add(self)
@@ -259,14 +258,19 @@ class StateGroup(CacheGroup[StatePart]):
         self.tier, self._snapshot_tier = tier, snapshot_tier
         self.running: set[StatePart] = set()
         """Those that hold slots."""
-        self._living = weakref.WeakKeyDictionary["SequenceCache", StatePart]()
+        self._living = weakref.WeakKeyDictionary["CachedText", StatePart]()
 
-    def join(self, manager: KVCacheManager) -> None:
+    def join(self, tree: PrefixTree, packed: Callable[[int], int]) -> None:
         """Implements :meth:`CacheGroup.join`."""
-        self.tree = manager.tree
-        self.snapshots = StateSnapshots(self.pool, manager.reachable, self._snapshot_tier)
+        self.tree, self.packed_before = tree, packed
+        self.snapshots = StateSnapshots(self.pool, self._reachable, self._snapshot_tier)
 
-    def new(self, cache: SequenceCache) -> StatePart:
+    def _reachable(self, namespace: Hashable, keys: Sequence[Key]) -> bool:
+        """Return True if a text that goes on after these pages would find what is in pages of the pool."""
+        pages = self.packed_before(len(keys) * PAGE_SIZE) // PAGE_SIZE
+        return self.tree.matched(namespace, keys[:pages]) == pages
+
+    def new(self, cache: CachedText) -> StatePart:
         """Implements :meth:`CacheGroup.new`. A state will be kept where the text branches off from others that are
         still to be read: whichever is read first leaves it to the other."""
         part = StatePart(self)
@@ -292,15 +296,15 @@ class StateGroup(CacheGroup[StatePart]):
         """Implements :meth:`CacheGroup.saved_pages`."""
         return 1
 
-    def adopt(self, cache: SequenceCache, tokens: int, held: OffloadedPages) -> None:
+    def adopt(self, cache: CachedText, tokens: int, held: OffloadedPages) -> None:
         """Implements :meth:`CacheGroup.adopt`."""
         self.snapshots.adopt(cache.namespace, cache.keys(tokens), held)
 
-    def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
+    def admits(self, cache: CachedText, running: Sequence[CachedText], chunk: int) -> bool:
         """Implements :meth:`CacheGroup.admits`: all running sequences still find their slots."""
         return self.slots_left >= (SLOTS_EACH - 1) * len(running) + SLOTS_EACH - (self.of(cache) in self.running)
 
-    def will_find(self, pages: int, other: SequenceCache) -> bool:
+    def will_find(self, pages: int, other: CachedText) -> bool:
         """Implements :meth:`CacheGroup.will_find`: the other leaves a state where the texts part."""
         return self.of(other).stops_at(pages * PAGE_SIZE)
 

@@ -6,17 +6,15 @@ goes on from the last place before which the window's slots are still there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from engine.cache.groups.base import CacheGroup, SequencePart
 from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.prefix.radix import PrefixTree
 from engine.cache.slots import WindowSlots
+from engine.cache.text import CachedText
 from engine.cache.types import Content
-
-if TYPE_CHECKING:
-    from engine.cache.sequences import KVCacheManager, SequenceCache
 
 
 class WindowPart(SequencePart):
@@ -39,17 +37,17 @@ class WindowPart(SequencePart):
         """Entries of the table, where it has them."""
         return len(self.table) - self.begin
 
-    def _first(self, cache: SequenceCache) -> int:
+    def _first(self, cache: CachedText) -> int:
         """The first page whose slot the next row wants."""
         return self.slots.first(cache.num_computed)
 
     # --- it comes ------------------------------------------------------------------------------------------------
 
-    def longest(self, cache: SequenceCache, tokens: int, pages: Sequence[int]) -> int:
+    def longest(self, cache: CachedText, tokens: int, pages: Sequence[int]) -> int:
         """Implements :meth:`SequencePart.longest`."""
         return self.slots.longest(pages, tokens)
 
-    def open(self, cache: SequenceCache) -> None:
+    def open(self, cache: CachedText) -> None:
         """Refer to the slots, as far as there are some, of what the next row sees; and to no others."""
         first, pages = self._first(cache), cache.pages
         self._pass(cache, first)
@@ -60,14 +58,14 @@ class WindowPart(SequencePart):
             if page and not self.table[place] and self.slots.of_page[page]:
                 self.table[place] = self.slots.hold(page, cache.owner)
 
-    def grown(self, cache: SequenceCache, before: int, tokens: int) -> None:
+    def grown(self, cache: CachedText, before: int, tokens: int) -> None:
         """Implements :meth:`SequencePart.grown`: those that the row after ``tokens`` tokens sees take their slots."""
         self.table.extend([0] * (len(cache.pages) - len(self.table)))
         for place in range(max(before, self.slots.first(tokens)), len(cache.pages)):
             if not self.slots.lacks(1):
                 self.table[place] = self.slots.hold(cache.pages[place], cache.owner)
 
-    def filled(self, cache: SequenceCache, before: int) -> bool:
+    def filled(self, cache: CachedText, before: int) -> bool:
         """Implements :meth:`SequencePart.filled`: slots that nothing came along for are given back."""
         slots = self.slots
         places = [place for place, page in enumerate(cache.pages) if page in slots.unfilled and self.table[place]]
@@ -79,21 +77,21 @@ class WindowPart(SequencePart):
 
     # --- it runs -------------------------------------------------------------------------------------------------
 
-    def fits(self, cache: SequenceCache, rows: int) -> bool:
+    def fits(self, cache: CachedText, rows: int) -> bool:
         """Implements :meth:`SequencePart.fits`."""
         return not self.slots.lacks(self._missing(cache, rows))
 
-    def _missing(self, cache: SequenceCache, rows: int) -> int:
+    def _missing(self, cache: CachedText, rows: int) -> int:
         """Slots still to be taken for ``rows`` more rows."""
         table, first, stop = self.table, max(self._first(cache), self._whole), pages_for(cache.num_computed + rows)
         gaps = sum(1 for place in range(first, min(stop, len(table))) if self._wants(cache, place))
         return gaps + max(0, stop - max(first, len(table))) + cache.must_copy()
 
-    def _wants(self, cache: SequenceCache, place: int) -> bool:
+    def _wants(self, cache: CachedText, place: int) -> bool:
         """Return True if a page lacks its slot; one that no row will read again needs none."""
         return not self.table[place] and (place >= len(cache.pages) or cache.pages[place] > 0)
 
-    def allocate(self, cache: SequenceCache, rows: int) -> None:
+    def allocate(self, cache: CachedText, rows: int) -> None:
         """Implements :meth:`SequencePart.allocate`."""
         stop = pages_for(cache.num_computed + rows)
         self.table.extend([0] * (stop - len(self.table)))
@@ -103,7 +101,7 @@ class WindowPart(SequencePart):
         for place in wanted:
             self.table[place] = self.slots.hold(cache.pages[place], cache.owner)
 
-    def copied(self, cache: SequenceCache, at: int) -> None:
+    def copied(self, cache: CachedText, at: int) -> None:
         """Implements :meth:`SequencePart.copied`: its slot is copied too."""
         old = self.table[at] if at < len(self.table) else 0
         if old:
@@ -111,7 +109,7 @@ class WindowPart(SequencePart):
             self.group.content.copy_page(old, self.table[at])
             self.slots.let_go([old], cache.owner, passed=False)
 
-    def shed(self, cache: SequenceCache) -> None:
+    def shed(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.shed`: lets go of the slots that are out of every window by now."""
         first, stop = cache.dead_pages
         dead = [place for place in range(max(first, self.begin), min(stop, len(self.table))) if self.table[place]]
@@ -120,7 +118,7 @@ class WindowPart(SequencePart):
             self.table[place] = 0
         self._pass(cache, self._first(cache))
 
-    def _pass(self, cache: SequenceCache, first: int) -> None:
+    def _pass(self, cache: CachedText, first: int) -> None:
         """Give back the slots before a page."""
         if first > self.begin:
             gone = [slot for slot in self.table[self.begin : first] if slot]
@@ -128,7 +126,7 @@ class WindowPart(SequencePart):
             self.table[self.begin : first] = [0] * (min(first, len(self.table)) - self.begin)
             self.begin = min(first, len(self.table))
 
-    def shrink(self, cache: SequenceCache, keep: int) -> None:
+    def shrink(self, cache: CachedText, keep: int) -> None:
         """Implements :meth:`SequencePart.shrink`."""
         gone = [slot for slot in self.table[keep:] if slot]
         self.slots.let_go(gone, cache.owner, passed=False)
@@ -137,7 +135,7 @@ class WindowPart(SequencePart):
 
     # --- it goes -------------------------------------------------------------------------------------------------
 
-    def replaced(self, cache: SequenceCache, at: int, page: int) -> None:
+    def replaced(self, cache: CachedText, at: int, page: int) -> None:
         """Implements :meth:`SequencePart.replaced`: where the tree has the same text without slots, its own page gets
         this one's."""
         slots, held = self.slots, self.table[at] if at < len(self.table) else 0
@@ -147,11 +145,11 @@ class WindowPart(SequencePart):
         elif held:
             slots.pass_on(cache.pages[at], page)
 
-    def commit(self, cache: SequenceCache, before: int, ended: bool) -> None:
+    def commit(self, cache: CachedText, before: int, ended: bool) -> None:
         """Implements :meth:`SequencePart.commit`: pages that the tree takes over keep their slots."""
         self.slots.keep(cache.pages[before : cache.shared])
 
-    def prepare(self, cache: SequenceCache) -> bool:
+    def prepare(self, cache: CachedText) -> bool:
         """Implements :meth:`SequencePart.prepare`: the slots are taken, which the content of pages goes to."""
         self.begin = self._first(cache)
         if self.slots.lacks(pages_for(cache.num_computed) - self.begin):
@@ -159,7 +157,7 @@ class WindowPart(SequencePart):
         self.allocate(cache, 0)
         return True
 
-    def close(self, cache: SequenceCache) -> None:
+    def close(self, cache: CachedText) -> None:
         """Implements :meth:`SequencePart.close`."""
         self.shrink(cache, 0)
 
@@ -171,12 +169,12 @@ class WindowGroup(CacheGroup[WindowPart]):
         super().__init__(slots.pool)
         self.slots, self.content = slots, content
 
-    def join(self, manager: KVCacheManager) -> None:
+    def join(self, tree: PrefixTree, packed: Callable[[int], int]) -> None:
         """Implements :meth:`CacheGroup.join`: the tree's pages lose their slots with the pages."""
-        self._pages = manager.pool.total
-        manager.tree.freed = self.slots.drop
+        self._pages = tree.pool.total
+        tree.freed = self.slots.drop
 
-    def new(self, cache: SequenceCache) -> WindowPart:
+    def new(self, cache: CachedText) -> WindowPart:
         """Implements :meth:`CacheGroup.new`."""
         return WindowPart(self)
 
@@ -198,7 +196,7 @@ class WindowGroup(CacheGroup[WindowPart]):
         """Implements :attr:`CacheGroup.snapshot_pages`."""
         return self.slots.kept
 
-    def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
+    def admits(self, cache: CachedText, running: Sequence[CachedText], chunk: int) -> bool:
         """Implements :meth:`CacheGroup.admits`: there are slots for its rows, and for all sequences at their
         longest."""
         lacking = 1

@@ -1,8 +1,8 @@
 """Recent tokens of texts that ended, kept as they were, so that a later text goes on where one of them stopped.
 
-Of a text of n tokens over KIVI the prefix tree keeps the packed pages [0, B(n - 1)) and a snapshot the pages of a
-second pool that hold the rest (engine/cache/stores/recent.py). Both together are what the rows after the text read, so
-a look-up ends where a snapshot does, or a little before. It knows page numbers and tokens, no tensors.
+Of a text of n tokens the prefix tree keeps the packed pages [0, B(n - 1)) and a snapshot the pages of a second pool
+that hold the rest (engine/cache/stores/recent.py). Both together are what the rows after the text read, so a look-up
+ends where a snapshot does, or a little before. It knows page numbers and tokens, no tensors.
 """
 
 from __future__ import annotations

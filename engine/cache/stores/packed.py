@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PLAIN_KINDS = ("dense", "latent", "wide")
 """The kinds of `PackedKV` whose elements are numbers as they are."""
@@ -41,7 +42,7 @@ class PackedKV(NamedTuple):
     arenas but in `recent`, dense, under the pages of the batch's group 1.
 
     `bounds` [pages, H_kv, 2 * d], where a store keeps them: of each channel the least of a page's 16 keys, then, after
-    all of these, the greatest (engine/cache/stores/quest.py).
+    all of these, the greatest (engine/cache/techniques/quest/store.py).
 
     Codes of b bits: a head's d channels are 8 / b planes, one after the other, and byte j holds channel j of every
     plane, the first plane in its lowest bits.

@@ -1,4 +1,4 @@
-"""Split of a sequence into tokens that KIVI has packed and recent ones: functions of a row's index alone.
+"""Split of a sequence into tokens that are packed and recent ones: functions of a row's index alone.
 
 The row at index t reads the packed keys [0, B(t)) and the recent ones [B(t), t], where B(t) = 32 floor(max(0, t + 1 -
 R) / 32) and R is `KVKind.residual`. B depends on t and R alone, so chunking, drafts and rollbacks change no row's keys.

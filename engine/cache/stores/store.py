@@ -31,7 +31,7 @@ class KVStore(PagedStore):
     residual = 0
     """Tokens at the end of a sequence that are not packed yet (`engine.cache.stores.recent`); 0: every token is."""
     ranks_pages = False
-    """True if rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
+    """True if rows may choose pages by bounds of their keys; then it wants `Placement.pages`."""
     hadamard = False
     """True if the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
     recent: KVStore | None = None

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from engine.cache.stores.packed import Placement
-from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
-from engine.cache.stores.quest import QuestStore
+from engine.cache.stores.packed_stores import TokenPackedStore
 from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.techniques.kivi.store import KiviStore
+from engine.cache.techniques.quest.store import QuestStore
 from engine.compute.attention.rotation import RotaryStep, rotate
 from engine.compute.attention.triton import pack, pack_trial, quest, quest_trial
 

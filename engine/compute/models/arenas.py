@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 
-from engine.cache.policies import QuestPolicy, SparseReads
-from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.packed_stores import Beside, KiviStore, TokenPackedStore
-from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
+import engine.cache.techniques  # noqa: F401 - registers the kinds
+from engine import catalogue
+from engine.cache.policies import SparseReads
+from engine.cache.stores.kinds import Arenas, KVKind
 from engine.cache.stores.states import StateStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.cache.stores.windowed import WindowedStore
+from engine.cache.technique import PolicyTechnique
+from engine.cache.techniques.quest.store import bounded_layers
 from engine.catalogue.exclusions import ODD_WIDTH, excluded
-from engine.config.attention import HeadShape
 from engine.config.model import ModelConfig
 from engine.protocol import keys
 
@@ -25,8 +24,9 @@ SIXTEEN_BITS = KVKind()
 
 def refuses(config: ModelConfig, kind: KVKind) -> str:
     """Reason a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
-    reason = excluded(config, keys.PAGE_POLICY, QuestPolicy.name) if kind.bounds else ""
-    reason = reason or excluded(config, keys.KV_KIND, kind.name)
+    choosing = (each.name for each in catalogue.records(PolicyTechnique) if kind.bounds and each.store is not None)
+    asked = (*((keys.PAGE_POLICY, name) for name in choosing), (keys.KV_KIND, kind.name))
+    reason = next(filter(None, (excluded(config, *each) for each in asked)), "")
     planes = max(1, 8 // min(kind.key_bits, kind.value_bits))
     odd = next((shape.width for shape in config.arena_shapes if shape.width % planes), 0)
     if not reason and odd:
@@ -54,7 +54,7 @@ def new_store(
 ) -> KVStore:
     """Arenas for keys and values of every layer that has some. ``pages`` counts page 0, which belongs to nobody.
 
-    ``recent_pages`` are those for KIVI's recent tokens, with a page 0 of their own; None: as many as ``pages``.
+    ``recent_pages`` are those for tokens that are not packed yet, with a page 0 of their own; None: as ``pages``.
     ``state_slots`` are for the layers with states, if there are any, and count slot 0; None: likewise. ``state_dtype``
     is the model's; None: ``dtype``, that of keys and values. ``window_pages`` are for layers with a window, with a page
     0 of their own, 0: they keep everything; None: as many as ``pages``, where the kind says so.
@@ -84,7 +84,7 @@ def _new_store(
     if latent is not None:
         return LatentKVStore(len(config.attention_layers), pages, latent.rank, latent.rope, dtype, device)
     recent = pages if recent_pages is None else recent_pages
-    make, layers = STORES[kind.name], range(len(config.attention_layers))
+    make, layers = kind.technique.store, range(len(config.attention_layers))
     every = Arenas(config, kind, pages, recent, dtype, torch.device(device), layers)
     if window_pages == 0 or not window_of(config, kind):
         return make(every)
@@ -99,56 +99,6 @@ def _new_store(
         windows,
         kind.bounds,  # in a model all of whose layers have a window, rows choose among pages and read all of them
     )
-
-
-class Arenas(NamedTuple):
-    """Parameters of a store. ``pages`` and ``recent_pages`` each count a page 0; ``layers`` are those of the cache
-    that it has."""
-
-    config: ModelConfig
-    kind: KVKind
-    pages: int
-    recent_pages: int
-    dtype: torch.dtype
-    device: torch.device
-    layers: Sequence[int]
-    beside: DenseKVStore | None = None
-    """Has the recent tokens of all layers; None: each store has those of its own."""
-
-    @property
-    def shape(self) -> tuple[tuple[HeadShape, ...], int]:
-        """Each layer's heads of keys and values, and the pages."""
-        shapes = self.config.arena_shapes
-        return tuple(shapes[layer] for layer in self.layers), self.pages
-
-
-def _sixteen_bits(arenas: Arenas) -> KVStore:
-    if arenas.kind.bounds:
-        bounded = bounded_layers(arenas.config)
-        mine = [bounded[layer] for layer in arenas.layers]
-        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded=mine)
-    return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
-
-
-def _kivi(arenas: Arenas) -> KVStore:
-    beside = None if arenas.beside is None else Beside(arenas.beside, arenas.layers)
-    return KiviStore(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device, beside)
-
-
-STORES: dict[str, Callable[[Arenas], KVStore]] = {
-    "16bit": _sixteen_bits,
-    "int8": lambda arenas: TokenPackedStore("int8", *arenas.shape, arenas.device, arenas.kind.hadamard),
-    "fp8": lambda arenas: TokenPackedStore("fp8", *arenas.shape, arenas.device),
-    "int4": lambda arenas: TokenPackedStore("int4", *arenas.shape, arenas.device, arenas.kind.hadamard),
-    "kivi": _kivi,
-}
-"""By the kind's name; a new one is added here and in :data:`engine.cache.stores.kinds.BITS`."""
-
-
-def bounded_layers(config: ModelConfig) -> list[bool]:
-    """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
-    windows = [config.attention.windows[layer] for layer in config.attention_layers]
-    return [place >= DENSE_LAYERS and window is None for place, window in enumerate(windows)]
 
 
 def sparse_reads(config: ModelConfig) -> SparseReads:

@@ -77,24 +77,26 @@ def names_of(architecture: str) -> Sequence[tuple[str, str]]:
     return getattr(family(architecture), "NAMES", ())
 
 
-OTHERS: dict[str, Family] = {}
-"""Families that are no modules of engine.compute.models; a new one is added here."""
+_MODULES = {name: f"engine.compute.models.families.{module}" for name, module in (FAMILIES | REFUSED).items()}
+
+
+def register(architecture: str, module: str) -> None:
+    """From now on models of the ``architecture`` are of the family whose module is called that."""
+    _MODULES[architecture] = module
 
 
 def family(architecture: str) -> Family:
     """The module of an architecture. Raises :class:`CheckpointError` for an unknown one."""
-    if architecture in OTHERS:
-        return OTHERS[architecture]
     if architecture in ("Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"):
         raise CheckpointError(
             "This is an assistant, which drafts for a Gemma 4 and writes no text by itself. "
             "Open that model, and choose this folder as what drafts for it."
         )
-    module = FAMILIES.get(architecture) or REFUSED.get(architecture)
+    module = _MODULES.get(architecture)
     if module is None:
         known = ", ".join(name.removesuffix("ForCausalLM") for name in FAMILIES)
         raise CheckpointError(
             f"This model's architecture, {architecture}, is not one that Kvasir knows. "
             f"Choose a model of one of these families: {known}."
         )
-    return cast(Family, import_module(f"engine.compute.models.families.{module}"))
+    return cast(Family, import_module(module))

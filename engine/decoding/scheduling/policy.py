@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from engine.cache.sequences import SequenceCache
+from engine.catalogue import Choice, Technique
+from engine.protocol import keys
+
+if TYPE_CHECKING:
+    from engine.cache.sequences import SequenceCache
 
 
 class Schedulable(Protocol):
@@ -73,8 +78,20 @@ class LongestPrefixFirst(FirstComeFirstServed):
         return sorted(waiting, key=place)
 
 
-POLICIES: dict[str, FirstComeFirstServed] = {
-    "longest_prefix": LongestPrefixFirst(),
-    "first_come": FirstComeFirstServed(),
-}
-"""By their names in the catalogue; a new one is added here."""
+@dataclass(frozen=True, kw_only=True)
+class SchedulingTechnique(Technique):
+    """A value of the switch "admission": an order of admission and of preemption."""
+
+    policy: FirstComeFirstServed
+    switch: str = keys.ADMISSION
+
+
+LONGEST_PREFIX = SchedulingTechnique(
+    choice=Choice("longest_prefix", "cache-aware", explains="The longest cached beginning goes first."),
+    paper="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
+    policy=LongestPrefixFirst(),
+)
+FIRST_COME = SchedulingTechnique(
+    choice=Choice("first_come", "first come, first served", explains="Requests start in the order of arrival."),
+    policy=FirstComeFirstServed(),
+)

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Generic, NamedTuple
 
+from engine.cache.manager import KVCacheManager
 from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.cache.sequences import KVCacheManager
 from engine.cache.types import common
 from engine.decoding.scheduling.policy import FirstComeFirstServed, S
 

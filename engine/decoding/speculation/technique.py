@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from engine.compute.models.base import CausalLM
     from engine.compute.runner.runner import Runner
     from engine.decoding.speculation.base import Proposer
-    from engine.decoding.speculation.heads.kind import HeadKind
     from engine.decoding.speculation.proposers.layer_choice import LayerChoice
 
 DRAFTING = (keys.NGRAM_FIRST, keys.NGRAM_CHATS, keys.DRAFT_LENGTH, keys.ACCEPTANCE)
@@ -53,8 +52,8 @@ class DraftTechnique(Technique):
     work alike share a colour: two that draft with parts of the model itself, two with heads on top of it.
     ``heads``: it has heads, "trained" for the model and kept in a file, or "own", of the model's file.
     ``offer`` is its name where it is offered for a model, and ``make`` makes a proposer that needs nothing but the
-    model, None where the model does not allow it; ``files`` says how heads in files are found, read and attached. The
-    others are parts of a load.
+    model, None where the model does not allow it; ``files`` is the module whose ``HEADS`` say how heads are found, read
+    and attached. The others are parts of a load.
     """
 
     by: str
@@ -64,7 +63,7 @@ class DraftTechnique(Technique):
     heads: Literal["", "trained", "own"] = ""
     training: HeadTraining | None = None
     make: Callable[[ProposerInputs], Made | None] | None = None
-    files: Callable[[], HeadKind] | None = None
+    files: str = ""
     switch: str = keys.SPECULATION
     uses: tuple[str, ...] = DRAFTING
 
@@ -83,4 +82,4 @@ class DraftTechnique(Technique):
 
 def drafting() -> list[DraftTechnique]:
     """The registered techniques that draft, in the order in which they are shown."""
-    return [each for each in catalogue.TECHNIQUES if isinstance(each, DraftTechnique)]
+    return catalogue.records(DraftTechnique)

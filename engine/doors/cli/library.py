@@ -278,7 +278,7 @@ def _show_recommended(found: Recommended) -> None:
 def _recommended_row(each: Recommendation) -> tuple[str, ...]:
     model, draft = each.model, each.model.draft
     verdict = "on this machine" if each.here else WORDS[each.verdict]
-    drafts = "" if draft is None else "built-in" if draft.kind == "mtp" else draft.repository
+    drafts = "" if draft is None else draft.repository or "built-in"
     size = human(model.bytes) if model.bytes else ""
     return model.repository, model.variant, size, ", ".join(model.purposes), verdict, drafts
 

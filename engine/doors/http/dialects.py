@@ -1,4 +1,4 @@
-"""Dialects of HTTP that are spoken here. A new one is a folder beside this file and its line in :data:`DIALECTS`."""
+"""Dialects of HTTP that are spoken here. A new one is a folder beside this file, and registered here."""
 
 from __future__ import annotations
 
@@ -18,4 +18,13 @@ class Dialect(Protocol):
     def routes(self) -> list[Route]: ...
 
 
-DIALECTS: list[Callable[[HttpService], Dialect]] = [OpenAIRoutes, OllamaRoutes]
+DIALECTS: list[Callable[[HttpService], Dialect]] = []
+
+
+def register(dialect: Callable[[HttpService], Dialect]) -> None:
+    """Servers that are started from now on speak the dialect too."""
+    DIALECTS.append(dialect)
+
+
+register(OpenAIRoutes)
+register(OllamaRoutes)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.base.errors import CheckpointError
 from engine.base.files import read_json
 from engine.config.model import Quantisation
 from engine.config.raw import RawConfig
+from engine.formats.quantised import awq, bitsandbytes, compressed, fp4, gptq
 from engine.formats.quantised.fp4 import GROUPS
+from engine.formats.quantised.layouts import PackedModule
+from engine.formats.tensors import Tensors
 
 READ = "GPTQ, AWQ (gemm), AutoRound, compressed-tensors, bitsandbytes, FP8, NVFP4 and MXFP4"
 OTHER = f"Choose a version of the model that is packed by one of {READ}, or one that is not quantised."
@@ -39,10 +43,10 @@ def read_quantisation(raw: RawConfig, folder: Path) -> Quantisation | None:
         values = values | (outer["quantization"] if isinstance(outer.get("quantization"), dict) else {})
     if method is None and (values.get("load_in_4bit") or values.get("load_in_8bit")):
         method = "bitsandbytes"  # as early versions of transformers wrote it
-    reader = _READERS.get(method) if isinstance(method, str) else None
-    if reader is None:
+    found = FORMATS.get(method) if isinstance(method, str) else None
+    if found is None:
         raise CheckpointError(f"This model is quantised by the method {method!r}, which Kvasir does not read. {OTHER}")
-    return reader(RawConfig(values, raw.file))
+    return found.read(RawConfig(values, raw.file))
 
 
 def _refuse(what: str) -> CheckpointError:
@@ -267,14 +271,30 @@ def _modelopt(raw: RawConfig) -> Quantisation:
     return Quantisation("modelopt", 4, GROUPS["nvfp4"], table="nvfp4", fp8=True)
 
 
-_READERS: dict[str, Any] = {
-    "gptq": _gptq,
-    "awq": _awq,
-    "auto-round": _auto_round,
-    "intel/auto-round": _auto_round,
-    "compressed-tensors": _compressed,
-    "bitsandbytes": _bitsandbytes,
-    "mxfp4": _mxfp4,
-    "fp8": _fp8,
-    "modelopt": _modelopt,
-}
+class PackedFormat(NamedTuple):
+    """A way to pack weights in safetensors: ``read`` takes the settings of config.json, and ``packed`` looks at one
+    module's tensors in the headers: how it is packed, or None where it is not. Without it no single modules are packed.
+    """
+
+    read: Callable[[RawConfig], Quantisation]
+    packed: Callable[[Tensors, Quantisation, str, int, int], PackedModule | None] | None = None
+
+
+FORMATS: dict[str, PackedFormat] = {}
+"""By the method as config.json writes it."""
+
+
+def register(method: str, format_: PackedFormat) -> None:
+    """From now on checkpoints quantised by the method are read."""
+    FORMATS[method] = format_
+
+
+register("gptq", PackedFormat(_gptq, gptq.packed))
+register("awq", PackedFormat(_awq, awq.packed))
+register("auto-round", PackedFormat(_auto_round))
+register("intel/auto-round", PackedFormat(_auto_round))
+register("compressed-tensors", PackedFormat(_compressed, compressed.packed))
+register("bitsandbytes", PackedFormat(_bitsandbytes, bitsandbytes.packed))
+register("mxfp4", PackedFormat(_mxfp4))
+register("fp8", PackedFormat(_fp8))
+register("modelopt", PackedFormat(_modelopt, fp4.packed))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -26,7 +27,7 @@ from engine.library import paths
 from engine.library.local import size_of
 from engine.loading.advice.recommend import is_here
 from engine.loading.files import ModelFiles
-from engine.loading.parts.heads import OWN, HeadsPart, own_layers
+from engine.loading.parts.heads import HeadsPart
 from engine.protocol import StoredModel
 from engine.protocol.recommended import CuratedModel, DraftOffer
 
@@ -55,12 +56,7 @@ def offers(
 def _heads(
     path: Path, target: ModelFiles, model: CausalLM, read: int, stored: Iterable[StoredModel], device: torch.device
 ) -> Iterator[DraftOffer]:
-    """Multi-token layers and heads: where a load finds them, and folders of the machine that fit."""
-    with contextlib.suppress(CheckpointError):
-        layers = own_layers(target.checkpoint, lambda: model, "4bit", device)
-        if layers is not None:
-            cost = layers.bytes_read_per_step() / read
-            yield DraftOffer(name="the model's own layers", kind=OWN, bytes=layers.storage_size(), cost=cost)
+    """Heads where a load finds them, the model's own among them, and folders of the machine that fit."""
     copies = paths.copies_folder()
     _, trained = target.heads_folders
     heads = list(HeadsPart.find(target, None, trained).files.values())
@@ -71,9 +67,11 @@ def _heads(
                 heads.append(open_heads(place, target.checkpoint.config, copies))
     for one in {files.path: files for files in heads}.values():
         with contextlib.suppress(CheckpointError):
+            one, own = replace(one, device=device), one.of.own
+            name, where = ("the model's own layers", "") if own else (one.path.name, str(one.path))
+            size = one.of.sizes(one, lambda: model)[0] if own else one.resident_bytes(model.dtype)
             cost = one.of.cost(one, model) / read
-            size = one.resident_bytes(model.dtype)
-            yield DraftOffer(name=one.path.name, kind=one.kind, path=str(one.path), bytes=size, cost=cost)
+            yield DraftOffer(name=name, kind=one.kind, path=where, bytes=size, cost=cost)
 
 
 def _models(

@@ -1,42 +1,29 @@
-"""Heads that draft from hidden states: those in files, of the kinds that techniques register, or the model's own."""
+"""Heads that draft from hidden states, of the kinds that techniques register: those in files, and the model's own."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-
 from engine.base.errors import CheckpointError
-from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
-from engine.compute.models.heads.base import FeatureHead
-from engine.compute.models.heads.mtp import MultiToken, MultiTokenLayout, layout_of
-from engine.decoding.speculation.heads.features import attached
 from engine.decoding.speculation.heads.files import find_heads, head_kinds, open_heads
 from engine.decoding.speculation.heads.kind import HeadFiles, HeadTarget
-from engine.decoding.speculation.technique import drafting
-from engine.formats.load import Checkpoint
-from engine.formats.source import Packing
 from engine.library import paths
 from engine.loading.files import ModelFiles
 from engine.loading.parts.part import ModelAssembly, Need
 from engine.loading.placement import DevicePlacement
 from engine.loading.reading import WeightReading
 
-OWN = "mtp"
-"""Name of the proposer that multi-token layers of the checkpoint's own become."""
-
 
 @dataclass(frozen=True, slots=True)
 class HeadsPart:
-    """``files`` by kind, opened; multi-token layers are in the target's. ``refused``: why the heads that were asked for
-    are not used; ``notices``: why those of the model are not, and more, as sentences. ``heads``: what was read, by the
-    names of their proposers."""
+    """``files`` by kind, opened. ``refused``: why the heads that were asked for are not used; ``notices``: why those of
+    the model are not, and more, as sentences. ``heads``: what was read, by the names of their proposers."""
 
     files: Mapping[str, HeadFiles] = field(default_factory=dict)
     refused: str = ""
@@ -52,7 +39,10 @@ class HeadsPart:
         notices: list[str] = []
         refused = ""
         for kind, of in head_kinds().items():
-            place = find_heads(kind, target.checkpoint.path, given, trained, copies)
+            own = of.of_checkpoint(target.checkpoint)
+            if own is not None:
+                found[kind] = own
+            place = None if of.own else find_heads(kind, target.checkpoint.path, given, trained, copies)
             if place is None:
                 continue
             try:
@@ -64,6 +54,11 @@ class HeadsPart:
                 else:
                     notices.append(f"{of.called} of this model cannot be used. {error}")
         return cls(found, refused, tuple(notices))
+
+    @property
+    def in_files(self) -> bool:
+        """True if there are others than the model's own."""
+        return any(not files.of.own for files in self.files.values())
 
     @property
     def names(self) -> list[str]:
@@ -78,37 +73,27 @@ class HeadsPart:
             return model
 
         weights, kv = 0, 0.0
-        for files in self.files.values():
+        for files in self._used(place).values():
             with contextlib.suppress(CheckpointError):  # reading gives the reason
                 more, each = files.of.sizes(files, planned)
                 weights, kv = weights + more, kv + each
-        with contextlib.suppress(CheckpointError):
-            own = self._own(target, planned, place.packing, place.device)
-            if own is not None:
-                weights, kv = weights + own.storage_size(), kv + own.kv_bytes_per_token()
         return Need(draft_weights=weights, kv=kv)
 
     def read(self, target: ModelFiles, model: CausalLM, reading: WeightReading) -> Self:
         """Read the heads; those that cannot be used are left out with a notice."""
         found: dict[str, Any] = {}
-        for each in drafting():
-            files = self.files.get(each.name)
+        for name, files in self._used(reading.place).items():
             try:
-                if files is not None:
-                    found[each.name] = files.read(model)
-                elif each.name == OWN:
-                    own = self._own(target, lambda: model, reading.place.packing, model.device)
-                    found |= {} if own is None else {OWN: own}
+                found[name] = files.read(model)
             except CheckpointError as error:
-                what = "checkpoint's multi-token layer" if files is None else each.style.offer
-                reading.notices.append(f"The {what} cannot be used. {error}")
+                reading.notices.append(f"The {files.of.short} cannot be used. {error}")
         for opened in (target.checkpoint.files, *(each.files for each in self.files.values())):
             opened.close()
         return replace(self, heads=found)
 
     def without(self, reason: str) -> Self:
-        """No heads but multi-token layers of the checkpoint's own, for this reason."""
-        return replace(self, files={}, refused=reason)
+        """No heads but the model's own, for this reason."""
+        return replace(self, files={kind: files for kind, files in self.files.items() if files.of.own}, refused=reason)
 
     def storage_size(self) -> int:
         return sum(each.storage_size() for each in self.heads.values())
@@ -116,42 +101,17 @@ class HeadsPart:
     def attach(self, made: ModelAssembly) -> None:
         target = HeadTarget(made.model, made.runner, made.files.eos_ids, made.memory.pages)
         for name, head in self.heads.items():
-            files = self.files.get(name)
-            proposer, store = attached(head, target) if files is None else files.of.attach(head, target)
+            files = self.files[name]
+            proposer, store = files.of.attach(head, target)
             made.proposers.append(proposer)
             made.stores += [] if store is None else [store]
-            own = (head.title, "the checkpoint's own") if files is None else files.of.described(head, files)
-            made.methods.append(own)
+            made.methods.append(files.of.described(head, files))
 
-    def _own(
-        self, target: ModelFiles, model: Callable[[], CausalLM], packing: Packing, device: torch.device
-    ) -> FeatureHead | None:
-        """The multi-token layers, unless heads in files take their place."""
-        if any(files.of.goes_on for files in self.files.values()):
-            return None
-        return own_layers(target.checkpoint, model, packing, device)
-
-
-def own_layers(
-    checkpoint: Checkpoint, model: Callable[[], CausalLM], packing: Packing, device: torch.device
-) -> FeatureHead | None:
-    """The multi-token layers of a checkpoint, for its ``model()`` on ``device`` or planned for it; None: it has none.
-
-    Raises CheckpointError.
-    """
-    layout = multi_token_layout(checkpoint)
-    if layout is None:
-        return None
-    target = model()
-    source = checkpoint.source(target.device, target.dtype, packing, Numerics(), computing=device)
-    return MultiToken(target, source, layout, checkpoint.has_tensor(layout.table))
-
-
-def multi_token_layout(checkpoint: Checkpoint) -> MultiTokenLayout | None:
-    """Layout of the multi-token layer, if there is one that Kvasir has.
-
-    Nemotron's is two layers of one block each, attention and experts. (In GGUF they are one, which is left out.)
-    """
-    if checkpoint.config.mlp.only and not checkpoint.has_tensor("mtp.layers.0.mlp.gate.weight"):
-        return None
-    return layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
+    def _used(self, place: DevicePlacement) -> dict[str, HeadFiles]:
+        """Those that are read, and how; the model's own layers give way to heads in files that go on as they do."""
+        replaced = any(files.of.goes_on and not files.of.own for files in self.files.values())
+        return {
+            kind: replace(files, packing=place.packing, device=place.device)
+            for kind, files in self.files.items()
+            if not (files.of.own and replaced)
+        }

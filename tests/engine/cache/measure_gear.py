@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.cache.stores.kinds import RESIDUAL
 from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, value_group
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.batch import Batch
@@ -39,6 +38,8 @@ from engine.services.experiments.measures.cost import EVALUATION, held_out_texts
 MODEL = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 LENGTH = 2048
 SCALED_PAIRS = (3, 17)
+RESIDUAL = 128
+"""Recent tokens that KIVI keeps unpacked."""
 HALF = 16
 """Bits of a scale, of a minimum and of a number kept apart; its place in the vector takes half as many."""
 

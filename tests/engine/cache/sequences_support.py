@@ -14,15 +14,18 @@ from engine.cache.groups.base import AnyGroup
 from engine.cache.groups.residual import ResidualGroup
 from engine.cache.groups.state import StateGroup
 from engine.cache.groups.window import WindowGroup
+from engine.cache.manager import KVCacheManager
 from engine.cache.offload.swap import SwapSpace
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.prefix.radix import PrefixTree
-from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache, pages_for
+from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until, to_pack
 from engine.cache.stores.windowed import WindowedStore
+from engine.cache.techniques.quest.policy import QuestPolicy
+from engine.cache.text import NewSequence
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun
 from engine.decoding.scheduling.policy import LongestPrefixFirst
@@ -203,8 +206,8 @@ class House:
     def admit(self, asked: Asked) -> Asked:
         """Give it a cache."""
         other = asked.fork_of.cache if asked.fork_of is not None else None
-        asked.cache = self.manager.new(
-            NewSequence(asked.owner, asked.tokens, asked.policy, asked.namespace, fork_of=other)
+        asked.cache = SequenceCache(
+            self.manager, NewSequence(asked.owner, asked.tokens, asked.policy, asked.namespace, fork_of=other)
         )
         return asked
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_along_tokens, unpack_pages
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
-from engine.cache.stores.packed_stores import Beside, KiviStore
 from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.cache.stores.windowed import WindowedStore
+from engine.cache.techniques.kivi.store import Beside, KiviStore
 from engine.compute.models.arenas import new_store
 from tests.contracts.kv_store import PAGES, KVStoreContract
 from tests.kit.models import CONFIG

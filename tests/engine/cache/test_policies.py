@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, WindowWithSinks
+from engine.cache.technique import policy_of
+from engine.cache.techniques.quest.policy import QuestPolicy
+from engine.protocol import keys
 from tests.contracts.page_policy import INDICES, PagePolicyContract, pages, seen
 
 windows = st.builds(WindowWithSinks, st.integers(64, 300), st.integers(0, 16))
@@ -67,17 +70,15 @@ def test_keep_all_keeps_all() -> None:
     assert policy.kept_pages(33) == 3
 
 
-def policy_of(name: str, **settings: int) -> PagePolicy:
-    return POLICIES[name](PolicySettings(**settings))
-
-
 def test_values_of_the_catalogue_make_policies() -> None:
-    assert policy_of("keep_all") == KeepAll()
-    assert policy_of("window_sinks", window=200) == WindowWithSinks(200, 4)
-    assert policy_of("window_sinks", window=200) != WindowWithSinks(201, 4)
-    assert policy_of("quest", budget=512, prompt_length=9) == QuestPolicy(512, 9)
+    assert policy_of({keys.PAGE_POLICY: "keep_all"}) == KeepAll()
+    window = {keys.PAGE_POLICY: "window_sinks", keys.WINDOW_TOKENS: 200}
+    assert policy_of(window) == WindowWithSinks(200, 4)
+    assert policy_of(window) != WindowWithSinks(201, 4)
+    quest = {keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: 512}
+    assert policy_of(quest, 9) == QuestPolicy(512, 9)
     with pytest.raises(ValueError, match="its length is missing"):
-        policy_of("quest", budget=512)
+        policy_of(quest)
     with pytest.raises(ValueError, match="at least 64"):
         WindowWithSinks(63)
     with pytest.raises(ValueError, match="at most 16"):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.stores.packed import PackedKV, Placement
-from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
 from engine.cache.stores.store import DenseKVStore
+from engine.cache.techniques.quest.store import DENSE_LAYERS, QuestStore
 from tests.kit.examples import examples
 
 PAGES, HEADS, WIDTH = 6, 2, 4

@@ -9,11 +9,12 @@ import pytest
 from engine.cache.groups import residual
 from engine.cache.groups.residual import ResidualPart
 from engine.cache.groups.state import StatePart
-from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.policies import WindowWithSinks
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.prefix.states import StateSnapshots
 from engine.cache.sequences import SequenceCache
 from engine.cache.stores.recent import recent_span
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.cache.types import StateRun
 from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from engine.cache.stores.paged import new_arena
-from engine.cache.stores.quest import QuestStore
 from engine.cache.stores.store import DenseKVStore, LatentKVStore
+from engine.cache.techniques.quest.store import QuestStore
 from tests.contracts.kv_store import PAGES, KVStoreContract
 
 

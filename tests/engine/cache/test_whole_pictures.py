@@ -7,9 +7,11 @@ import pytest
 from engine.cache.groups.base import AnyGroup
 from engine.cache.groups.residual import ResidualGroup
 from engine.cache.groups.window import WindowGroup
+from engine.cache.manager import KVCacheManager
 from engine.cache.pool import PagePool
-from engine.cache.sequences import KVCacheManager, NewSequence
+from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots
+from engine.cache.text import NewSequence
 from engine.decoding.scheduling.policy import FirstComeFirstServed
 from engine.decoding.scheduling.scheduler import Limits, Scheduler
 from engine.loading.memory.estimate import plan
@@ -28,7 +30,7 @@ class Asked:
 
     def __init__(self, manager: KVCacheManager, arrival: int, tokens: int, wholes: list[tuple[int, int]]) -> None:
         owner = (str(arrival), 0)
-        self.cache = manager.new(NewSequence(owner, list(range(tokens)), namespace=arrival, wholes=wholes))
+        self.cache = SequenceCache(manager, NewSequence(owner, list(range(tokens)), namespace=arrival, wholes=wholes))
         self.arrival, self.overtaken, self.last_step, self.preemptions = arrival, 0, 0, 0
         self.cached, self.reach, self.max_draft_tokens = True, 10_000, 0
 

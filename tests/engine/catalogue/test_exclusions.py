@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine import catalogue
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.catalogue.exclusions import EXCLUSIONS, IDLE, SHAPES, Setting
 from engine.decoding.options import EngineOptions
 from engine.protocol import keys

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.cache.groups.residual import ResidualGroup
+from engine.cache.manager import KVCacheManager
 from engine.cache.pool import PagePool
-from engine.cache.sequences import KVCacheManager, NewSequence
+from engine.cache.sequences import SequenceCache
+from engine.cache.text import NewSequence
 from engine.compute.sampling.params import SamplingParams
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
@@ -31,5 +33,5 @@ def new_request(
     pool, other = PagePool(2), fork_of.cache if fork_of is not None else None
     content: Any = None
     manager = KVCacheManager(pool, groups=[ResidualGroup(PagePool(2), residual, content)] if residual else [])
-    cache = manager.new(NewSequence((id, answer), list(prompt), options.policy, fork_of=other))
+    cache = SequenceCache(manager, NewSequence((id, answer), list(prompt), options.policy, fork_of=other))
     return Request(arrival, cache, params, options, context, stream, 0.0)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.prefix import radix
-from engine.cache.sequences import KVCacheManager, SequenceCache
+from engine.cache.sequences import SequenceCache
 from engine.protocol import Cancel, Sampling, Set
 from tests.engine.loop.toy_engine import ToyEngine, ToyRunner, ToyStore, sequential, toy_model
 from tests.kit.examples import examples
@@ -343,6 +343,8 @@ def ask_in_two_modes() -> bool:
 def test_the_comparison_notices_a_tree_without_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: pages of one arithmetic are read by another."""
     assert ask_in_two_modes()
-    real = KVCacheManager.new
-    monkeypatch.setattr(KVCacheManager, "new", lambda self, sequence: real(self, sequence._replace(namespace="all")))
+    real = SequenceCache.__init__
+    monkeypatch.setattr(
+        SequenceCache, "__init__", lambda self, manager, asked: real(self, manager, asked._replace(namespace="all"))
+    )
     assert not ask_in_two_modes()

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.stores.kinds import MIXING, KVKind
+from engine.cache.stores.kinds import KVKind, kv_kinds
 from engine.compute.batch import SequenceRows
 from tests.engine.loop.kinds_support import LONG, Sequence1, in_chunks
 from tests.kit.models import tokens
 
 KINDS = [
-    *(KVKind(name, hadamard=mixed) for name in MIXING for mixed in (False, True)),
+    *(KVKind(each.name, hadamard=mixed) for each in kv_kinds() if each.mixes for mixed in (False, True)),
     KVKind("fp8"),
     KVKind("kivi", 4, 2, 64),
     KVKind("kivi", 2, 4, 96),

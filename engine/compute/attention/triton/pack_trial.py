@@ -11,8 +11,9 @@ from torch import Tensor
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, Placement
-from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.cache.stores.packed_stores import TokenPackedStore
 from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.techniques.kivi.store import KiviStore
 from engine.compute.attention.rotation import RotaryStep, rotate
 from engine.compute.attention.triton import pack
 from engine.compute.native.proof import failure, machine_declines

@@ -41,7 +41,8 @@ class AssistantLayout(NamedTuple):
 class AssistantFiles(HeadKind):
     """A drafter of a few layers."""
 
-    name, title, called = "assistant", "an assistant of Gemma 4", "The assistant"
+    name, title, short = "assistant", "an assistant of Gemma 4", "Gemma 4 assistant"
+    called = "The assistant"
 
     def in_config(self, config: RawConfig) -> bool:
         return is_assistant(config)
@@ -65,6 +66,9 @@ class AssistantFiles(HeadKind):
 
     def described(self, head: Assistant, files: HeadFiles) -> tuple[str, str]:
         return "assistant", str(files.path)
+
+
+HEADS = AssistantFiles()
 
 
 def is_assistant(raw: RawConfig) -> bool:

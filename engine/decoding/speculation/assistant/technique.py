@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.catalogue import Choice
 from engine.decoding.speculation.technique import DraftTechnique
 from engine.protocol import keys
-
-if TYPE_CHECKING:
-    from engine.decoding.speculation.heads.kind import HeadKind
-
-
-def _files() -> HeadKind:
-    from engine.decoding.speculation.assistant.files import AssistantFiles
-
-    return AssistantFiles()
-
 
 TECHNIQUE = DraftTechnique(
     choice=Choice(
@@ -34,5 +22,5 @@ TECHNIQUE = DraftTechnique(
     share=0.5,
     offer="assistant",
     shows=(keys.DRAFT_LENGTH, keys.NGRAM_FIRST, keys.ACCEPTANCE),
-    files=_files,
+    files="engine.decoding.speculation.assistant.files",
 )

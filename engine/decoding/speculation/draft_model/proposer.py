@@ -15,7 +15,6 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from engine.cache.policies import companion_policy
 from engine.compute.batch import SequenceRows
 from engine.compute.runner.runner import Runner
 from engine.decoding.request import Request
@@ -50,7 +49,7 @@ class DraftModelProposer(Proposer):
         places = self._catch_up(asks, chains)
         while places := chains.growing(places):
             rows = [
-                row._replace(more_pages=(), policy=companion_policy(asks[place].request.options.policy))
+                row._replace(more_pages=(), policy=asks[place].request.options.policy.companion)
                 for row, place in zip(chains.rows(places), places, strict=True)
             ]
             self._draft(rows, places, chains)
@@ -79,7 +78,7 @@ class DraftModelProposer(Proposer):
             # A larger model of a family pads its vocabulary with ids that its draft has no embedding rows for. Such a
             # token is hardly ever drawn; where it is, the draft's last token replaces it. Only drafts depend on it.
             tokens = [min(token, self._last_token) for token in request.tokens[start:stop]]
-            policy = companion_policy(request.options.policy)
+            policy = request.options.policy.companion
             rows.append(SequenceRows(tokens, start, request.pages, want_logits=int(ready), policy=policy))
             fed.append((request, stop))
             if ready:

@@ -6,7 +6,7 @@ only planned (`Checkpoint.planned`), the head is planned too, so that its size i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import torch
@@ -19,13 +19,10 @@ from engine.compute.models.heads.base import FeatureHead
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.decoding.speculation.eagle.head import LEAST_LAYERS, TABLE, Eagle, Eagle3
-from engine.decoding.speculation.heads.features import attached
+from engine.decoding.speculation.heads.features import FeatureHeads
 from engine.decoding.speculation.heads.kind import (
     OTHER_HEADS,
-    Attached,
     HeadFiles,
-    HeadKind,
-    HeadTarget,
     check_vocabulary,
     check_width,
     source_of,
@@ -35,10 +32,10 @@ from engine.formats.safetensors import TensorFiles
 OTHER = "Choose a head that was trained for this model."
 
 
-class EagleFiles(HeadKind):
+class EagleFiles(FeatureHeads):
     """One head, of any of the three EAGLEs."""
 
-    name, title, goes_on = "eagle", "an EAGLE head", True
+    name, title, short = "eagle", "an EAGLE head", "EAGLE head"
 
     def in_config(self, config: RawConfig) -> bool:
         names = config.values.get("architectures")
@@ -56,15 +53,8 @@ class EagleFiles(HeadKind):
     def read(self, files: HeadFiles, target: CausalLM) -> FeatureHead:
         return read_eagle(files.files, files.config, target)
 
-    def sizes(self, files: HeadFiles, planned: Callable[[], CausalLM]) -> tuple[int, float]:
-        head = self.read(files, planned())
-        return head.storage_size(), head.kv_bytes_per_token()
 
-    def attach(self, head: FeatureHead, target: HeadTarget) -> Attached:
-        return attached(head, target)
-
-    def described(self, head: FeatureHead, files: HeadFiles) -> tuple[str, str]:
-        return head.title, str(files.path)
+HEADS = EagleFiles()
 
 
 @torch.inference_mode()

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.catalogue import Choice
 from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, HeadTraining
 from engine.protocol import keys
-
-if TYPE_CHECKING:
-    from engine.decoding.speculation.heads.kind import HeadKind
-
-
-def _files() -> HeadKind:
-    from engine.decoding.speculation.eagle.files import EagleFiles
-
-    return EagleFiles()
-
 
 TECHNIQUE = DraftTechnique(
     choice=Choice(
@@ -40,5 +28,5 @@ TECHNIQUE = DraftTechnique(
     training=HeadTraining("one that goes on"),
     uses=(*DRAFTING, keys.TREE_NODES),
     shows=(keys.NGRAM_FIRST, keys.TREE_NODES, keys.ACCEPTANCE),
-    files=_files,
+    files="engine.decoding.speculation.eagle.files",
 )

@@ -1,16 +1,18 @@
-"""Heads that run over arenas: their runner, and the proposer of those that go on from their own states."""
+"""Heads that run over arenas: their runner, and the kinds of those that go on from their own states."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from engine.cache.stores.store import KVStore
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import FIRST_ROW
+from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.assistant import Assistant
 from engine.compute.models.heads.base import FeatureHead
 from engine.compute.runner.runner import RunnableModel, Runner
-from engine.decoding.speculation.heads.kind import Attached, HeadTarget
+from engine.decoding.speculation.heads.kind import Attached, HeadFiles, HeadKind, HeadTarget
 from engine.decoding.speculation.proposers.features import FeatureProposer
 
 
@@ -22,7 +24,15 @@ def tried(head: FeatureHead | Assistant, arena: KVStore, target: HeadTarget) -> 
     return runner
 
 
-def attached(head: FeatureHead, target: HeadTarget) -> Attached:
-    """The proposer of a head that goes on from its own states, with arenas of its own."""
-    arena = head.new_store(target.pages)
-    return Attached(FeatureProposer(head, tried(head, arena, target), target.eos_ids), arena)
+class FeatureHeads(HeadKind):
+    """Base of kinds of one head that goes on from its own states, with arenas of its own."""
+
+    goes_on = True
+
+    def sizes(self, files: HeadFiles, planned: Callable[[], CausalLM]) -> tuple[int, float]:
+        head: FeatureHead = self.read(files, planned())
+        return head.storage_size(), head.kv_bytes_per_token()
+
+    def attach(self, head: FeatureHead, target: HeadTarget) -> Attached:
+        arena = head.new_store(target.pages)
+        return Attached(FeatureProposer(head, tried(head, arena, target), target.eos_ids), arena)

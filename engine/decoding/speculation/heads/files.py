@@ -6,6 +6,7 @@ They come in the layouts of their authors' hub repositories: a folder with confi
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from engine.base.errors import CheckpointError
@@ -24,7 +25,7 @@ _INDEX = "model.safetensors.index.json"
 
 def head_kinds() -> dict[str, HeadKind]:
     """The kinds of heads of the registered techniques, by name."""
-    kinds = [each.files() for each in drafting() if each.files is not None]
+    kinds: list[HeadKind] = [import_module(each.files).HEADS for each in drafting() if each.files]
     return {kind.name: kind for kind in kinds}
 
 
@@ -65,7 +66,9 @@ def open_heads(path: Path, target: ModelConfig, copies: Path, kind: str | None =
         raise CheckpointError(f"There are no heads at {path}. Check the path.")
     found, kinds = _kind(path, copies), head_kinds()
     if found is None or (kind is not None and found.name != kind):
-        wanted = " or ".join(one.title for one in ([kinds[kind]] if kind is not None else kinds.values()))
+        wanted = " or ".join(
+            one.title for one in ([kinds[kind]] if kind is not None else kinds.values()) if not one.own
+        )
         raise CheckpointError(f"{path} does not hold {wanted}. Choose the folder of such heads.")
     folder, _ = _folder_and_file(path)
     config, files = _config(folder), _tensor_files(path, copies)

@@ -1,4 +1,4 @@
-"""The interface of heads in files: how a kind is recognised, checked, read, sized, and made into a proposer."""
+"""The interface of heads: how a kind is found, recognised, checked, read, sized, and made into a proposer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from engine.compute.runner.runner import Runner
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.decoding.speculation.base import Proposer
+from engine.formats.load import Checkpoint
 from engine.formats.safetensors import TensorFiles
-from engine.formats.source import CheckpointSource, LoadSettings
+from engine.formats.source import CheckpointSource, LoadSettings, Packing
 
+CPU = torch.device("cpu")
 OTHER_HEADS = "Choose heads that were made for this model."
 
 
@@ -47,22 +49,30 @@ class Attached(NamedTuple):
 
 
 class HeadKind(ABC):
-    """Heads of one technique, in files of their own."""
+    """Heads of one technique, in files of their own or in those of their model (``own``)."""
 
     name: str
     """The name of their proposer."""
     title: str
     """What a file holds, in a sentence."""
+    short: str
+    """The same after "The"."""
+    own = False
+    """They are the model's own: :meth:`of_checkpoint` finds them, and no file is looked for."""
     stem = ""
     """Name, without its suffix, that the file of the weights has where it tells the kind."""
     called = "The heads"
     """Beginning of a sentence about heads that cannot be opened."""
     goes_on = False
-    """They go on from their own states, as the checkpoint's multi-token layers do, and are used in place of those."""
+    """They go on from their own states. A model's own that do so give way to those in files."""
 
-    @abstractmethod
+    def of_checkpoint(self, checkpoint: Checkpoint) -> HeadFiles | None:
+        """The model's ``own`` heads; None: it has none."""
+        return None
+
     def in_config(self, config: RawConfig) -> bool:
         """Return True if config.json says that it is this kind."""
+        return False
 
     def in_names(self, names: Collection[str]) -> bool:
         """Return True if the names of the tensors say so, where config.json does not."""
@@ -72,7 +82,6 @@ class HeadKind(ABC):
         """A folder next to that of a model, where the kind is kept by its name."""
         return None
 
-    @abstractmethod
     def layout(
         self, files: TensorFiles, config: RawConfig, target: ModelConfig, where: str
     ) -> tuple[Any, tuple[str, ...]]:
@@ -80,6 +89,7 @@ class HeadKind(ABC):
 
         ``where`` names the files. Raises :class:`CheckpointError` for heads that are not the ``target``'s.
         """
+        return None, ()
 
     @abstractmethod
     def read(self, files: HeadFiles, target: CausalLM) -> Any:
@@ -102,16 +112,17 @@ class HeadKind(ABC):
         """Make a proposer of heads that were read. A first pass takes its buffers, because the controller measures
         costs and the first draft should cost as much as the later ones."""
 
-    @abstractmethod
     def described(self, head: Any, files: HeadFiles) -> tuple[str, str]:
         """The drafter and a description of it, for display."""
+        return head.title, "the checkpoint's own" if self.own else str(files.path)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadFiles:
     """Heads that were opened and fit their model. ``path`` is their folder, ``config`` its config.json.
 
-    ``layout`` is what :meth:`HeadKind.layout` found, ``notices`` are for people.
+    ``layout`` is what :meth:`HeadKind.layout` found, ``notices`` are for people. A model's own are packed as it is:
+    ``packing``, to compute on ``device``.
     """
 
     of: HeadKind
@@ -120,6 +131,8 @@ class HeadFiles:
     files: TensorFiles
     layout: Any = None
     notices: tuple[str, ...] = ()
+    packing: Packing = "4bit"
+    device: torch.device = CPU
 
     @property
     def kind(self) -> str:

@@ -33,7 +33,7 @@ NAME = re.compile(r"(\d{1,3})\.(\d{1,3})\.(?:linear\.(?:weight|bias)|weight)")
 class MedusaFiles(HeadKind):
     """All heads side by side in one file."""
 
-    name, title, stem = "medusa", "Medusa heads", "medusa_lm_head"
+    name, title, short, stem = "medusa", "Medusa heads", "Medusa heads", "medusa_lm_head"
 
     def in_config(self, config: RawConfig) -> bool:
         return "medusa_num_heads" in config.values
@@ -63,6 +63,9 @@ class MedusaFiles(HeadKind):
 
     def described(self, head: MedusaHeads, files: HeadFiles) -> tuple[str, str]:
         return "Medusa", f"{head.num_heads} heads, {files.path}"
+
+
+HEADS = MedusaFiles()
 
 
 def read_medusa(entries: Mapping[str, TensorInfo], config: RawConfig, target: ModelConfig, where: str) -> MedusaLayout:

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.catalogue import Choice
 from engine.decoding.speculation.technique import DRAFTING, DraftTechnique, HeadTraining
 from engine.protocol import keys
-
-if TYPE_CHECKING:
-    from engine.decoding.speculation.heads.kind import HeadKind
-
-
-def _files() -> HeadKind:
-    from engine.decoding.speculation.medusa.files import MedusaFiles
-
-    return MedusaFiles()
-
 
 TECHNIQUE = DraftTechnique(
     choice=Choice(
@@ -39,5 +27,5 @@ TECHNIQUE = DraftTechnique(
     training=HeadTraining("heads side by side", several=True),
     uses=(*DRAFTING, keys.TREE_NODES),
     shows=(keys.NGRAM_FIRST, keys.TREE_NODES),
-    files=_files,
+    files="engine.decoding.speculation.medusa.files",
 )

@@ -23,4 +23,5 @@ TECHNIQUE = DraftTechnique(
     heads="own",
     uses=(*DRAFTING, keys.TREE_NODES),
     shows=(keys.NGRAM_FIRST,),
+    files="engine.decoding.speculation.mtp.files",
 )

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.policies import PagePolicy, RowSights, companion_policy
+from engine.cache.policies import PagePolicy, RowSights
 from engine.cache.pool import PAGE_SIZE
 from engine.decoding.request import Request
 
@@ -58,7 +58,7 @@ class HeadSight(PagePolicy):
 def sight_of(request: Request, start: int = 0, known: int = 0) -> HeadSight:
     """Policy that says what a head sees of a request, whose keys between ``known`` and ``start`` are missing."""
     dead, alive = request.cache.dead_pages
-    own = companion_policy(request.options.policy)
+    own = request.options.policy.companion
     return HeadSight(own, start, alive * PAGE_SIZE if alive > dead else 0, known)
 
 

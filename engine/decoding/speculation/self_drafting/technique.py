@@ -47,7 +47,6 @@ EARLY_EXIT = DraftTechnique(
             scope="request",
             metric=PER_STEP,
             applies="next request",
-            exactness="lossless",
             explains="How many of the model's layers draft under early exit. "
             "More layers draft better and cost more; auto takes what was found for this model, or a quarter of them.",
             shows="acceptance rate by draft position",

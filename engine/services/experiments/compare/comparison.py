@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from engine.cache.policies import POLICIES, PolicySettings
+from engine.cache.technique import policy_of
 from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
 from engine.compute.runner.perplexity import ReaderFactory, score, scored
 from engine.decoding.telemetry.pairs import LEAST
 from engine.library.paths import ModelNotFound
-from engine.protocol import Metric, keys
+from engine.protocol import Metric
 from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabText
 from engine.services.answers.continuing import common
 from engine.services.client import EngineError
@@ -210,6 +210,5 @@ def _reader(side: ColumnEngine) -> ReaderFactory | None:
     if loaded.readers is None:
         return None
     values = {key: spec.value for key, spec in side.client.state().items()} | side.column.set
-    # QUEST chooses pages from the first row on, as where its cost is measured elsewhere.
-    settings = PolicySettings(int(values[keys.WINDOW_TOKENS]), int(values[keys.QUEST_TOKENS]), 1)
-    return loaded.readers(POLICIES[str(values[keys.PAGE_POLICY])](settings)).present
+    # Rows that choose pages do so from the first on, as where the cost of that is measured elsewhere.
+    return loaded.readers(policy_of(values, 1)).present

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.cache.policies import KEEP_ALL
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.codecs import unpack_slots
-from engine.cache.stores.kinds import MIXING, RESIDUAL, KVKind
+from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.compute.layers.hadamard import Hadamard
 from engine.compute.layers.numerics import Numerics
@@ -50,6 +50,7 @@ FITS = Measured("fits", Metric(title="tokens of such a text in 1 GB", counted=Tr
 FOUND = Measured("found", Metric(title="codes found again", unit="%"))
 SPEED = Measured("speed", Metric(title="tokens a second"))
 PERPLEXITY = Metric(title="perplexity", lower_is_better=True)
+RESIDUAL = KVKind("kivi").residual
 
 
 class Kivi:
@@ -168,7 +169,7 @@ class _CacheKindSide:
     def run(self) -> Side:
         text = finding.text_for(self._lab.model, self._length, f"{self._lab.seed} {self._turn}")
         self._turn += 1
-        if self._kind.name in MIXING:
+        if self._kind.technique.mixes:
             self._lab.client.set(keys.KV_HADAMARD, self._kind.hadamard)
         self._lab.client.set(keys.KV_KIND, self._kind.name)
         self.answers = finding.ask_for_all(self._lab, text, ANSWER)

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from engine.cache.policies import KEEP_ALL, QuestPolicy
+from engine.cache.policies import KEEP_ALL
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.quest import DENSE_LAYERS
+from engine.cache.techniques.quest.policy import QuestPolicy
+from engine.cache.techniques.quest.store import DENSE_LAYERS
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.models.arenas import refuses
 from engine.compute.runner.perplexity import chunks, reader

@@ -9,16 +9,18 @@ alone, one after the other, were written by people.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.kinds import MIXING, KVKind
+from engine.cache.stores.kinds import KVKind, kv_kinds
 from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.layers.linear.base import Linear, Target
 from engine.compute.layers.numerics import EXACT_BITS
 from engine.compute.models.arenas import new_store, refuses
@@ -156,10 +158,11 @@ def _ways(length: int) -> Iterator[_Way]:
     for bits in (8, 16):
         yield _Way(f"{bits}-bit activations", KVKind(), KeepAll(), activations=bits)
     yield _Way("output head in 8 bits", KVKind(), KeepAll(), int8_head=True)
-    kivi = [KVKind("kivi", key_bits, value_bits) for key_bits in (4, 2) for value_bits in (4, 2)]
-    by_token = [KVKind(name, hadamard=mixed) for name in MIXING for mixed in (False, True)]
-    for kind in (*by_token, KVKind("fp8"), *kivi):
-        yield _Way(kind.title, kind, KeepAll())
+    for each in kv_kinds():
+        for widths, mixed in itertools.product(each.widths, (False, True)[: 1 + each.mixes]):
+            kind = KVKind(each.name, *widths, hadamard=mixed)
+            if kind != KVKind():
+                yield _Way(kind.title, kind, KeepAll())
     window = length // WINDOWS
     for sinks in (4, 0):
         if window >= 64:

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.kinds import KVKind, kv_kinds
+from engine.cache.technique import PolicyTechnique
+from engine.catalogue import records
 from engine.protocol import OptionSpec, Value, keys
 
 
@@ -61,13 +64,7 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
             ways = [FeatureVariant("16 bits", {keys.KV_KIND: "16bit"}), *_packed()]
         case keys.PAGE_POLICY:
             kept = max(64, context // 8 // PAGE_SIZE * PAGE_SIZE)
-            window: dict[str, Value] = {keys.PAGE_POLICY: "window_sinks", keys.WINDOW_TOKENS: kept}
-            quest: dict[str, Value] = {keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: kept}
-            ways = [
-                FeatureVariant("all pages", {keys.PAGE_POLICY: "keep_all"}),
-                FeatureVariant(f"4 and the last {kept}", window, approximate=True),
-                FeatureVariant(f"QUEST, {kept} tokens", quest, approximate=True),
-            ]
+            ways = [_seeing(each, kept) for each in records(PolicyTechnique) if each.sees]
         case keys.PREEMPTION:
             # Without host memory nothing is moved; with it, pages that were given up may be found again there.
             ways = [
@@ -83,12 +80,22 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
     return [way for way in ways if way.settings[spec.key] not in refused], left_out
 
 
+def _seeing(policy: PolicyTechnique, kept: int) -> FeatureVariant:
+    chosen: dict[str, Value] = {keys.PAGE_POLICY: policy.name}
+    if policy.tokens:
+        chosen[policy.tokens] = kept
+    return FeatureVariant(policy.sees.format(kept), chosen, approximate=bool(policy.tokens))
+
+
 def _packed() -> Iterator[FeatureVariant]:
-    for kind in ("int8", "fp8", "int4"):
-        yield FeatureVariant(kind, {keys.KV_KIND: kind}, approximate=True)
-    for bits in ("4", "2"):
-        kivi: dict[str, Value] = {keys.KV_KEY_BITS: bits, keys.KV_VALUE_BITS: bits, keys.KV_KIND: "kivi"}
-        yield FeatureVariant(f"KIVI {bits}-bit", kivi, approximate=True)
+    for each in kv_kinds():
+        for bits in each.bits:
+            kind = KVKind(each.name, bits, bits)
+            chosen: dict[str, Value] = {keys.KV_KIND: each.name}
+            if len(each.bits) > 1:
+                chosen |= {keys.KV_KEY_BITS: str(bits), keys.KV_VALUE_BITS: str(bits)}
+            if kind != KVKind():
+                yield FeatureVariant(kind.title, chosen, approximate=True)
 
 
 def _word(spec: OptionSpec, value: Value) -> str:

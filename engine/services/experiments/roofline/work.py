@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.cache.policies import KEEP_ALL, POLICIES, PagePolicy, PolicySettings, keys_read
+from engine.cache.policies import KEEP_ALL, PagePolicy, keys_read
 from engine.cache.stores.kinds import KVKind
+from engine.cache.technique import policy_of
 from engine.compute.layers.linear.base import Linear
 from engine.compute.models.base import CausalLM
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.model import LoadedModel
 from engine.loading.runners import flops_per_row
-from engine.protocol import OptionSpec, keys
+from engine.protocol import OptionSpec
 from engine.services.experiments.experiment import LabError
 
 
@@ -106,8 +107,7 @@ def settings_of(model: LoadedModel, switches: Mapping[str, OptionSpec]) -> WorkS
     lm = model.model
     if lm is None:
         raise LabError("This model does not say what it reads and computes. Load one from a folder or a file.")
-    window, budget = (int(switches[key].value) for key in (keys.WINDOW_TOKENS, keys.QUEST_TOKENS))
-    policy = POLICIES[str(switches[keys.PAGE_POLICY].value)](PolicySettings(window, budget, prompt_length=0))
+    policy = policy_of({key: spec.value for key, spec in switches.items()}, prompt_length=0)
     return WorkSettings(model, lm, float(model.reads.weights), experts_of(lm), model.kind, policy)
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV, Placement
-from engine.cache.stores.quest import QuestStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
+from engine.cache.techniques.quest.store import QuestStore
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.batch import Batch, SequenceRows
 from engine.compute.runner.buffers import BucketPolicy

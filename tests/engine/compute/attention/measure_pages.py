@@ -21,7 +21,7 @@ import torch
 
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import Placement
-from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
+from engine.cache.techniques.quest.store import DENSE_LAYERS, QuestStore
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.attention.quest import QuestAttention
 from engine.compute.attention.registry import AttentionDispatcher

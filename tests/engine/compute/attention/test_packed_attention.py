@@ -18,7 +18,8 @@ from engine.cache.stores.codecs import (
 )
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement
-from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.cache.stores.packed_stores import TokenPackedStore
+from engine.cache.techniques.kivi.store import KiviStore
 from engine.compute.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.compute.attention.backends.native import NativeAttention
 from engine.compute.attention.backends.reference import ReferenceAttention

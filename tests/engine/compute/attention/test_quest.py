@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.cache.stores.packed import Placement
-from engine.cache.stores.quest import QuestStore
+from engine.cache.techniques.quest.store import QuestStore
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.attention.quest import QuestAttention, Rows, choose_pages, page_scores
 from engine.compute.runner.buffers import powers_of_two

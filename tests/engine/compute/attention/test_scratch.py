@@ -8,7 +8,8 @@ import torch
 from engine.cache.stores.codecs import unpack_pages
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, Placement
-from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.cache.stores.packed_stores import TokenPackedStore
+from engine.cache.techniques.kivi.store import KiviStore
 from engine.compute.attention.backends.scratch import Scratch
 from engine.compute.native.library import NativeLibrary
 from tests.engine.compute.attention.packed_cases import KINDS

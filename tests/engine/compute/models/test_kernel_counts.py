@@ -11,8 +11,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.policies import WindowWithSinks
 from engine.cache.stores.kinds import KVKind
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.layers.experts import grouped
 from engine.compute.layers.moe import SparseMLP
 from engine.compute.layers.numerics import Numerics

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, SparseReads, WindowWithSinks, keys_read
+from engine.cache.policies import KeepAll, PagePolicy, SparseReads, WindowWithSinks, keys_read
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import DenseKVStore
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
 from engine.compute.layers.numerics import Numerics

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.cache.manager import KVCacheManager
 from engine.cache.pool import PagePool, pages_for
-from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
+from engine.cache.sequences import SequenceCache
+from engine.cache.text import NewSequence
 from engine.decoding.scheduling.policy import FirstComeFirstServed
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
 
@@ -130,7 +132,7 @@ class Simulation:
 
     def add(self, job: Job) -> Job:
         job.at = self.now
-        job.cache = self.manager.new(NewSequence(job.owner, [0] * job.prompt, wholes=job.wholes))
+        job.cache = SequenceCache(self.manager, NewSequence(job.owner, [0] * job.prompt, wholes=job.wholes))
         self.known.append(job)
         self.scheduler.add(job)
         return job

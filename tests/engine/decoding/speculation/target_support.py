@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.compute.layers.linear.dense import Dense

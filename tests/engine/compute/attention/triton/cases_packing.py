@@ -8,14 +8,13 @@ from torch import Tensor
 
 import tests.engine.compute.layers.triton.interpreted  # noqa: F401
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import Arenas, KVKind
 from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement, value_group
 from engine.cache.stores.store import DenseKVStore
 from engine.compute.attention import writing
 from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import pack, pack_trial
 from engine.compute.layers.rotary import RotaryEmbedding
-from engine.compute.models.arenas import STORES, Arenas
 from engine.config.positions import RopeConfig
 from tests.engine.compute.attention.triton import reference
 from tests.engine.compute.attention.triton.numpy_packers import absolute, by_channel, by_token
@@ -103,7 +102,7 @@ def test_every_store_is_written_as_by_itself(kind: str) -> None:
     """Also one that keeps bounds of its pages, and rows that do not rotate."""
     config = KVKind("16bit", bounds=True) if kind == "bounds" else KVKind(kind)
     made = Arenas(CONFIG, config, 5, 5, torch.float32, CPU, range(CONFIG.num_layers))
-    by_itself, by_kernels = (STORES[config.name](made) for _ in range(2))
+    by_itself, by_kernels = (config.technique.store(made) for _ in range(2))
     slots = 16 + torch.randperm(32, generator=torch.Generator().manual_seed(1))
     to = Placement(slots.expand(2, -1), [-1, -1], Flush(slots, torch.tensor([2, 1])) if kind == "kivi" else None)
     qk, v = torch.randn(32, 6, 32), torch.randn(32, 2, 32)

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 from safetensors import safe_open
 
-from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.policies import WindowWithSinks
 from engine.cache.stores.kinds import KVKind
+from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.doors.cli import lab as command
 from engine.library.paths import bundled_model, find_model
 from engine.loading.model import LoadedModel

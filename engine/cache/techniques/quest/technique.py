@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from engine.cache.technique import PolicyTechnique
 from engine.catalogue import Choice, Option
 from engine.catalogue.exclusions import Exclusion, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import BYTES_READ
-from engine.catalogue.technique import Technique
-from engine.protocol import CACHE_GROUP, keys
+from engine.protocol import CACHE_GROUP, Value, keys
+
+if TYPE_CHECKING:
+    from engine.cache.policies import PagePolicy
+    from engine.cache.stores.kinds import Arenas
+    from engine.cache.stores.store import KVStore
 
 _PAPER = "Tang et al. 2024, QUEST (arXiv 2406.10774)"
 _QUEST = Setting(keys.PAGE_POLICY, ("quest",))
 
-TECHNIQUE = Technique(
-    switch=keys.PAGE_POLICY,
+
+def _make(values: Mapping[str, Value], prompt_length: int | None) -> PagePolicy:
+    from engine.cache.techniques.quest.policy import QuestPolicy
+
+    if prompt_length is None:
+        raise ValueError("rows choose pages after a prompt: its length is missing")
+    return QuestPolicy(int(values[keys.QUEST_TOKENS]), prompt_length)
+
+
+def _store(arenas: Arenas) -> KVStore:
+    from engine.cache.techniques.quest.store import QuestStore
+
+    return QuestStore.of(arenas)
+
+
+TECHNIQUE = PolicyTechnique(
     choice=Choice(
         "quest",
         "sparse (QUEST)",
@@ -25,6 +47,10 @@ TECHNIQUE = Technique(
     missing={"page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked."},
     label="QUEST",
     paper=_PAPER,
+    make=_make,
+    store=_store,
+    tokens=keys.QUEST_TOKENS,
+    sees="QUEST, {} tokens",
     options=(
         Option(
             key=keys.QUEST_TOKENS,
@@ -33,7 +59,6 @@ TECHNIQUE = Technique(
             default=1024,
             minimum=16,
             maximum=1_048_576,
-            scope="engine",
             metric=BYTES_READ,
             applies="next request",
             exactness="approximate",

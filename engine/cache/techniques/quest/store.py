@@ -15,12 +15,20 @@ import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.kinds import Arenas
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.store import DenseKVStore
+from engine.config.model import ModelConfig
 
 DENSE_LAYERS = 2
 """The first layers read every page: their attention is spread wide (section 3.2 of the paper)."""
+
+
+def bounded_layers(config: ModelConfig) -> list[bool]:
+    """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
+    windows = [config.attention.windows[layer] for layer in config.attention_layers]
+    return [place >= DENSE_LAYERS and window is None for place, window in enumerate(windows)]
 
 
 class QuestStore(DenseKVStore):
@@ -44,6 +52,12 @@ class QuestStore(DenseKVStore):
                 bounds = new_arena((pages, heads, 2 * width), dtype, torch.device(device))
                 self._views[layer] = self._views[layer]._replace(bounds=bounds)
         self._written: tuple[Placement, Tensor] | None = None
+
+    @classmethod
+    def of(cls, arenas: Arenas) -> QuestStore:
+        """The store of these arenas' layers."""
+        bounded = bounded_layers(arenas.config)
+        return cls(*arenas.shape, arenas.dtype, arenas.device, bounded=[bounded[layer] for layer in arenas.layers])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Implements `KVStore.write`, and updates the bounds of the pages written to."""

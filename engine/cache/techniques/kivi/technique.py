@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from engine.cache.stores.kinds import KVTechnique
+from engine.cache.stores.packed import CHANNEL_GROUP, value_group
 from engine.catalogue import Choice, Option
 from engine.catalogue.exclusions import LATENTS, Exclusion, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import KV_BYTES
-from engine.catalogue.technique import Technique
 from engine.protocol import CACHE_GROUP, keys
+
+if TYPE_CHECKING:
+    from engine.cache.stores.kinds import Arenas
+    from engine.cache.stores.store import KVStore
 
 _PAPER = "Liu et al. 2024, KIVI (arXiv 2402.02750)"
 _NEED = "KIVI cache"
@@ -19,7 +26,6 @@ def _bits(key: str, title: str, explains: str) -> Option:
         title=title,
         group=CACHE_GROUP,
         default="2",
-        scope="engine",
         metric=KV_BYTES,
         applies="cache",
         exactness="approximate",
@@ -38,8 +44,18 @@ def _bits(key: str, title: str, explains: str) -> Option:
     )
 
 
-TECHNIQUE = Technique(
-    switch=keys.KV_KIND,
+def _store(arenas: Arenas) -> KVStore:
+    from engine.cache.techniques.kivi.store import KiviStore
+
+    return KiviStore.of(arenas)
+
+
+def _scales(width: int) -> tuple[float, float]:
+    """Of keys a scale and a minimum for each channel of a group of tokens, of values for each group of channels."""
+    return 32 / CHANNEL_GROUP, 32 / value_group(width)
+
+
+TECHNIQUE = KVTechnique(
     choice=Choice(
         "kivi",
         "KIVI (2-bit)",
@@ -52,6 +68,10 @@ TECHNIQUE = Technique(
     missing={_NEED: "KIVI packs heads of a width that 4 divides, and no latents that heads share (MLA)."},
     label="KIVI",
     paper=_PAPER,
+    bits=(4, 2),
+    store=_store,
+    scales=_scales,
+    residual=128,  # the paper's R
     options=(
         _bits(
             keys.KV_KEY_BITS,

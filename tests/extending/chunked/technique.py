@@ -1,0 +1,42 @@
+"""All that is said of chunks, and how the policy is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.cache.policies import PagePolicy
+from engine.cache.technique import PolicyTechnique
+from engine.catalogue import Choice, Option
+from engine.protocol import CACHE_GROUP, Value, keys
+
+
+def _make(values: Mapping[str, Value], prompt_length: int | None) -> PagePolicy:
+    from tests.extending.chunked.policy import Chunked
+
+    return Chunked(int(values["chunk_tokens"]))
+
+
+TECHNIQUE = PolicyTechnique(
+    choice=Choice("chunked", "within chunks", exactness="approximate", explains="Each token sees its own chunk."),
+    make=_make,
+    tokens="chunk_tokens",
+    sees="chunks of {}",
+    options=(
+        Option(
+            key="chunk_tokens",
+            title="Chunk (tokens)",
+            group=CACHE_GROUP,
+            default=48,
+            minimum=16,
+            maximum=8192,
+            applies="next request",
+            exactness="approximate",
+            explains="How many tokens a chunk has, in whole pages.",
+            of=(keys.PAGE_POLICY, ("chunked",)),
+            shows="pages of a long answer",
+            helps="Smaller chunks take less memory.",
+            costs="What lies before the chunk is forgotten.",
+            source=("tests/extending/chunked/policy.py",),
+        ),
+    ),
+)
