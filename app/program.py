@@ -25,8 +25,9 @@ from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
+from app.models.state.choice import LoadChoice
+from app.models.state.library import ModelLibrary
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
@@ -37,20 +38,20 @@ from app.theme.icons import app_icon
 from app.theme.sheet import build, prepare
 from app.theme.theme import Theme
 from app.window.busy import Busy
-from app.window.cache_wiring import CacheWiring
-from app.window.engine_wiring import EngineWiring
-from app.window.getting_wiring import GettingWiring
-from app.window.gpu_wiring import GpuWiring
 from app.window.lazy import LazyPage
-from app.window.load_settings_wiring import LoadSettingsWiring
-from app.window.measure_wiring import MeasureWiring
-from app.window.model_wiring import ModelWiring
-from app.window.preset_wiring import PresetWiring
-from app.window.switch_wiring import SwitchWiring
-from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
+from app.window.wirings.cache import CacheWiring
+from app.window.wirings.engine import EngineWiring
+from app.window.wirings.getting import GettingWiring
+from app.window.wirings.gpu import GpuWiring
+from app.window.wirings.load_settings import LoadSettingsWiring
+from app.window.wirings.measure import MeasureWiring
+from app.window.wirings.model import ModelWiring
+from app.window.wirings.preset import PresetWiring
+from app.window.wirings.switch import SwitchWiring
+from app.window.wirings.why import WhyWiring
 from engine.base.installation import engine_command
-from engine.protocol import DraftOffer, Loaded
+from engine.protocol import Loaded
 
 if TYPE_CHECKING:
     from app.lab.compare.run import ComparisonRun
@@ -94,8 +95,6 @@ class WindowProgram:
         self.link.start()
         self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
         prepare(self.theme, app)
-        self.chat = ChatPage(self.link, self.history, self.theme)
-        self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
         self.library = ModelLibrary(
@@ -104,7 +103,10 @@ class WindowProgram:
             quantise if quantise is not None else [*own, "quantise"] if own else [],
         )
         self.library.store_moved.connect(self.store.move_models)
-        self.library.limit = lambda: self.store.settings.download_limit
+        self.library.downloads.limit = lambda: self.store.settings.download_limit
+        choice = LoadChoice(self.link, self.store, self.library)
+        self.chat = ChatPage(self.link, self.history, choice, self.theme)
+        self.sidebar = Sidebar(self.history, self.theme)  # after the chat, which says what of the history is unreadable
         self.lab: LabRuns | None = None
         self.compare: ComparisonRun | None = None
         self.lab_page = LazyPage(self._make_lab)
@@ -158,20 +160,19 @@ class WindowProgram:
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
         GettingWiring(link, store, self.library, chat, notice, self.opener.open, self._find_models, window)
-        loading = LoadSettingsWiring(link, store, chat.header, self.opener.open, self.theme, window)
+        loading = LoadSettingsWiring(link, chat.header, self.opener.open, self.theme, window)
         window.models_page.settings_asked.connect(loading.open)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
         chat.header.guard = switches.guard = self.opener.guard
-        chat.header.offered = self._offered
         chat.why_asked.connect(window.show_why_fast)
 
     def _make_lab(self) -> LabView:
         """The Lab, which many never open."""
         from app.lab.compare.page import ComparePage
         from app.lab.page import LabView
-        from app.window.lab_wiring import LabWiring
+        from app.window.wirings.lab import LabWiring
 
         window, runs = self.window, self._lab_runs()
         compare = ComparePage(self.link, self.theme)
@@ -203,13 +204,6 @@ class WindowProgram:
         self.window.show_page(MainWindow.MODELS)
         self.window.models_page.show_view("hub")
 
-    def _offered(self, model: str) -> list[DraftOffer] | None:
-        """Return the drafts for a model; None if they are unknown, and then they are looked up for the next time."""
-        found = self.library.drafts.get(model)
-        if found is None:
-            self.library.offer_drafts(model)
-        return found if isinstance(found, list) else None
-
     def _load_with(self, model: str, draft: str) -> None:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""
         self.window.show_page(MainWindow.CHAT)
@@ -232,7 +226,7 @@ class WindowProgram:
         sidebar.new_chat.connect(chat.new_chat)
         for chosen in (sidebar.chat_selected, sidebar.hit_selected, sidebar.new_chat):
             chosen.connect(self.window.close_overlay)
-        chat.background.changed.connect(sidebar.show_marks)
+        chat.background.changed.connect(sidebar.model.set_marks)
         chat.background.tell()
         chat.chat_changed.connect(sidebar.select)
         self.leaving = Leaving(self.history, self.window)

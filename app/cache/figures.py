@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.cache import words
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import Telemetry
 
 
@@ -16,11 +16,7 @@ class Figures(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setAccessibleName("Figures of the cache")
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setVerticalSpacing(6)
-        self._grid.setHorizontalSpacing(12)
-        self._grid.setColumnStretch(0, 1)
+        self._grid = fill(QGridLayout(self), margins=0, spacing=(12, 6), wide=0)
         self._shown: list[tuple[QLabel, QLabel]] = []
 
     def text(self, name: str) -> str:
@@ -46,10 +42,8 @@ class Figures(QWidget):
 
     def _add_row(self) -> None:
         title, value = QLabel(), QLabel()
-        title.setProperty("role", "caption")
-        title.setWordWrap(True)
+        named(title, role="caption", wordWrap=True)
         value.setProperty("role", "figure")
         row = len(self._shown)
-        self._grid.addWidget(title, row, 0)
-        self._grid.addWidget(value, row, 1, Qt.AlignmentFlag.AlignRight)
+        fill(self._grid, (title, row, 0), (value, row, 1, Qt.AlignmentFlag.AlignRight))
         self._shown.append((title, value))

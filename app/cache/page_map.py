@@ -9,10 +9,11 @@ from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPai
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.cache import words
-from app.cache.canvas import Canvas
-from app.cache.hues import ChatHues
-from app.cache.pages import PageStates
+from app.charts.canvas import Canvas
+from app.charts.hues import ChatHues
+from app.charts.page_states import PageStates
 from app.theme.theme import Theme
+from app.theme.widgets import named
 
 UPDATE_S = 0.1
 """The least time between two repaints."""
@@ -25,8 +26,7 @@ class SmallMap(QWidget):
         super().__init__(parent)
         self._canvas = Canvas(theme, hues)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
-        self.setMinimumHeight(24)
-        self.setAccessibleName("Page map")
+        named(self, title="Page map", minimumHeight=24)
 
     @property
     def together(self) -> int:
@@ -61,10 +61,8 @@ class MapBody(QWidget):
         super().__init__(parent)
         self._theme, self._canvas = theme, canvas
         self._at = -1
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setObjectName("page-map")
-        self.setAccessibleName("Page map")
+        named(self, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
+        named(self, "page-map", title="Page map")
 
     @property
     def at(self) -> int:
@@ -146,14 +144,12 @@ class PageMapView(QScrollArea):
         self._next: PageStates | None = None
         self._painted = 0.0
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        named(self, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff, focusPolicy=Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(QSize(120, 60))
         self.body = MapBody(theme, self._canvas, self)
         self.setWidget(self.body)
         self.body.pointed.connect(self._keep_in_sight)
-        self._timer = QTimer(self, singleShot=True)
-        self._timer.setObjectName("page-map-update")
+        self._timer = named(QTimer(self, singleShot=True), "page-map-update")
         self._timer.timeout.connect(self._show_next)
 
     @property

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.chat.adapters import ChatAdapters
-from app.chat.chat_settings import ChatSettings
 from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
 from app.chat.context.offer import ContextOffer
@@ -19,6 +17,8 @@ from app.chat.session.drafts import DraftTexts
 from app.chat.session.queued import QueuedBar
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
+from app.chat.settings.adapters import ChatAdapters
+from app.chat.settings.chat_settings import ChatSettings
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
 from app.chat.transcript.stats import loading_model, reading_prompt
@@ -26,11 +26,12 @@ from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
+from app.models.state.choice import LoadChoice
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst
-from engine.protocol import ChatMessage, Sampling, Thinking
+from app.theme.widgets import FocusFirst, fill, named
+from engine.protocol import ChatMessage, Sampling
 
 
 class ChatPage(FocusFirst):
@@ -49,16 +50,15 @@ class ChatPage(FocusFirst):
     tint_changed = Signal(bool)
     """The person switched the tints on or off here."""
 
-    def __init__(self, link: EngineLink, history: HistoryStore, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, link: EngineLink, history: HistoryStore, choice: LoadChoice, theme: Theme, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._link = link
-        self.setObjectName("chat-page")
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "chat-page", surface="bg")
         self.session = ChatSession(link, history, self)
         self.answers = self.session.answers
-        self.header = Header(link, theme, self)
-        self.helper_chosen = self.header.helper_chosen
+        self.header = Header(link, choice, theme, self)
         self.loading = LoadingBar(theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
@@ -137,10 +137,6 @@ class ChatPage(FocusFirst):
         """The prompt of the last answer with the settings and seed it was drawn with; None before the first message."""
         return self.session.talk.last_prompt()
 
-    def last_thinking(self) -> Thinking:
-        """Thinking setting of the last answer, as far as the present model knows that."""
-        return self.session.last_thinking()
-
     def last_adapter(self) -> str:
         """The adapter that gave the last answer; in an empty chat the one that will give the next."""
         return self.session.talk.last_adapter()
@@ -159,10 +155,6 @@ class ChatPage(FocusFirst):
     def regenerate_last(self) -> None:
         """Another answer to the last question, with a new seed."""
         self.message_actions.act_on_last("assistant", "regenerate")
-
-    def edit_last(self) -> None:
-        """Take the last message of the person back into the composer."""
-        self.message_actions.act_on_last("user", "edit")
 
     def focus_composer(self) -> None:
         self.composer.setFocus()
@@ -190,22 +182,12 @@ class ChatPage(FocusFirst):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _arrange(self) -> None:
-        foot = QHBoxLayout()
-        foot.setContentsMargins(16, 0, 16, 16)
+        foot = fill(QHBoxLayout(), margins=(16, 0, 16, 16))
         self.composer.setMaximumWidth(COLUMN_PX)
-        foot.addStretch(1)
-        foot.addWidget(self.composer, 1000)
-        foot.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.header)
-        column.addWidget(self.loading)
-        column.addWidget(self.legend)
+        fill(foot, 1, (self.composer, 1000), 1)
+        column = fill(QVBoxLayout(self), self.header, self.loading, self.legend, margins=0, spacing=0)
         self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
-        column.addWidget(self.transcript, 1)
-        column.addWidget(self.notice)
-        column.addWidget(self.waits)
+        fill(column, (self.transcript, 1), self.notice, self.waits)
         column.addSpacing(12)
         column.addLayout(foot)
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from app.chat.transcript.text.tint import SHARE, TOKENS
 from app.history.records import Tint
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import named, tip
 
 MEANINGS: tuple[tuple[Tint, str], ...] = (
     ("accepted", "drafted and accepted"),
@@ -24,12 +24,9 @@ class TintLegend(QLabel):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self.setObjectName("tint-legend")
-        self.setProperty("role", "caption")
-        self.setAccessibleName("What the colours mean: " + ", ".join(words for _, words in MEANINGS))
-        self.setToolTip(tip(HINT))
-        self.setTextFormat(Qt.TextFormat.RichText)
-        self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        named(self, "tint-legend", role="caption")
+        named(self, title="What the colours mean: " + ", ".join(words for _, words in MEANINGS), tooltip=tip(HINT))
+        named(self, textFormat=Qt.TextFormat.RichText, alignment=Qt.AlignmentFlag.AlignHCenter)
         self.setContentsMargins(24, 6, 24, 4)
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)

@@ -17,8 +17,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.gpu.words import Button, CardContent
+from app.theme.menus import ARROW
 from app.theme.sheet import restyle
-from app.theme.widgets import ARROW, button_text, caption, menu_text, tip
+from app.theme.widgets import button_text, caption, clear, fill, menu_text, named, say, tip
 
 _STEPS = 1000
 
@@ -35,9 +36,7 @@ class Buttons(QWidget):
         super().__init__(parent)
         self._prefix = prefix
         self._shown: tuple[tuple[Button, ...], ...] = ()
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(8)
+        self._row = fill(QHBoxLayout(self), margins=0, spacing=8)
 
     def show_buttons(self, buttons: tuple[Button, ...], more: tuple[Button, ...] = ()) -> None:
         """``more``: those in a menu behind the first of them."""
@@ -46,12 +45,7 @@ class Buttons(QWidget):
         self._shown = (buttons, more)
         focus = QApplication.focusWidget()
         focused = focus is not None and (focus is self or self.isAncestorOf(focus))
-        while (item := self._row.takeAt(0)) is not None:
-            old = item.widget()
-            assert old is not None, "the row holds buttons alone"
-            old.hide()
-            old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-            old.deleteLater()
+        clear(self._row)
         made = [*([self._menu(more)] if more else []), *(self._make(button) for button in buttons)]
         for one in made:
             self._row.addWidget(one)
@@ -63,12 +57,8 @@ class Buttons(QWidget):
             (last if last.isEnabled() else self).setFocus()
 
     def _menu(self, buttons: tuple[Button, ...]) -> QPushButton:
-        made = QPushButton(f"More{ARROW}", self)
-        made.setObjectName(f"{self._prefix}.more")
-        made.setAccessibleName("More")
-        made.setProperty("kind", "quiet")
-        menu = QMenu(made)
-        menu.setToolTipsVisible(True)
+        made = named(QPushButton(f"More{ARROW}", self), f"{self._prefix}.more", title="More", kind="quiet")
+        menu = QMenu(made, toolTipsVisible=True)
         for button in buttons:
             action = menu.addAction(menu_text(button.title))
             action.setObjectName(f"{self._prefix}.{button.key}")
@@ -79,9 +69,7 @@ class Buttons(QWidget):
         return made
 
     def _make(self, button: Button) -> QPushButton:
-        made = QPushButton(button_text(button.title), self)
-        made.setObjectName(f"{self._prefix}.{button.key}")
-        made.setAccessibleName(button.title)
+        made = named(QPushButton(button_text(button.title), self), f"{self._prefix}.{button.key}", title=button.title)
         if button.primary:
             made.setProperty("kind", "primary")
         elif button.key in ("details", "dismiss", "close", "cancel", "settings"):
@@ -114,30 +102,19 @@ class PackCard(QFrame):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("gpu.card")
-        self.setProperty("card", "notice")
+        named(self, "gpu.card", card="notice")
         self._about = ""
-        self.title = QLabel()
-        self.title.setObjectName("gpu.card.title")
-        self.title.setProperty("role", "figure")
-        self.title.setWordWrap(True)
+        self.title = named(QLabel(wordWrap=True), "gpu.card.title", role="figure")
         self.caption = _words("gpu.card.caption")
         self.details = _words("gpu.card.details")
         self.bar = ProgressBar("Progress of the GPU pack")
         self.buttons = Buttons("gpu.card")
         self.buttons.pressed.connect(self._on_pressed)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self.title)
-        words.addWidget(self.caption)
-        words.addWidget(self.details)
+        words = fill(QVBoxLayout(), self.title, self.caption, self.details, spacing=2)
         words.addSpacing(2)
         words.addWidget(self.bar)
         row = QHBoxLayout(self)
-        row.setContentsMargins(16, 8, 12, 8)
-        row.setSpacing(16)
-        row.addLayout(words, 1)
-        row.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+        fill(row, (words, 1), (self.buttons, 0, Qt.AlignmentFlag.AlignVCenter), margins=(16, 8, 12, 8), spacing=16)
         self.details.hide()
         self.hide()
 
@@ -150,8 +127,7 @@ class PackCard(QFrame):
             self._about = content.key
             self.details.hide()
         self.title.setText(content.title)
-        self.caption.setText(content.caption)
-        self.caption.setVisible(bool(content.caption))
+        say(self.caption, content.caption)
         self.details.setText(content.details)
         self.bar.show_share(content.fraction)
         self.buttons.show_buttons(content.buttons)

@@ -5,18 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QApplication,
-    QButtonGroup,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QRadioButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QButtonGroup, QHBoxLayout, QProgressBar, QPushButton, QRadioButton, QWidget
 
 from app.lab import words
-from app.lab.layout import ColumnsLayout, PageSection, label, take_out
+from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures import PictureView
 from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.words import moment
@@ -25,7 +17,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, tip
+from app.theme.widgets import button_text, fill, named, say, take_out, tip
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
@@ -45,10 +37,8 @@ class ExperimentView(PageSection):
     def __init__(self, page: LabPage, choice: int, theme: Theme) -> None:
         super().__init__()
         self.page, self._choice, self._theme = page, choice, theme
-        self.setObjectName(f"lab.experiment.{page.name}")
-        self.setProperty("surface", "bg")
-        self.column.setContentsMargins(0, 0, 6, 16)
-        self.column.setSpacing(16)
+        named(self, f"lab.experiment.{page.name}", surface="bg")
+        fill(self.column, margins=(0, 0, 6, 16), spacing=16)
         self._brought = ""
         self.result: LabResult | None = None
         self.found: ResultView | None = None
@@ -106,8 +96,7 @@ class ExperimentView(PageSection):
         if running:
             self.bar.setRange(0, progress.total if progress is not None else 0)
             self.bar.setValue(progress.done if progress is not None else 0)
-        self.status.setText(status if running else blocked)
-        self.status.setVisible(bool(self.status.text()))
+        say(self.status, status if running else blocked)
         self.note.setText(note)
         self.note.setVisible(bool(note) and not running)
         set_role(self.note, words.note_role(note))
@@ -150,10 +139,6 @@ class ExperimentView(PageSection):
             self.found = ResultView(self.page, result, predicted, self._theme)
             self.found.rest.ended.connect(self._order)
             self.column.insertWidget(self.column.indexOf(self._try), self.found)
-
-    def show_used(self, sentence: str) -> None:
-        """Show the outcome of using it in chats."""
-        self.used.setText(sentence)
 
     def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
         """Paint pictures of ``sides``: all possible ones while it runs, and then those that ran."""
@@ -214,9 +199,7 @@ class ExperimentView(PageSection):
         group = QButtonGroup(self)
         radios = []
         for at, choice in enumerate(self.page.choices):
-            radio = QRadioButton(button_text(choice))
-            radio.setObjectName(f"lab.choice.{at}")
-            radio.setAccessibleName(f"{self.page.question} {choice}")
+            radio = named(QRadioButton(button_text(choice)), f"lab.choice.{at}", title=f"{self.page.question} {choice}")
             radio.setChecked(at == self._choice)
             group.addButton(radio, at)
             radios.append(radio)
@@ -235,31 +218,22 @@ class ExperimentView(PageSection):
         self.cancel.setToolTip(words.ESCAPE)
         self.cancel.clicked.connect(self.cancel_asked)
         self.cancel.hide()
-        self.bar = QProgressBar()
-        self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress of the experiment")
+        self.bar = named(QProgressBar(textVisible=False), title="Progress of the experiment")
         self.bar.hide()
         self.status = label("", "caption", "lab.status")
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        row.addWidget(self.run)
-        row.addWidget(self.cancel)
-        row.addWidget(self.status, 1)
+        row = fill(QHBoxLayout(), self.run, self.cancel, (self.status, 1), spacing=12)
         row.addStretch()
         part = PageSection()
         part.column.addLayout(row)
         return part.add(self.bar)
 
     def _side(self, at: int, name: str) -> PageSection:
-        view = PictureView(self._theme)
-        view.setMinimumHeight(self._theme.px(_PICTURE_PX))
+        view = named(PictureView(self._theme), minimumHeight=self._theme.px(_PICTURE_PX))
         self.pictures.append(view)
         title = name if name == words.EVERY_SIDE else words.lettered(at, name)
         box = PageSection(box=True).add(label(title, "figure"), view)
-        box.setObjectName(f"lab.side.{at}")
-        box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        box.setAccessibleName(title)
-        box.setToolTip(words.TURN if len(self.sides) > 1 else "")
+        named(box, f"lab.side.{at}", focusPolicy=Qt.FocusPolicy.StrongFocus)
+        named(box, title=title, tooltip=words.TURN if len(self.sides) > 1 else "")
         return box
 
     def _try_part(self) -> QWidget:
@@ -273,17 +247,11 @@ class ExperimentView(PageSection):
         self.use = self._button("Use in my chats", "lab.use")
         self.use.clicked.connect(self.use_asked)
         self.used = label("", "caption", "lab.used")
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        row.addWidget(self.use)
-        row.addWidget(self.used, 1)
+        row = fill(QHBoxLayout(), self.use, (self.used, 1), spacing=12)
         part = PageSection()
         part.column.addLayout(row)
         return part
 
     @staticmethod
     def _button(text: str, name: str) -> QPushButton:
-        button = QPushButton(button_text(text))
-        button.setObjectName(name)
-        button.setAccessibleName(text)
-        return button
+        return named(QPushButton(button_text(text)), name, title=text)

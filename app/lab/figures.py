@@ -12,7 +12,7 @@ from app.lab import words
 from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures.plot import colors
 from app.theme.theme import SECTION_PX, Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import Metric
 from engine.protocol.lab import LabFigure
 
@@ -48,8 +48,7 @@ class Dots(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         every = "; ".join(", ".join(told(value, metric) for value in side) for side in runs)
         self.setAccessibleName(f"{words.title(metric)}: single runs")
-        self.setAccessibleDescription(every)
-        self.setToolTip(tip(f"Single runs: {every}"))
+        named(self, tooltip=tip(f"Single runs: {every}"), accessibleDescription=every)
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:
@@ -129,14 +128,10 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> PageSec
         each = [PageSection().add(*of_side) for of_side in zip(names, values, strict=False)]
         each += [PageSection().add(label(words.AGAINST, "caption"), *gains), PageSection().add(dots)]
         for part in each:
-            part.column.setSpacing(0)
-            part.column.addStretch(1)
+            fill(part.column, 1, spacing=0)
         return row.add(ColumnsLayout(each, theme, _COLUMN_PX, len(each)))
     table = QWidget()
-    grid = QGridLayout(table)
-    grid.setContentsMargins(0, 0, 0, 0)
-    grid.setVerticalSpacing(4)
-    grid.setHorizontalSpacing(12)
+    grid = fill(QGridLayout(table), margins=0, spacing=(12, 4))
     for value in values:
         value.setWordWrap(False)
     for column, (cells, share) in enumerate(

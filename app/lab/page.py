@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
     QSlider,
     QStackedWidget,
     QVBoxLayout,
@@ -32,9 +31,9 @@ from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.lab.sliders import SettingSlider
 from app.lab.topics import COMPARE, TOOLS, TopicList
-from app.theme.sheet import set_role
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, tip
+from app.theme.widgets import FocusFirst, fill, named, say, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
@@ -73,13 +72,8 @@ class LabView(FocusFirst):
         self.view: ExperimentView | None = None
         self.roof: RooflineView | None = None
         self.overview: Overview | None = None
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self._make()
-
-    def set_own(self, own: Subject | None) -> None:
-        """The person's own model that is loaded, None for none."""
-        self.models.set_own(own)
 
     def set_blocked(self, reason: str) -> None:
         """Set the reason nothing can be run now; "" when it can."""
@@ -125,16 +119,12 @@ class LabView(FocusFirst):
         self.topics = TopicList(self._theme)
         self.topics.chosen.connect(self._on_topic)
         self.first = self.topics
-        self.title = QLabel()
-        self.title.setProperty("role", "title")
-        self.title.setWordWrap(True)
+        self.title = named(QLabel(wordWrap=True), role="title")
         self.models = ModelChoice()
         self.models.changed.connect(self._refresh)
         self.save = SaveButton()
         self.save.said.connect(self._say)
-        self.everything = QPushButton()
-        self.everything.setObjectName("lab.all")
-        self.everything.clicked.connect(self._run_all)
+        self.everything = named(QPushButton(), "lab.all", clicked=self._run_all)
         self.said = label("", "caption", "lab.said")
         self.saved = label("", "caption", "lab.saved")
         self._lay_out()
@@ -151,50 +141,24 @@ class LabView(FocusFirst):
 
     def _lay_out(self) -> None:
         self._side = side = QWidget()
-        side.setProperty("surface", "panel")
-        side.setProperty("edge", "right")
-        side.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        left = QVBoxLayout(side)
-        left.setContentsMargins(12, 12, 12, 12)
-        left.addWidget(self.topics)
+        named(side, surface="panel", edge="right")
+        fill(QVBoxLayout(side), self.topics, margins=12)
         self._body = body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(24, 16, 18, 0)
-        column.setSpacing(10)
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 0, 6, 0)
-        head.setSpacing(12)
-        head.addWidget(self.title, 1)
-        head.addWidget(self.everything)
-        head.addWidget(self.save)
-        column.addLayout(head)
-        column.addWidget(self.models)
-        column.addWidget(self.said)
-        column.addWidget(self.saved)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._scroll.setProperty("ring", "true")
-        self._scroll.setAccessibleName("Experiment")
+        column = fill(QVBoxLayout(body), margins=(24, 16, 18, 0), spacing=10)
+        head = fill(QHBoxLayout(), (self.title, 1), self.everything, self.save, margins=(0, 0, 6, 0), spacing=12)
+        fill(column, head, self.models, self.said, self.saved)
+        self._scroll = scrolling(title="Experiment")
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
         self.lesson = IntoView(self._scroll)
         """Keeps in view the lesson of a new result."""
         column.addWidget(self._scroll, 1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        row.addWidget(side)
+        row = fill(QHBoxLayout(self), side, margins=0, spacing=0)
         self._right = QStackedWidget()
         experiments = QWidget()
-        middle = QHBoxLayout(experiments)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.addStretch(1)
-        middle.addWidget(body, 100)
-        middle.addStretch(1)
-        self._right.addWidget(experiments)
-        self._right.addWidget(self.compare)
+        fill(QHBoxLayout(experiments), 1, (body, 100), 1, margins=0)
+        for page in (experiments, self.compare):
+            self._right.addWidget(page)
         row.addWidget(self._right, 1)
 
     def _fit(self) -> None:
@@ -261,7 +225,7 @@ class LabView(FocusFirst):
         self.view = view = ExperimentView(page, left.choice, self._theme)
         view.run_asked.connect(self._run)
         view.cancel_asked.connect(runs.cancel)
-        view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
+        view.use_asked.connect(lambda: view.used.setText(self.use(page.use)))
         view.predicted.connect(lambda at: setattr(left, "choice", at))
         found = before or runs.tried.pop(page.name, None) or runs.results.get(page.name)
         view.sliders.show_values(left.settings or (found.chosen if found is not None else {}))
@@ -316,8 +280,7 @@ class LabView(FocusFirst):
         self.save.view = self.view
         self.models.set_bundled(self._bundled())
         about = f"{words.INTRODUCTION} {words.where(index)}" if index is not None and overview else ""
-        self.said.setText((runs.trouble or words.LOOKING) if index is None else about)
-        self.said.setVisible(bool(self.said.text()))
+        say(self.said, (runs.trouble or words.LOOKING) if index is None else about)
 
     def _bundled(self) -> str:
         """The bundled model that the page runs with, "" while that is not known."""
@@ -386,9 +349,7 @@ class LabView(FocusFirst):
 
     def _say(self, sentence: str, role: str = "caption") -> None:
         """Show the outcome of saving, until another page is shown."""
-        self.saved.setText(sentence)
-        self.saved.setVisible(bool(sentence))
-        set_role(self.saved, role)
+        say(self.saved, sentence, role)
 
 
 def _turn(event: QKeyEvent) -> int:

@@ -8,11 +8,12 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QWidget
 
 from app.lab import words
-from app.lab.layout import PageSection, label, take_out
+from app.lab.layout import PageSection, label
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.settings.page import device_title
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named, say, take_out
 from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 
@@ -49,8 +50,7 @@ class RooflineView(QWidget):
         self._running = self._again = False
         self._shown: QWidget | None = None
         self._inside = inside = PageSection()
-        inside.column.setContentsMargins(0, 0, 6, 16)
-        inside.column.setSpacing(12)
+        fill(inside.column, margins=(0, 0, 6, 16), spacing=12)
         self.run = QPushButton()
         self.run.setObjectName("lab.roofline.run")
         self.run.clicked.connect(lambda: (self.cancel_asked if self._running else self.run_asked).emit())
@@ -59,9 +59,7 @@ class RooflineView(QWidget):
         inside.column.addWidget(self.run, 0, Qt.AlignmentFlag.AlignLeft)
         inside.add(self.state)
         inside.column.addStretch(1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(inside)
+        fill(QHBoxLayout(self), inside, margins=0)
         if found is not None:
             self.show_result(found)
 
@@ -85,17 +83,13 @@ class RooflineView(QWidget):
         self.run.setText("Cancel" if running else f"Measure {'again' if self._again else 'this computer'}, about 30 s")
         self.run.setEnabled(running or not blocked)
         doing = words.STOPPING if stopping else MEASURING
-        self.state.setText(doing if running else blocked or note)
-        self.state.setVisible(bool(self.state.text()))
+        say(self.state, doing if running else blocked or note)
 
 
 def points_table(found: LabRoofline) -> QWidget:
     """A row for each point under the heading of its group, with how it was taken: of all of a group, or of each."""
-    card = QFrame()
-    card.setProperty("card", "choice")
-    grid = QGridLayout(card)
-    grid.setContentsMargins(14, 12, 14, 12)
-    grid.setHorizontalSpacing(16)
+    card = named(QFrame(), card="choice")
+    grid = fill(QGridLayout(card), margins=(14, 12, 14, 12), spacing=(16, -1))
     for column, stretch in enumerate((4, 2, 2, 6)):
         grid.setColumnStretch(column, stretch)
     rows = itertools.count()

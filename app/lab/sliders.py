@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
+from app.theme.widgets import fill, named
 from engine.protocol.lab import LabSetting
 
 
@@ -27,8 +28,7 @@ class SettingSlider(PageSlider):
     def __init__(self, setting: LabSetting) -> None:
         super().__init__()
         self._setting = setting
-        self.setObjectName(f"lab.set.{setting.key}")
-        self.setAccessibleName(setting.title)
+        named(self, f"lab.set.{setting.key}", title=setting.title)
         steps = (setting.most - setting.least) // setting.step
         self.setRange(setting.least, setting.least + steps * setting.step)
         self.setSingleStep(setting.step)
@@ -50,16 +50,12 @@ class Sliders(QWidget):
         super().__init__()
         self._settings = list(settings)
         self.each: list[SettingSlider] = []
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(12)
-        grid.setColumnStretch(1, 1)
+        grid = fill(QGridLayout(self), margins=0, spacing=(12, -1), wide=1)
         for row, setting in enumerate(self._settings):
             slider, value = SettingSlider(setting), QLabel(f"{setting.least:,}")
             title = QLabel(setting.title)
             title.setBuddy(slider)
-            value.setProperty("role", "small-figure")
-            value.setAlignment(Qt.AlignmentFlag.AlignRight)
+            named(value, role="small-figure", alignment=Qt.AlignmentFlag.AlignRight)
             value.setMinimumWidth(value.fontMetrics().horizontalAdvance(f"{setting.most:,}0"))
             slider.valueChanged.connect(lambda _, of=slider, label=value: label.setText(f"{of.value():,}"))
             slider.valueChanged.connect(lambda: self.changed.emit(self.values))

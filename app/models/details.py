@@ -21,12 +21,12 @@ from PySide6.QtWidgets import (
 
 from app.link.calls import PendingCall
 from app.models import words
-from app.models.library import ModelLibrary
 from app.models.rows import back_button
+from app.models.state.library import ModelLibrary
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
-from app.theme.widgets import ElidedLabel, caption, tip
+from app.theme.widgets import ElidedLabel, caption, clear, fill, named, say, tip
 from engine.protocol import Error, ModelDetails, StoredModel, TextTokens
 
 _TYPED_MS = 150
@@ -50,66 +50,44 @@ class DetailsView(QWidget):
         self.back.clicked.connect(self.closed)
         self.title = ElidedLabel("", "figure")
         self.said = caption(name="models.details.said")
-        self._facts = QGridLayout()
-        self._facts.setHorizontalSpacing(16)
-        self._facts.setVerticalSpacing(4)
-        self._facts.setColumnStretch(1, 1)
+        self._facts = fill(QGridLayout(), spacing=(16, 4), wide=1)
         self.text = _text("models.details.text", "A text for the tokenizer", read_only=False)
         self.text.setPlaceholderText("Type a text to see its tokens.")
         self.text.textChanged.connect(self._on_typed)
         self.count = caption(name="models.details.count")
-        self.pieces = QTextEdit()
-        self.pieces.setObjectName("models.details.pieces")
-        self.pieces.setAccessibleName("Tokens of the text")
-        self.pieces.setReadOnly(True)
+        self.pieces = named(QTextEdit(readOnly=True), "models.details.pieces", title="Tokens of the text")
         self.template = _text("models.details.template", "Chat template")
         self.template.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self.metadata = QTableWidget(0, 2)
-        self.metadata.setObjectName("models.details.metadata")
-        self.metadata.setAccessibleName("Metadata")
+        self.metadata = named(QTableWidget(0, 2), "models.details.metadata", title="Metadata")
         self.metadata.verticalHeader().hide()
         self.metadata.horizontalHeader().hide()
         self.metadata.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
         self.metadata.horizontalHeader().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         self.metadata.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
-        self.metadata.setShowGrid(False)
-        self.metadata.setTabKeyNavigation(False)
-        self._typed = QTimer(self, singleShot=True, interval=_TYPED_MS)
-        self._typed.setObjectName("details-typed")
+        named(self.metadata, showGrid=False, tabKeyNavigation=False)
+        self._typed = named(QTimer(self, singleShot=True, interval=_TYPED_MS), "details-typed")
         self._typed.timeout.connect(self._ask)
         self._lay_out()
-        library.described.connect(self._on_described)
+        library.details.changed.connect(self._on_described)
         theme.changed.connect(self._fit)
         self._fit()
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self.back)
-        head.addWidget(self.title, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 6, 0)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.said)
+        head = fill(QHBoxLayout(), self.back, (self.title, 1), spacing=8)
+        column = fill(QVBoxLayout(self), head, self.said, margins=(0, 0, 6, 0), spacing=8)
         self._inside = QWidget()
-        inside = QVBoxLayout(self._inside)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.setSpacing(8)
-        inside.addLayout(self._facts)
+        inside = fill(QVBoxLayout(self._inside), self._facts, margins=0, spacing=8)
         for title, widgets in (
             ("Tokenizer", (self.text, self.count, self.pieces)),
             ("Chat template", (self.template,)),
             ("Metadata", (self.metadata,)),
         ):
-            label = QLabel(title)
-            label.setProperty("role", "section")
+            label = named(QLabel(title), role="section")
             inside.addSpacing(6)
             inside.addWidget(label)
             for widget in widgets:
                 inside.addWidget(widget)
-        column.addWidget(self._inside)
-        column.addStretch(1)
+        fill(column, self._inside, 1)
 
     def _fit(self) -> None:
         px = self._theme.px
@@ -133,7 +111,7 @@ class DetailsView(QWidget):
         self.title.setText(model.name)
         self._say("Reading its headers…")
         self._inside.hide()
-        self._library.describe(model.path)
+        self._library.details.ask(model.path)
 
     def close_model(self) -> None:
         """Ask nothing more about it."""
@@ -142,7 +120,7 @@ class DetailsView(QWidget):
         self._give_up()
 
     def _on_described(self, path: str) -> None:
-        found = self._library.details.get(path)
+        found = self._library.details.answers.get(path)
         if path != self._path or found is None or self._shown:  # it was asked for twice
             return
         if isinstance(found, str):
@@ -155,10 +133,7 @@ class DetailsView(QWidget):
         self._inside.show()
 
     def _show(self, found: ModelDetails) -> None:
-        while (item := self._facts.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.hide()
-                old.deleteLater()
+        clear(self._facts)
         for row, (name, value) in enumerate(words.facts(found)):
             self._facts.addWidget(caption(name), row, 0, Qt.AlignmentFlag.AlignTop)
             shown = caption(value)
@@ -210,9 +185,7 @@ class DetailsView(QWidget):
         self.count.setText(error.message)
 
     def _say(self, sentence: str, role: str = "caption") -> None:
-        self.said.setText(sentence)
-        self.said.setVisible(bool(sentence))
-        set_role(self.said, role)
+        say(self.said, sentence, role)
 
 
 def _visible(text: str) -> str:
@@ -221,10 +194,4 @@ def _visible(text: str) -> str:
 
 
 def _text(name: str, title: str, read_only: bool = True) -> ExactTextEdit:
-    edit = ExactTextEdit()
-    edit.setObjectName(name)
-    edit.setAccessibleName(title)
-    edit.setReadOnly(read_only)
-    edit.setProperty("field", "true")
-    edit.setTabChangesFocus(True)
-    return edit
+    return named(ExactTextEdit(), name, title=title, readOnly=read_only, field="true", tabChangesFocus=True)

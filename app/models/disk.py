@@ -10,10 +10,11 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMessageBox, QPu
 
 from app.gpu.words import Button
 from app.models import words
-from app.models.library import ModelLibrary
 from app.models.rows import Row
+from app.models.state.library import ModelLibrary
+from app.theme.question import ask
 from app.theme.sheet import set_role
-from app.theme.widgets import as_written, caption
+from app.theme.widgets import as_written, caption, clear, fill, named
 from app.words import size
 from engine.protocol import Download, ModelFolder, StoredModel
 
@@ -32,21 +33,13 @@ class DiskView(QWidget):
         """State that the rows show."""
         self.total = caption(name="models.disk.total")
         self.add = QPushButton("Add a folder…")
-        self.add.setObjectName("models.disk.add")
-        self.add.setToolTip("Look for models in another folder, and below it.")
+        named(self.add, "models.disk.add", tooltip="Look for models in another folder, and below it.")
         self.add.clicked.connect(self._add_folder)
-        head = QHBoxLayout()
-        head.addWidget(self.total, 1)
-        head.addWidget(self.add)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 6, 0)
-        self._column.setSpacing(8)
-        self._column.addLayout(head)
-        self._list = QVBoxLayout()
-        self._list.setSpacing(6)
-        self._column.addLayout(self._list)
-        self._column.addStretch(1)
-        for changed in (library.stored_changed, library.disk_changed, library.downloads_changed):
+        head = fill(QHBoxLayout(), (self.total, 1), self.add)
+        self._column = fill(QVBoxLayout(self), head, margins=(0, 0, 6, 0), spacing=8)
+        self._list = fill(QVBoxLayout(), spacing=6)
+        fill(self._column, self._list, 1)
+        for changed in (library.stored_changed, library.disk_changed, library.downloads.changed):
             changed.connect(self._on_changed)
 
     def set_loaded(self, path: str) -> None:
@@ -61,7 +54,7 @@ class DiskView(QWidget):
     def show_all(self) -> None:
         """Show the library's state. Progress of downloads changes words alone, so that no button is lost meanwhile."""
         library = self._library
-        coming = [each for each in library.downloads.values() if each.state != "done"]
+        coming = [each for each in library.downloads.jobs.values() if each.state != "done"]
         now = library.folders, library.stored, library.leftovers, self._loaded, [each.id for each in coming]
         if now != self._shown:
             self._shown = now
@@ -75,11 +68,7 @@ class DiskView(QWidget):
 
     def _fill(self, coming: list[Download]) -> None:
         library = self._library
-        while (item := self._list.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.hide()
-                old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-                old.deleteLater()
+        clear(self._list)
         self.rows = []
         self._section("Folders")
         for folder in library.folders:
@@ -135,13 +124,12 @@ class DiskView(QWidget):
         return row
 
     def _section(self, title: str) -> None:
-        label = QLabel(title)
-        label.setProperty("role", "section")
+        label = named(QLabel(title), role="section")
         label.setContentsMargins(0, 8 if self._list.count() else 0, 0, 0)
         self._list.addWidget(label)
 
     def _canceller(self, id: str) -> Callable[[str], object]:
-        return lambda _: self._library.fetching.cancel(id)
+        return lambda _: self._library.downloads.cancel(id)
 
     def _deleter(self, path: str) -> Callable[[str], object]:
         return lambda _: self._library.look_at_disk(delete=path)
@@ -163,17 +151,16 @@ class DiskView(QWidget):
         chosen = QFileDialog.getExistingDirectory(self.window(), "Move all models to an empty folder")
         if not chosen:
             return
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
-            "Move the models",
+        question = (
             f"Move {size(folder.bytes)} from {folder.path} to {chosen}? Every file is copied and compared before the "
-            "first one is deleted. Load no model meanwhile.",
-            QMessageBox.StandardButton.Cancel,
+            "first one is deleted. Load no model meanwhile."
+        )
+        ask(
             self.window(),
+            "models.disk.move",
+            "Move the models",
+            question,
+            "Move",
+            lambda: self._library.change_folders("move_to", chosen),
+            QMessageBox.ButtonRole.AcceptRole,
         )
-        box.setObjectName("models.disk.move")
-        box.addButton("Move", QMessageBox.ButtonRole.AcceptRole).clicked.connect(
-            lambda: self._library.change_folders("move_to", chosen)
-        )
-        box.finished.connect(box.deleteLater)
-        box.open()

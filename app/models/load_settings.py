@@ -11,10 +11,11 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushBu
 
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, UserSettings
+from app.theme.menus import ChoiceButton
 from app.theme.numbers import WholeNumber
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
-from app.theme.widgets import ChoiceButton, ElidedLabel, caption
+from app.theme.widgets import ElidedLabel, caption, fill, named
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
@@ -49,23 +50,17 @@ class LoadSettingsDialog(QDialog):
     ) -> None:
         """``settings`` are those for all models. ``loaded``: the model is loaded now."""
         super().__init__(parent)
-        self.setObjectName("load-settings")
-        self.setWindowTitle(f"Load settings of {name}")
+        named(self, "load-settings", windowTitle=f"Load settings of {name}")
         self._rows = 0
         inside = QWidget()
-        self._grid = QGridLayout(inside)
-        self._grid.setContentsMargins(24, 16, 24, 10)
-        self._grid.setHorizontalSpacing(24)
-        self._grid.setVerticalSpacing(10)
-        self._grid.setColumnStretch(0, 1)
+        self._grid = fill(QGridLayout(inside), margins=(24, 16, 24, 10), spacing=(24, 10), wide=0)
         self._across(ElidedLabel(f"Load settings of {name}", "title"))
         self._across(caption(ABOUT))
         self.context = WholeNumber(grouped=True)
         self.context.setRange(0, 1_048_576)
         self.context.setSingleStep(1024)
         self.context.setSpecialValueText(f"{FOR_ALL} ({settings.context:,})" if settings.context else MODEL_MAXIMUM)
-        self.context.setObjectName("load.context")
-        self.context.setMinimumWidth(CHOICE_PX)
+        named(self.context, "load.context", minimumWidth=CHOICE_PX)
         self._row("Context length in tokens", self.context)
         kinds = dict(zip(spec.choices, spec.choice_titles, strict=True)) if (spec := offers.kv_kind) else {}
         self.kv_kind = self._choice("KV cache precision", "load.kv_kind", kinds, "")
@@ -79,31 +74,17 @@ class LoadSettingsDialog(QDialog):
         presets = {each: each for each in offers.presets}
         self.preset = self._choice("Preset of new chats", "load.preset", presets, "", "None")
         self.show_own(own)
-        reset = QPushButton("Reset to defaults")
-        reset.setObjectName("load.reset")
-        reset.setProperty("kind", "quiet")
-        reset.clicked.connect(lambda: self.show_own(ModelSettings()))
-        cancel = QPushButton("Cancel")
-        cancel.clicked.connect(self.reject)
-        save = QPushButton("Save")
-        save.setObjectName("load.save")
-        save.clicked.connect(lambda: self._save(False))
+        reset = named(
+            QPushButton("Reset to defaults"), "load.reset", clicked=lambda: self.show_own(ModelSettings()), kind="quiet"
+        )
+        cancel = named(QPushButton("Cancel"), clicked=self.reject)
+        save = named(QPushButton("Save"), "load.save", clicked=lambda: self._save(False))
         load = QPushButton("Save and reload" if loaded else "Save and load")
-        load.setObjectName("load.save_and_load")
-        load.setProperty("kind", "primary")
+        named(load, "load.save_and_load", kind="primary")
         load.setDefault(True)
         load.clicked.connect(lambda: self._save(True))
-        line = QHBoxLayout()
-        line.setContentsMargins(16, 0, 16, 16)
-        line.setSpacing(8)
-        line.addWidget(reset)
-        line.addStretch(1)
-        for button in (cancel, save, load):
-            line.addWidget(button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(Scrolled(inside))
-        column.addLayout(line)
+        line = fill(QHBoxLayout(), reset, 1, cancel, save, load, margins=(16, 0, 16, 16), spacing=8)
+        fill(QVBoxLayout(self), Scrolled(inside), line, margins=0)
         self.setMinimumWidth(min(theme.px(WIDTH_PX), room_of(self).width()))
         self.resize(self.sizeHint().boundedTo(room_of(self)))
 
@@ -140,9 +121,7 @@ class LoadSettingsDialog(QDialog):
         """A choice of ``titles`` by their keys, below the entry ``none``, whose key is None."""
         by_key: dict[str | None, str] = {None: f"{none} ({for_all})" if for_all else none}
         by_key.update(titles)
-        box = ChoiceButton(name, by_key)
-        box.setMinimumWidth(CHOICE_PX)
-        box.setObjectName(object_name)
+        box = named(ChoiceButton(name, by_key), object_name, minimumWidth=CHOICE_PX)
         self._row(name, box)
         return box
 
@@ -150,8 +129,7 @@ class LoadSettingsDialog(QDialog):
         control.setAccessibleName(name)
         label = QLabel(name)
         label.setBuddy(control)
-        self._grid.addWidget(label, self._rows, 0)
-        self._grid.addWidget(control, self._rows, 1)
+        fill(self._grid, (label, self._rows, 0), (control, self._rows, 1))
         self._rows += 1
 
     def _across(self, widget: QWidget) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QMessageBox,
     QPushButton,
     QScrollArea,
     QStackedWidget,
@@ -19,22 +15,25 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.chat import model_dialog
-from app.models import getting, words
+from app import model_dialog
+from app.models import words
 from app.models.details import DetailsView
 from app.models.disk import DiskView
 from app.models.drafts import DraftList
 from app.models.filters import Filters
 from app.models.form import MakeForm
-from app.models.library import ModelLibrary
 from app.models.recommended import RecommendedView
 from app.models.report import ReportPage
 from app.models.rows import HubRow, StoredRow
+from app.models.state import getting
+from app.models.state.library import ModelLibrary
+from app.models.state.watcher import FolderWatcher
 from app.models.tray import Tray
-from app.models.watcher import FolderWatcher
+from app.theme.question import ask
+from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption
+from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named, say, take_out
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -61,15 +60,13 @@ class ModelsPage(FocusFirst):
         """The repository whose files are shown."""
         self._drafting = ""
         """The path of the model below which it is shown what can draft for it."""
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self.views = Segments("Models", _VIEWS, ("On this machine", "Find on Hugging Face", "Disk"), "models.view")
         self.views.choose(_HERE)
         self.views.chosen.connect(self.show_view)
         self.first = self.views
         self.add = QPushButton("Add a model…")
-        self.add.setObjectName("models.add")
-        self.add.setToolTip("Use a model of another folder where it is. You can also drop it here.")
+        named(self.add, "models.add", tooltip="Use a model of another folder where it is. You can also drop it here.")
         self.add.clicked.connect(self._add)
         self.setAcceptDrops(True)
         self.watcher = FolderWatcher(self)
@@ -99,8 +96,7 @@ class ModelsPage(FocusFirst):
         self.field = QLineEdit()
         self.field.setObjectName("models.search")
         self.field.setPlaceholderText("Search models, e.g. qwen3")
-        self.field.setAccessibleName("Search for models")
-        self.field.setClearButtonEnabled(True)
+        named(self.field, title="Search for models", clearButtonEnabled=True)
         self.field.returnPressed.connect(self.search)
         self.field.textChanged.connect(self._on_typed)
         self.format = Segments("Format", ("", "gguf", "safetensors"), ("all", "GGUF", "safetensors"), "models.format")
@@ -111,24 +107,22 @@ class ModelsPage(FocusFirst):
         self.filters.changed.connect(self.search)
         self.filters.author.textChanged.connect(self._on_typed)
         self.recommended = RecommendedView(theme)
-        self.recommended.get_asked.connect(self._library.get)
+        self.recommended.get_asked.connect(self._library.downloads.get)
         self.recommended.load_asked.connect(self.load_asked)
-        self.go = QPushButton("Search")
-        self.go.setProperty("kind", "primary")
-        self.go.clicked.connect(self.search)
+        self.go = named(QPushButton("Search"), clicked=self.search, kind="primary")
         self.said = caption(name="models.said")
 
     def _connect(self, library: ModelLibrary) -> None:
         library.stored_changed.connect(self._show_stored)
-        library.found_changed.connect(self._show_found)
-        library.repository_changed.connect(self._show_repository)
-        library.recommended_changed.connect(self._show_recommended)
-        library.recommended_changed.connect(self._show_fits)
+        library.hub.found_changed.connect(self._show_found)
+        library.hub.repository_changed.connect(self._show_repository)
+        library.verdicts.changed.connect(self._show_recommended)
+        library.verdicts.changed.connect(self._show_fits)
         library.stored_changed.connect(self._show_recommended)
-        library.downloads_changed.connect(self._show_recommended)
-        library.downloads_changed.connect(lambda: self._show_repository(self._open))
-        library.drafts_changed.connect(self._show_drafts)
-        library.downloads_changed.connect(self._show_drafts)
+        library.downloads.changed.connect(self._show_recommended)
+        library.downloads.changed.connect(lambda: self._show_repository(self._open))
+        library.drafts.changed.connect(self._show_drafts)
+        library.downloads.changed.connect(self._show_drafts)
         library.failed.connect(self._say)
         library.working.connect(self._on_working)
         library.maker.failed.connect(self._say)
@@ -141,7 +135,7 @@ class ModelsPage(FocusFirst):
         self._loaded = path
         self.disk.set_loaded(path)
         self.report.set_loaded(path)
-        self._library.set_loaded(held, self._open)
+        self._library.hub.set_loaded(held, self._open)
         self._show_stored()
         self._show_recommended()
 
@@ -156,7 +150,7 @@ class ModelsPage(FocusFirst):
             self._library.look_at_disk()
         if key == _HUB:
             self.field.setFocus()
-            if not self._library.found and not self._library.searching:
+            if not self._library.hub.found and not self._library.hub.searching:
                 self.search()
         self._place_recommended()
 
@@ -164,10 +158,7 @@ class ModelsPage(FocusFirst):
         """Look on the hub; where nothing is asked for show what is recommended."""
         self._open = ""
         self._say("")
-        if self._asks():
-            self._library.search(self._asked())
-        else:
-            self._library.end_search()
+        self._library.hub.search(self._asked() if self._asks() else None)
 
     def _asks(self) -> bool:
         """True if something is searched for."""
@@ -186,7 +177,7 @@ class ModelsPage(FocusFirst):
         self._say("")
         self._library.refresh()
         self._library.maker.refresh()
-        self._library.judge()
+        self._library.verdicts.ask()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -205,36 +196,22 @@ class ModelsPage(FocusFirst):
 
     def _lay_out(self) -> None:
         self._body = body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(24, 16, 24, 16)
-        column.setSpacing(12)
+        column = fill(QVBoxLayout(body), margins=(24, 16, 24, 16), spacing=12)
         head = QHBoxLayout()
-        title = QLabel("Models")
-        title.setProperty("role", "title")
+        title = named(QLabel("Models"), role="title")
         head.addWidget(title)
         head.addSpacing(12)
-        head.addWidget(self.views)
-        head.addStretch(1)
-        head.addWidget(self.add)
-        column.addLayout(head)
-        column.addWidget(self.note)
+        fill(head, self.views, 1, self.add)
+        fill(column, head, self.note)
         self._views = QStackedWidget()
         self._here, here = _list()
         self._looking = caption(LOOKING, "models.looking")
         self._here.insertWidget(0, self._looking)
         self._views.addWidget(here)
         finding = QWidget()
-        find = QVBoxLayout(finding)
-        find.setContentsMargins(0, 0, 0, 0)
-        find.setSpacing(10)
-        bar = QHBoxLayout()
-        bar.setSpacing(8)
-        bar.addWidget(self.field, 1)
-        bar.addWidget(self.format)
-        bar.addWidget(self.go)
-        find.addLayout(bar)
-        find.addWidget(self.filters)
-        find.addWidget(self.said)
+        find = fill(QVBoxLayout(finding), margins=0, spacing=10)
+        bar = fill(QHBoxLayout(), (self.field, 1), self.format, self.go, spacing=8)
+        fill(find, bar, self.filters, self.said)
         self._lists = QStackedWidget()
         self._home, home = _list()
         self._home.insertWidget(0, self.recommended)
@@ -244,15 +221,10 @@ class ModelsPage(FocusFirst):
         find.addWidget(self._lists, 1)
         self._views.addWidget(finding)
         for view in (self.disk, self.details):
-            self._views.addWidget(_scrolling(view))
+            self._views.addWidget(scrolling(view))
         self._views.addWidget(self.report)
-        column.addWidget(self._views, 1)
-        column.addWidget(self._tray)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addStretch(1)
-        row.addWidget(body, 12)
-        row.addStretch(1)
+        fill(column, (self._views, 1), self._tray)
+        fill(QHBoxLayout(self), 1, (body, 12), 1, margins=0)
 
     def _fit(self) -> None:
         self._body.setMaximumWidth(self._theme.px(_WIDTH) + 48)
@@ -266,7 +238,7 @@ class ModelsPage(FocusFirst):
         if self.isVisible():
             self.watcher.watch(self._library.watched)
         for place, model in enumerate(self._library.stored):
-            told = model, model.path == self._loaded, self._library.stored_fits.get(model.path)
+            told = model, model.path == self._loaded, self._library.verdicts.stored.get(model.path)
             if row := old.pop((model.path, model.name), None):
                 row.show_model(*told)
             else:
@@ -276,7 +248,7 @@ class ModelsPage(FocusFirst):
             self._here.insertWidget(place, row)
         if self.form is not None and any(row.isAncestorOf(self.form) for row in old.values()):
             self._close_form()
-        _clear(self._here, list(old.values()))
+        clear(self._here, list(old.values()))
         self._show_drafts()
         self._place_recommended()
         if self._open:
@@ -285,7 +257,7 @@ class ModelsPage(FocusFirst):
     def _show_fits(self) -> None:
         """Show whether the models of this machine run here."""
         for row in self.stored_rows:
-            row.show_model(row.model, row.model.path == self._loaded, self._library.stored_fits.get(row.model.path))
+            row.show_model(row.model, row.model.path == self._loaded, self._library.verdicts.stored.get(row.model.path))
 
     def _place_recommended(self) -> None:
         """Below the models of this machine where these are the bundled ones alone, else where models are found."""
@@ -308,8 +280,8 @@ class ModelsPage(FocusFirst):
             self.settings_asked.emit(model.path)
         elif key == "drafts":
             self._drafting = "" if self._drafting == model.path else model.path
-            if isinstance(self._library.drafts.get(model.path), str):  # it is asked for again
-                del self._library.drafts[model.path]
+            if isinstance(self._library.drafts.answers.get(model.path), str):  # it is asked for again
+                del self._library.drafts.answers[model.path]
             self._show_drafts()
         elif key == "details":
             self._views.setCurrentIndex(len(_VIEWS))
@@ -336,9 +308,7 @@ class ModelsPage(FocusFirst):
         button = self.findChild(QPushButton, f"models.stored.{self.form.model.name}.more")
         if button is not None:
             button.setFocus()
-        self.form.hide()
-        self.form.setParent(None)
-        self.form.deleteLater()
+        take_out(self.form)
         self.form = None
 
     def _make(self, model: StoredModel, to: str, text: str) -> None:
@@ -359,13 +329,7 @@ class ModelsPage(FocusFirst):
 
     def _ask_removal(self, model: StoredModel) -> None:
         title, question, button = words.removing(model)
-        box = QMessageBox(QMessageBox.Icon.Question, title, question, QMessageBox.StandardButton.Cancel, self.window())
-        box.setObjectName("models.remove")
-        box.addButton(button, QMessageBox.ButtonRole.DestructiveRole).clicked.connect(
-            lambda: self._library.remove(model.path)
-        )
-        box.finished.connect(box.deleteLater)
-        box.open()
+        ask(self.window(), "models.remove", title, question, button, lambda: self._library.remove(model.path))
 
     def _show_drafts(self) -> None:
         """Show the drafts for the model they were asked for; earlier ones are shown until they are known again."""
@@ -374,20 +338,22 @@ class ModelsPage(FocusFirst):
             if row.model.path != path:
                 row.show_drafts(None)
                 continue
-            if path not in library.drafts:
-                library.offer_drafts(path)
-            offers = library.drafts.get(path)
+            if path not in library.drafts.answers:
+                library.drafts.ask(path)
+            offers = library.drafts.answers.get(path)
             if row.drafts is None or (offers is not None and offers is not row.drafts.offers):
                 drafts = DraftList(offers)
                 drafts.load_asked.connect(lambda draft: self.draft_asked.emit(path, draft))
-                drafts.get_asked.connect(library.get)
+                drafts.get_asked.connect(library.downloads.get)
                 row.show_drafts(drafts)
             assert row.drafts is not None
-            row.drafts.show_downloads(library.coming)
+            row.drafts.show_downloads(library.downloads.coming)
 
     def _show_recommended(self) -> None:
         library = self._library
-        self.recommended.show_models(library.recommended, library.stored, library.coming, self._loaded)
+        self.recommended.show_models(
+            library.verdicts.recommended, library.stored, library.downloads.coming, self._loaded
+        )
 
     def _add(self) -> None:
         self._say("")
@@ -405,18 +371,18 @@ class ModelsPage(FocusFirst):
 
     def _show_found(self) -> None:
         library = self._library
-        self.go.setEnabled(not library.searching)
-        bad = bool(library.trouble) and not library.searching
-        nothing = "" if library.found else "Nothing is found. Try fewer words."
+        self.go.setEnabled(not library.hub.searching)
+        bad = bool(library.hub.trouble) and not library.hub.searching
+        nothing = "" if library.hub.found else "Nothing is found. Try fewer words."
         self._lists.setCurrentIndex(int(self._asks() and not bad))  # what is recommended needs no network
-        self.said.setText("Searching…" if library.searching else library.trouble or nothing)
+        self.said.setText("Searching…" if library.hub.searching else library.hub.trouble or nothing)
         self.said.setVisible(bool(self.said.text()) and self._asks())
         set_role(self.said, "bad" if bad else "caption")
-        if library.searching:
+        if library.hub.searching:
             return
-        _clear(self._hub, self.hub_rows)
+        clear(self._hub, self.hub_rows)
         self.hub_rows = []
-        for model in library.found:
+        for model in library.hub.found:
             row = HubRow(model, self._theme)
             row.acted.connect(lambda key, row=row: self._on_hub(key, row))
             self.hub_rows.append(row)
@@ -425,7 +391,7 @@ class ModelsPage(FocusFirst):
     def _on_hub(self, key: str, row: HubRow) -> None:
         act, _, variant = key.partition(" ")
         if act == "get":
-            self._library.get(row.repository, variant)
+            self._library.downloads.get(row.repository, variant)
             return
         if act == "load":
             if (model := self._place(row.repository, variant).here) is not None:
@@ -437,10 +403,10 @@ class ModelsPage(FocusFirst):
         self._open = row.repository if key == "open" else ""
         if self._open:
             row.wait()
-            self._library.ask(row.repository)
+            self._library.hub.repositories.ask(row.repository)
 
     def _show_repository(self, repository: str) -> None:
-        answer = self._library.repositories.get(repository)
+        answer = self._library.hub.repositories.answers.get(repository)
         if repository != self._open or answer is None:
             return
         variants = [] if isinstance(answer, str) else answer.variants
@@ -449,12 +415,12 @@ class ModelsPage(FocusFirst):
         }
         for row in self.hub_rows:
             if row.repository == repository:
-                fits = self._library.fits.get(repository, {})
-                row.show_inside(answer, buttons, fits, self._library.fitting == repository)
+                fits = self._library.hub.fits_of(repository)
+                row.show_inside(answer, buttons, fits, self._library.hub.fitting == repository)
 
     def _place(self, repository: str, variant: str) -> getting.Place:
         library = self._library
-        return getting.place(repository, variant, library.stored, library.coming)
+        return getting.place(repository, variant, library.stored, library.downloads.coming)
 
     def _on_working(self, sentence: str) -> None:
         """The end of one thing does not take away why another was refused."""
@@ -462,32 +428,10 @@ class ModelsPage(FocusFirst):
             self._say(sentence, "caption")
 
     def _say(self, sentence: str, role: str = "bad") -> None:
-        self.note.setText(sentence)
-        self.note.setVisible(bool(sentence))
-        set_role(self.note, role)
+        say(self.note, sentence, role)
 
 
 def _list() -> tuple[QVBoxLayout, QScrollArea]:
     inside = QWidget()
-    column = QVBoxLayout(inside)
-    column.setContentsMargins(0, 0, 6, 0)
-    column.setSpacing(8)
-    column.addStretch(1)
-    return column, _scrolling(inside)
-
-
-def _scrolling(inside: QWidget) -> QScrollArea:
-    scroll = QScrollArea()
-    scroll.setWidgetResizable(True)
-    scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    scroll.setWidget(inside)
-    return scroll
-
-
-def _clear(column: Any, rows: Sequence[QWidget]) -> None:
-    for row in rows:
-        column.removeWidget(row)
-        row.hide()
-        row.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-        row.deleteLater()
+    column = fill(QVBoxLayout(inside), 1, margins=(0, 0, 6, 0), spacing=8)
+    return column, scrolling(inside)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.panel.arrows import Arrows, Stops
 from app.panel.row import ROW_PX, OptionRow
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle, tip
+from app.theme.widgets import Toggle, fill, named, take_out, tip
 from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
 
 NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
@@ -36,14 +37,10 @@ class OptimisationPanel(QWidget):
         self._set_meanwhile: set[str] = set()
         """The keys that the person set since the measurement began."""
         self._costs_blocked = ""
-        self.setProperty("surface", "panel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setObjectName("panel")
-        self.setAccessibleName("Optimisations")
+        named(self, surface="panel")
+        named(self, "panel", title="Optimisations")
         self._arrows = Arrows(self._stops, self)
-        self._tint = Toggle(theme)
-        self._tint.setObjectName("panel.tint")
-        self._tint.setAccessibleName("Highlight drafted tokens")
+        self._tint = named(Toggle(theme), "panel.tint", title="Highlight drafted tokens")
         self._tint.clicked.connect(self.tint_changed)
         self._tint_row = self._make_tint_row()
         self._lay_out()
@@ -99,7 +96,7 @@ class OptimisationPanel(QWidget):
             self._set_meanwhile.clear()
         self._measuring = key if progress is not None else ""
         if key in self._rows:
-            self._rows[key].set_progress(progress)
+            self._rows[key].result.set_progress(progress)
             spec = self._rows[key].spec
             # Stopped while it was set the other way: the engine is putting it back, and says so.
             back = key in self._set_meanwhile or any((s.key, s.value) == (key, spec.value) for s in self._told)
@@ -148,39 +145,24 @@ class OptimisationPanel(QWidget):
 
     def _lay_out(self) -> None:
         self._body = QWidget()
-        self._column = QVBoxLayout(self._body)
-        self._column.setContentsMargins(16, 12, 4, 8)
-        self._column.setSpacing(0)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._column = fill(QVBoxLayout(self._body), margins=(16, 12, 4, 8), spacing=0)
+        scroll = scrolling(self._body)
         scroll.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)  # else the columns move as it comes
         bar = scroll.verticalScrollBar()
         bar.rangeChanged.connect(lambda low, high: bar.setEnabled(high > low))
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(self._body)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        fill(QVBoxLayout(self), scroll, margins=0)
         self._column.addLayout(self._head())
-        self._empty = QLabel("The switches appear when the engine is ready.")
-        self._empty.setProperty("role", "caption")
-        self._empty.setWordWrap(True)
+        self._empty = named(QLabel("The switches appear when the engine is ready.", wordWrap=True), role="caption")
         self._column.addWidget(self._empty)
-        self._groups = QVBoxLayout()
-        self._groups.setSpacing(0)
-        self._column.addLayout(self._groups)
-        self._column.addStretch(1)
+        self._groups = fill(QVBoxLayout(), spacing=0)
+        fill(self._column, self._groups, 1)
 
     def _head(self) -> QHBoxLayout:
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 0, 0, 4)
-        title = QLabel("Optimisations")
-        title.setProperty("role", "title")
+        head = fill(QHBoxLayout(), margins=(0, 0, 0, 4))
+        title = named(QLabel("Optimisations"), role="title")
         unit = QLabel("Effect on this computer")
         unit.setProperty("role", "caption")
-        unit.setWordWrap(True)
-        unit.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        named(unit, wordWrap=True, alignment=Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(title)
         head.addSpacing(8)
         head.addWidget(unit, 1)
@@ -189,9 +171,7 @@ class OptimisationPanel(QWidget):
     def _make_tint_row(self) -> QFrame:
         frame = QFrame(self)
         frame.hide()
-        line = QHBoxLayout(frame)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(0)
+        line = fill(QHBoxLayout(frame), margins=0, spacing=0)
         label = QLabel("Highlight drafted tokens")
         label.setContentsMargins(1, 0, 0, 0)  # the ring of the names above
         words = (
@@ -200,16 +180,14 @@ class OptimisationPanel(QWidget):
         )
         label.setToolTip(tip(words))
         self._tint.setToolTip(tip(words))
-        line.addWidget(label, 1)
-        line.addWidget(self._tint)
+        fill(line, (label, 1), self._tint)
         return frame
 
     def _rebuild(self, catalogue: list[OptionSpec]) -> None:
         self._tint_row.setParent(self)
         while (item := self._groups.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
-                widget.setParent(None)
-                widget.deleteLater()
+                take_out(widget)
         self._rows = {}
         self._empty.setVisible(not catalogue)
         groups = list(dict.fromkeys(spec.group for spec in catalogue))
@@ -226,8 +204,7 @@ class OptimisationPanel(QWidget):
         self._update_blocked()
 
     def _section(self, group: str) -> QLabel:
-        label = QLabel(group)
-        label.setProperty("role", "section")
+        label = named(QLabel(group), role="section")
         label.setContentsMargins(0, 13, 0, 3)
         return label
 
@@ -245,7 +222,7 @@ class OptimisationPanel(QWidget):
 
     def _update_blocked(self) -> None:
         for key, row in self._rows.items():
-            row.set_blocked(BUSY if self._measuring and key != self._measuring else self._blocked)
+            row.result.set_blocked(BUSY if self._measuring and key != self._measuring else self._blocked)
             if row.cost is not None:
                 row.cost.set_blocked(self._costs_blocked)
 

@@ -8,20 +8,14 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
 from app.theme.numbers import Fraction, WholeNumber
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, Toggle, caption
+from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say
 from engine.protocol import Device
 
 _WIDTH = 640
@@ -47,8 +41,7 @@ class SettingsPage(FocusFirst):
         super().__init__(parent)
         self._store = store
         self._theme = theme
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self._column = self._lay_out()
         self._appearance()
         self._engine()
@@ -61,8 +54,7 @@ class SettingsPage(FocusFirst):
 
     def set_computing(self, words: str) -> None:
         """Show the way the loaded model computes, and the reason, if that is worth a word."""
-        self._computing.setText(words)
-        self._computing.setVisible(bool(words))
+        say(self._computing, words)
 
     def set_devices(self, devices: Sequence[Device]) -> None:
         """Offer the devices the engine found; the GPU of a choice that it did not find says why it is grey."""
@@ -85,25 +77,13 @@ class SettingsPage(FocusFirst):
 
     def _lay_out(self) -> QVBoxLayout:
         body = self._body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(24, 16, 24, 24)
-        column.setSpacing(10)
-        title = QLabel("Settings")
-        title.setProperty("role", "title")
+        column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=10)
+        title = named(QLabel("Settings"), role="title")
         column.addWidget(title)
         holder = QWidget()
-        centred = QHBoxLayout(holder)
-        centred.setContentsMargins(0, 0, 0, 0)
-        centred.addStretch(1)
-        centred.addWidget(body, 10)
-        centred.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setWidget(holder)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(self._scroll)
+        fill(QHBoxLayout(holder), 1, (body, 10), 1, margins=0)
+        self._scroll = scrolling(holder, sideways=True)
+        fill(QVBoxLayout(self), self._scroll, margins=0)
         return column
 
     def _appearance(self) -> None:
@@ -116,8 +96,7 @@ class SettingsPage(FocusFirst):
         self._row("Theme", "System follows the desktop's own light or dark setting.", mode)
         size = WholeNumber()
         size.setRange(80, 160)
-        size.setSingleStep(10)
-        size.setSuffix(" %")
+        named(size, singleStep=10, suffix=" %")
         size.setValue(round(100 * settings.text_scale))
         size.valueChanged.connect(self._set_scale)
         self._row("Text size", "", size)
@@ -147,10 +126,7 @@ class SettingsPage(FocusFirst):
         self._computing.hide()
         self._column.addWidget(self._computing)
         quantise = Segments(
-            "Quantise 16-bit models on load",
-            list(QUANTISE),
-            list(QUANTISE.values()),
-            "settings.quantise",
+            "Quantise 16-bit models on load", list(QUANTISE), list(QUANTISE.values()), "settings.quantise"
         )
         quantise.choose(settings.quantise)
         quantise.chosen.connect(lambda key: self._set(quantise=key))
@@ -159,24 +135,19 @@ class SettingsPage(FocusFirst):
         draft.setChecked(settings.draft)
         draft.clicked.connect(lambda on: self._set(draft=on))
         self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
-        idle = _number(settings.unload_after, 1440, 5, "Never", " min")
-        idle.setObjectName("settings.unload_after")
+        idle = named(_number(settings.unload_after, 1440, 5, "Never", " min"), "settings.unload_after")
         idle.valueChanged.connect(lambda value: self._set(unload_after=value))
         about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
         self._row("Unload the model when idle", about, idle)
-        limit = _number(settings.download_limit, 100_000, 1, "No limit", " MB/s")
-        limit.setObjectName("settings.download_limit")
+        limit = named(_number(settings.download_limit, 100_000, 1, "No limit", " MB/s"), "settings.download_limit")
         limit.valueChanged.connect(lambda value: self._set(download_limit=value))
         self._row(
             "Download speed limit", "Per download. Running downloads use it after they are paused and resumed.", limit
         )
-        reload = QPushButton("Reload model")
-        reload.setObjectName("settings.reload")
-        reload.setAccessibleName("Reload model")
-        reload.clicked.connect(self.reload_requested)
-        line = QHBoxLayout()
-        line.addStretch(1)
-        line.addWidget(reload)
+        reload = named(
+            QPushButton("Reload model"), "settings.reload", title="Reload model", clicked=self.reload_requested
+        )
+        line = fill(QHBoxLayout(), 1, reload)
         self._column.addLayout(line)
 
     def _memory_rows(self, memory: float | None) -> None:
@@ -192,19 +163,14 @@ class SettingsPage(FocusFirst):
         self._share.valueChanged.connect(lambda: self._set_memory("share"))
         self._fixed.valueChanged.connect(lambda: self._set_memory("fixed"))
         box = QWidget()
-        line = QHBoxLayout(box)
-        line.setContentsMargins(0, 0, 0, 0)
-        for widget in (self._share, self._fixed, self._memory):
-            line.addWidget(widget)
+        fill(QHBoxLayout(box), self._share, self._fixed, self._memory, margins=0)
         self._row("Memory for the engine", f"Automatic takes 85 % of what is free. {_NEXT_LOAD}", box)
         self._show_memory(kind)
 
     def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
         box = Fraction()
         box.setRange(low, high)
-        box.setDecimals(1 if suffix == " GB" else 0)
-        box.setSuffix(suffix)
-        box.setAccessibleName(f"Memory for the engine,{suffix}")
+        named(box, title=f"Memory for the engine,{suffix}", decimals=1 if suffix == " GB" else 0, suffix=suffix)
         box.setValue(value)
         return box
 
@@ -221,23 +187,18 @@ class SettingsPage(FocusFirst):
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
 
     def _section(self, text: str) -> None:
-        label = QLabel(text)
-        label.setProperty("role", "section")
+        label = named(QLabel(text), role="section")
         label.setContentsMargins(0, 16, 0, 0)
         self._column.addWidget(label)
 
     def _row(self, name: str, about: str, control: QWidget) -> None:
         if not control.accessibleName():
             control.setAccessibleName(name)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(QLabel(name))
+        words = fill(QVBoxLayout(), QLabel(name), spacing=2)
         if about:
             words.addWidget(caption(about))
         line = QHBoxLayout()
-        line.setSpacing(16)
-        line.addLayout(words, 1)
-        line.addWidget(control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        fill(line, (words, 1), (control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), spacing=16)
         self._column.addLayout(line)
 
     def _set(self, **changes: Any) -> None:
@@ -280,8 +241,6 @@ def _number(value: int, most: int, step: int, none: str, unit: str = "") -> Whol
     """A field for 0 to ``most``; ``none`` is shown for 0."""
     field = WholeNumber(grouped=True)
     field.setRange(0, most)
-    field.setSingleStep(step)
-    field.setSuffix(unit)
-    field.setSpecialValueText(none)
+    named(field, singleStep=step, suffix=unit, specialValueText=none)
     field.setValue(value)
     return field

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QVBoxLayo
 from app.texts.difference import parting, parts_at
 from app.theme.room import room_of
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 
 WIDTH_PX, HEIGHT_PX = 860, 480
 _REST, _PLACE = 0.12, 0.34
@@ -36,11 +37,7 @@ class BothTexts(QWidget):
             sentence += " Their speeds are those of unlike answers."
         self._found, self._theme = found, theme
         self.sentence = _label(f"{sentence} {about}".strip(), "mute")
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(8)
-        grid.addWidget(self.sentence, 0, 0, 1, 2)
+        grid = fill(QGridLayout(self), (self.sentence, 0, 0, 1, 2), margins=0, spacing=(16, 8))
         self.views: list[QTextEdit] = []
         for column, side in enumerate((one, other)):
             grid.addWidget(_label(side.heading, "figure"), 1, column)
@@ -69,31 +66,19 @@ class SideBySide(QDialog):
 
     def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("side-by-side")
-        self.setWindowTitle("Both answers")
+        named(self, "side-by-side", windowTitle="Both answers")
         self.resize(QSize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX)).boundedTo(room_of(self)))
         both = BothTexts(one, other, about, theme)
         self.sentence, self.views = both.sentence, both.views
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 16)
-        column.addWidget(both)
+        fill(QVBoxLayout(self), both, margins=(16, 12, 16, 16))
 
 
 def _label(text: str, role: str) -> QLabel:
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setProperty("role", role)
-    label.setWordWrap(True)
-    return label
+    return named(QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=True), role=role)
 
 
 def _view(side: Side) -> QTextEdit:
-    view = QTextEdit()
-    view.setPlainText(side.text)
-    view.setReadOnly(True)
-    view.setTabChangesFocus(True)
-    view.setAccessibleName(side.heading)
-    return view
+    return named(QTextEdit(plainText=side.text, readOnly=True, tabChangesFocus=True), title=side.heading)
 
 
 def _cursor(view: QTextEdit, at: int, move: QTextCursor.MoveOperation) -> QTextCursor:
@@ -112,10 +97,7 @@ def _go_to(view: QTextEdit, at: int) -> None:
 def _marks(view: QTextEdit, at: int, theme: Theme) -> list[QTextEdit.ExtraSelection]:
     """Selections that tint the text from ``at`` on, and its first word more so."""
     marks = []
-    for move, share in (
-        (QTextCursor.MoveOperation.End, _REST),
-        (QTextCursor.MoveOperation.EndOfWord, _PLACE),
-    ):
+    for move, share in ((QTextCursor.MoveOperation.End, _REST), (QTextCursor.MoveOperation.EndOfWord, _PLACE)):
         mark = QTextEdit.ExtraSelection()
         mark.cursor = _cursor(view, at, move)
         mark.format.setBackground(QColor(theme.tint("warn", share)))
@@ -131,9 +113,7 @@ class MarkedText(QWidget):
         super().__init__()
         self._at, self._theme = at, theme
         self.view = _view(side)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.view)
+        fill(QVBoxLayout(self), self.view, margins=0)
         if at is not None:
             _go_to(self.view, at)
             self._mark()

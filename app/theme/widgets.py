@@ -3,32 +3,106 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any, TypeVar
 
 import PySide6.QtGui
-from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnimation, Signal
-from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtCore import QEasingCurve, QEvent, QObject, QRectF, QSize, Qt, QVariantAnimation, Signal, SignalInstance
+from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
     QFrame,
     QHBoxLayout,
     QLabel,
-    QMenu,
+    QLayout,
     QPushButton,
     QSizePolicy,
     QToolTip,
     QWidget,
 )
 
-from app.theme.sheet import restyle
+from app.theme.sheet import STYLED, restyle, set_role
 from app.theme.theme import Theme
 
+LayoutT = TypeVar("LayoutT", bound=QLayout)
+ItemT = TypeVar("ItemT", bound=QObject)
+Part = QWidget | QLayout | int | tuple[Any, ...]
 _TIP_LETTERS = 72
-ARROW = " ▾"
-_EDGES_PX = 24
+
+
+def fill(
+    layout: LayoutT,
+    *parts: Part,
+    margins: int | tuple[int, int, int, int] | None = None,
+    spacing: int | tuple[int, int] | None = None,
+    wide: int | None = None,
+) -> LayoutT:
+    """Add widgets and layouts in their order; a number is a stretch, a tuple what ``addWidget`` takes.
+
+    ``margins``: pixels, the same on all sides, or left, top, right, bottom. ``spacing``: pixels; of a grid also those
+    across and down, -1 for the usual. ``wide``: the column of a grid that takes what room there is.
+    """
+    box: Any = layout
+    if margins is not None:
+        box.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
+    if isinstance(spacing, tuple):
+        box.setHorizontalSpacing(spacing[0])
+        box.setVerticalSpacing(spacing[1])
+    elif spacing is not None:
+        box.setSpacing(spacing)
+    if wide is not None:
+        box.setColumnStretch(wide, 1)
+    for part in parts:
+        if isinstance(part, int):
+            box.addStretch(part)
+        else:
+            first, *how = part if isinstance(part, tuple) else (part,)
+            (box.addLayout if isinstance(first, QLayout) else box.addWidget)(first, *how)
+    return layout
+
+
+def named(
+    item: ItemT,
+    name: str | None = None,
+    *,
+    title: str | None = None,
+    tooltip: str | None = None,
+    clicked: Callable[..., object] | SignalInstance | None = None,
+    **properties: object,
+) -> ItemT:
+    """Set the object name, the accessible name, the tooltip, and properties: Qt's, or those that the style sheet reads.
+
+    A widget with a ``surface`` paints it, of whatever class it is.
+    """
+    given = {"objectName": name, "accessibleName": title, "toolTip": tooltip, **properties}
+    for key, value in given.items():
+        if value is not None:
+            known = item.setProperty(key, value)
+            assert known or key in STYLED, f"{type(item).__name__} has no {key}"
+    if "surface" in properties and isinstance(item, QWidget):
+        item.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+    if clicked is not None:
+        assert isinstance(item, QAbstractButton)
+        item.clicked.connect(clicked)
+    return item
+
+
+def clear(layout: QLayout, widgets: Sequence[QWidget] | None = None) -> None:
+    """Take these out, or all. Until the event loop has its turn they live, unseen and without a name to be found by."""
+    items = [layout.itemAt(at) for at in range(layout.count())] if widgets is None else []
+    for widget in widgets or [widget for item in items if item and (widget := item.widget()) is not None]:
+        layout.removeWidget(widget)
+        widget.hide()
+        widget.setObjectName("")
+        widget.deleteLater()
+
+
+def take_out(widget: QWidget) -> None:
+    """Remove it from its layout and its parent at once; it lives until the event loop runs again."""
+    widget.setParent(None)
+    widget.deleteLater()
 
 
 def tip(text: str) -> str:
@@ -78,8 +152,7 @@ class Toggle(QAbstractButton):
         self._slide = QVariantAnimation(self)
         self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
         self._slide.valueChanged.connect(self._move)
-        self.setCheckable(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        named(self, checkable=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.toggled.connect(self._go)
@@ -123,86 +196,6 @@ class Toggle(QAbstractButton):
         return self._theme.color("on_accent", 1.0 if self.isEnabled() else 0.7)
 
 
-class MenuButton(QPushButton):
-    """A button with what is chosen now, cut where it has no room, and a menu of what can be."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setProperty("kind", "choice")
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._title = ""
-        self._menu = QMenu(self)
-        self.setMenu(self._menu)
-
-    def clear(self) -> None:
-        """Offer nothing any more."""
-        self._menu.clear()
-
-    def offer(self, title: str, name: str, act: Callable[[], object], checked: bool | None = None) -> QAction:
-        """Add to the menu what calls ``act``; with a mark of choice where ``checked`` is not None."""
-        action = self._menu.addAction(menu_text(title))
-        action.setToolTip(tip(title))
-        action.setObjectName(name)
-        action.setCheckable(checked is not None)
-        action.setChecked(bool(checked))
-        action.triggered.connect(lambda _=False: act())
-        return action
-
-    def separate(self) -> None:
-        self._menu.addSeparator()
-
-    @property
-    def title(self) -> str:
-        """Title of the choice, in full."""
-        return self._title
-
-    def show_title(self, title: str) -> None:
-        self._title = title
-        self._fit()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(0, super().minimumSizeHint().height())
-
-    def _fit(self) -> None:
-        room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(ARROW)
-        shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
-        self.setText(button_text(shown) + ARROW)
-
-
-class ChoiceButton(MenuButton):
-    """One of ``titles`` by their keys. ``changed`` follows a choice of the person's."""
-
-    changed = Signal()
-
-    def __init__(self, name: str, titles: Mapping[str | None, str]) -> None:
-        super().__init__()
-        self._name, self._titles = name, titles
-        self.key: str | None = None
-
-    def choose(self, key: str | None) -> None:
-        """A key without a title was chosen when there was such a thing, and stays until the person chooses again."""
-        self.key = key
-        self.clear()
-        titles = self._titles if key in self._titles else {**self._titles, key: str(key)}
-        for each, title in titles.items():
-            self.offer(title, f"{self.objectName()}.{each}", partial(self._pick, each), each == key)
-        self.setAccessibleName(f"{self._name}: {titles[key]}")
-        self.show_title(titles[key])
-
-    def retitle(self, titles: Mapping[str | None, str]) -> None:
-        """Offer these; what is chosen stays."""
-        self._titles = titles
-        self.choose(self.key)
-
-    def _pick(self, key: str | None) -> None:
-        self.choose(key)
-        self.changed.emit()
-
-
 class FillBar(QWidget):
     """A 6 px bar; ``fraction`` beyond 1 is drawn full."""
 
@@ -236,16 +229,12 @@ class Segments(QFrame):
         self, name: str, keys: Sequence[str], titles: Sequence[str], prefix: str, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self.setProperty("segmented", "true")
-        self.setAccessibleName(name)
+        named(self, title=name, segmented="true")
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(2, 2, 2, 2)
-        self._row.setSpacing(0)
+        self._row = fill(QHBoxLayout(self), margins=2, spacing=0)
         self._prefix = prefix
         self._keys: list[str] = []
-        self._group = QButtonGroup(self)
-        self._group.setExclusive(True)
+        self._group = QButtonGroup(self, exclusive=True)
         self._group.idClicked.connect(lambda index: self.chosen.emit(self._keys[index]))
         self.offer(keys, titles)
 
@@ -254,15 +243,11 @@ class Segments(QFrame):
         for button in self._group.buttons():
             self._group.removeButton(button)
             self._row.removeWidget(button)
-            button.setParent(None)
-            button.deleteLater()
+            take_out(button)
         self._keys = list(keys)
         for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
-            segment = QPushButton(button_text(title))
-            segment.setProperty("kind", "segment")
-            segment.setCheckable(True)
-            segment.setObjectName(f"{self._prefix}.{key}")
-            segment.setAccessibleName(f"{self.accessibleName()}: {title}")
+            segment = named(QPushButton(button_text(title)), kind="segment", checkable=True)
+            named(segment, f"{self._prefix}.{key}", title=f"{self.accessibleName()}: {title}")
             self._group.addButton(segment, index)
             self._row.addWidget(segment)
         self.setFocusProxy(self._group.button(0))
@@ -284,13 +269,18 @@ class Segments(QFrame):
 
 def caption(text: str = "", name: str = "") -> QLabel:
     """Secondary words that wrap and can be copied."""
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setObjectName(name)
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
+    selectable = Qt.TextInteractionFlag.TextSelectableByMouse
+    plain = Qt.TextFormat.PlainText
+    label = QLabel(text, textFormat=plain, wordWrap=True, textInteractionFlags=selectable)
+    return named(label, name, role="caption")
+
+
+def say(label: QLabel, sentence: str, role: str | None = None) -> None:
+    """Show a sentence, or hide the label that has none."""
+    label.setText(sentence)
+    label.setVisible(bool(sentence))
+    if role is not None:
+        set_role(label, role)
 
 
 def show_badge(label: QLabel, text: str, tone: str) -> None:

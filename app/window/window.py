@@ -6,14 +6,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QMessageBox,
-    QStackedWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QMessageBox, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
 from app.cache.view import CacheView
 from app.chat.page import ChatPage
@@ -30,7 +23,7 @@ from app.settings.store import SettingsStore
 from app.shortcuts import ShortcutsDialog, bind
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from app.window.regions import Regions
 from app.window.sides import Sides
 from app.window.topbar import TopBar
@@ -68,8 +61,7 @@ class MainWindow(QWidget):
     ) -> None:
         super().__init__()
         self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
-        self.models_page, self.lab_page = models_page, lab_page
-        self.help_page, self.settings_page = help_page, settings_page
+        self.models_page, self.settings_page = models_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
         for page in (sidebar, chat, panel, plots, cache, models_page, lab_page, help_page, settings_page, self):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -83,8 +75,7 @@ class MainWindow(QWidget):
         self._unfold_plots = False
         """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
-        self.setObjectName("window")
-        self.setProperty("surface", "panel")
+        named(self, "window", surface="panel")
         self.bar = TopBar(["Chat", "Models", "Lab", "Help", "Settings"], theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
@@ -93,18 +84,11 @@ class MainWindow(QWidget):
         self._pages: tuple[QWidget, ...] = (self._chat_page(), models_page, lab_page, help_page, settings_page)
         for each in self._pages:
             self._stack.addWidget(each if each is self._pages[self.CHAT] else Scrolled(each))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.bar)
-        column.addWidget(self.notice)
-        column.addWidget(self.gpu_card)
-        column.addWidget(self._stack, 1)
+        fill(QVBoxLayout(self), self.bar, self.notice, self.gpu_card, (self._stack, 1), margins=0, spacing=0)
         self._add_folds()
         help_page.shortcuts_requested.connect(self.show_shortcuts)
         help_page.about_requested.connect(self.show_about)
         self._notices = TakeTurns(self.notice, chat.notice, lambda: self.page == self.CHAT)
-        self._regions = Regions(self._parts)
         self._bind()
         self._restore()
         if store.notice:
@@ -222,8 +206,7 @@ class MainWindow(QWidget):
         ends = "ends that" if len(lost) == 1 else "ends all of that"
         question = f"{' '.join(lost)} Quitting {ends}. {GOES_ON}"
         icon, stay = QMessageBox.Icon.Question, QMessageBox.StandardButton.Cancel
-        box = QMessageBox(icon, "Quit Kvasir", question, stay, self)
-        box.setObjectName("window.leave")
+        box = named(QMessageBox(icon, "Quit Kvasir", question, stay, self), "window.leave")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.addButton("Quit now", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(self.leave)
         box.setDefaultButton(stay)
@@ -231,17 +214,12 @@ class MainWindow(QWidget):
 
     def _chat_page(self) -> QWidget:
         page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
+        column = fill(QVBoxLayout(page), margins=0, spacing=0)
         self.sides = Sides(self.sidebar, self.chat, self.panel, self._theme)
-        column.addWidget(self.sides, 1)
-        column.addWidget(self.cache)
-        rule = QFrame()
-        rule.setProperty("edge", "top")
+        fill(column, (self.sides, 1), self.cache)
+        rule = named(QFrame(), edge="top")
         rule.setFixedHeight(1)
-        column.addWidget(rule)
-        column.addWidget(self.plots)
+        fill(column, rule, self.plots)
         return page
 
     def _add_folds(self) -> None:
@@ -292,6 +270,7 @@ class MainWindow(QWidget):
             self._fold_plots.setChecked(True)
 
     def _bind(self) -> None:
+        regions = Regions(self._parts)
         self._shortcuts = bind(
             self,
             {
@@ -304,8 +283,8 @@ class MainWindow(QWidget):
                 "toggle_panel": lambda: self._toggle(self._fold_right),
                 "toggle_plots": lambda: self._toggle(self._fold_plots),
                 "toggle_cache": lambda: self._toggle(self._fold_cache),
-                "next_region": lambda: self._regions.step(True),
-                "previous_region": lambda: self._regions.step(False),
+                "next_region": lambda: regions.step(True),
+                "previous_region": lambda: regions.step(False),
                 "show_chat": lambda: self.show_page(self.CHAT),
                 "show_models": lambda: self.show_page(self.MODELS),
                 "show_lab": lambda: self.show_page(self.LAB),

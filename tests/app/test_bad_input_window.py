@@ -89,7 +89,7 @@ def test_a_prompt_longer_than_the_context_stays_and_can_be_shortened(start, qtbo
     ready(program, qtbot)
     messages = program.history.messages(program.chat.chat_id)
     assert [(message.role, message.content) for message in messages] == [("user", "word " * 9000)]
-    program.chat.edit_last()
+    program.chat.message_actions.act_on_last("user", "edit")
     assert program.chat.composer.text == "word " * 9000
     program.chat.composer.edit.setPlainText("What is a page?")
     qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
@@ -155,18 +155,18 @@ def test_out_of_memory_at_load_and_while_answering(start, qtbot) -> None:
     program = start(engine=None)
     fits: list[protocol.Loaded] = []
     program.link.loaded.connect(fits.append)
-    program.chat.header.load_options = lambda model: LoadOptions(memory=1_000_000)
+    program.chat.header.choice.load_options = lambda model: LoadOptions(memory=1_000_000)
     program.chat.header.load(str(SOUND), "")
     text = says(program, qtbot, "does not fit")
     assert text.endswith(STILL_THERE)
     check_sentence(text.removesuffix(STILL_THERE), "1 MB")
     ready(program, qtbot)
-    program.chat.header.load_options = lambda model: LoadOptions()
+    program.chat.header.choice.load_options = lambda model: LoadOptions()
     program.chat.header.load(str(SOUND), "")
     qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
     fit = fits.pop().fit
     least = fit.weights + fit.activations + 288 * fit.kv // fit.kv_tokens
-    program.chat.header.load_options = lambda model: LoadOptions(memory=least)
+    program.chat.header.choice.load_options = lambda model: LoadOptions(memory=least)
     program.chat.header.load(str(SOUND), "")
     qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
     ready(program, qtbot)

@@ -81,9 +81,9 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot) -> None:
     qtbot.waitUntil(lambda: program.library.listed, timeout=PATIENCE_MS)
     assert any(model.name == "kvasir-guide" for model in program.library.stored)
     _kill_engine(program, qtbot)
-    program.library.describe("kvasir-guide")  # waits for the next engine
-    qtbot.waitUntil(lambda: "kvasir-guide" in program.library.details, timeout=PATIENCE_MS)
-    assert program.library.details["kvasir-guide"].layers == 8
+    program.library.details.ask("kvasir-guide")  # waits for the next engine
+    qtbot.waitUntil(lambda: "kvasir-guide" in program.library.details.answers, timeout=PATIENCE_MS)
+    assert program.library.details.answers["kvasir-guide"].layers == 8
     ask(program, qtbot, "What is the KV cache?")
     assert answered(program, qtbot)
     chats = [(chat.title, len(program.history.messages(chat.id))) for chat in program.history.chats()]
@@ -171,7 +171,7 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     answered(program, qtbot)
     assert last(program).stats.usage.cached_tokens == last(program).stats.usage.prompt_tokens - 1
     assert "cached +" in describe(last(program))
-    program.chat.edit_last()
+    program.chat.message_actions.act_on_last("user", "edit")
     program.chat.composer.edit.clear()
     ask(program, qtbot, "What is the KV cache?")
     answered(program, qtbot)

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
-from app.chat import model_dialog
+from app import model_dialog
 from app.link.link import LinkState
 from app.link.switches import Switches
 from app.program import WindowProgram
@@ -266,7 +266,7 @@ def test_taking_back_another_version_leaves_the_first_on_screen(start, qtbot, bu
     answer(program, qtbot, "hello")
     path = page.session.talk.path
     page.header.load("/models/odd", None)
-    page.edit_last()
+    page.message_actions.act_on_last("user", "edit")
     send(program, qtbot, ", you")
     assert page.session.queued
     page.waits.findChild(QPushButton, f"queued-{button}").click()
@@ -437,9 +437,9 @@ def test_what_would_end_an_answer_asks_first(start, qtbot) -> None:
         assert program.window.notice.text == f"An answer is being written. {words}"
         assert program.link.card is not None
         assert program.chat.streaming
-    with qtbot.assertNotEmitted(program.chat.helper_chosen):
+    with qtbot.assertNotEmitted(program.chat.header.helper_chosen):
         program.chat.header.load("/models/tiny", "/models/draft", chosen=True)
-    with qtbot.waitSignal(program.chat.helper_chosen):
+    with qtbot.waitSignal(program.chat.header.helper_chosen):
         qtbot.mouseClick(program.window.findChild(QPushButton, "window.notice.action"), Qt.MouseButton.LeftButton)
     program.chat.stop()
     qtbot.waitUntil(lambda: program.link.card is not None and not program.chat.streaming, timeout=10_000)

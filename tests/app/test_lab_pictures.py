@@ -14,7 +14,10 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF
 from PySide6.QtGui import QHelpEvent, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
-from app.cache.tiles import empty_color
+from app.charts.legend import LegendLabel
+from app.charts.raster import draw_cells
+from app.charts.scale import Scale, fitting
+from app.charts.tiles import empty_color
 from app.lab.pictures import Miniature, PictureView, PlotView, words
 from app.lab.pictures.drafts import lines_of
 from app.lab.pictures.examples import EXAMPLES
@@ -22,10 +25,7 @@ from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.plot import LabAxes
 from app.lab.pictures.plot import colors as colors_of_sides
-from app.lab.pictures.raster import draw_cells
-from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.view import PAINTERS, Face
-from app.plots.chart import LegendLabel
 from engine.protocol.lab import (
     Amounts,
     Axis,
@@ -375,7 +375,7 @@ def test_fates_of_drafts_differ_in_colour_and_in_sign(view, theme):
         drawn = show(view, Drafts(steps=[[DraftToken(text="x", fate=fate)]]))
         assert drawn[theme.tint(token, 0.3, "panel")] > 50
         assert all(not drawn[theme.tint(other, 0.3, "panel")] for other in {"good", "warn", "accent"} - {token})
-        chip = face(view)._painter._chips[0][0].toRect()
+        chip = face(view)._painter.areas[0][0].toRect()
         area = pixels(face(view))[chip.top() : chip.bottom(), chip.left() : chip.left() + 16]
         signs[fate] = area != int(theme.tint(token, 0.3, "panel")[1:], 16)
     assert all(sign.any() for sign in signs.values())
@@ -402,7 +402,7 @@ def test_a_long_draft_keeps_inside_the_picture(view):
     chain = [DraftToken(text="a long token", fate="refused", parent=place - 1) for place in range(16)]
     view.show_picture(Drafts(steps=[chain]))
     pixels(view)
-    chips = [area for area, _ in face(view)._painter._chips]
+    chips = [area for area, _ in face(view)._painter.areas]
     assert len(chips) == 16
     assert max(area.right() for area in chips) <= face(view).width()
 

@@ -18,12 +18,13 @@ from app.history.records import AnswerStats, OmittedContext, StoredMessage
 from app.history.store import HistoryStore
 from engine import protocol as p
 from engine.protocol import Timings, Usage
+from tests.app.chatting import chat_page
 
 
 @pytest.fixture
 def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPage]]:
     def make(*arguments: str) -> ChatPage:
-        page = ChatPage(make_link("--rate", "3000", *arguments), history, theme)
+        page = chat_page(make_link("--rate", "3000", *arguments), history, theme)
         qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
         page.resize(900, 700)
         page.show()
@@ -118,7 +119,7 @@ def test_with_a_system_prompt_the_same_messages_are_meant(qtbot, make_page) -> N
 
 
 def test_the_line_is_there_while_the_answer_streams(qtbot, make_link, history, theme) -> None:
-    page = ChatPage(make_link("--rate", "40"), history, theme)
+    page = chat_page(make_link("--rate", "40"), history, theme)
     qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
     page.show()
     page.settings.overflow.chosen.emit("window")
@@ -133,7 +134,7 @@ def test_the_line_is_there_while_the_answer_streams(qtbot, make_link, history, t
 def test_a_full_context_is_marked_and_another_policy_offered(qtbot, make_page, monkeypatch) -> None:
     page = make_page()
     view = ask(qtbot, page, "an overflow now")
-    assert view.stats_text.startswith("the context is full · ")
+    assert view._footer.stats.text().startswith("the context is full · ")
     assert view._footer.stats.property("role") == "warn"
     assert page.notice.text.startswith("The context is full, so the answer stopped after")
     button = page.notice.findChild(QPushButton, "notice.action")

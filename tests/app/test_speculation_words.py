@@ -14,12 +14,13 @@ from app.chat.page import ChatPage
 from app.chat.session.answers import _Answer, origin
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
-from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
+from app.chat.transcript.text.tint import TintRun, run_at, who
 from app.history.records import AnswerStats, StoredMessage, TextSpan
 from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
 from engine.protocol import Timings, Usage
+from tests.app.chatting import chat_page, shown_text
 from tests.app.specs import DRAFTERS
 
 
@@ -50,7 +51,7 @@ def test_a_run_says_who_drafted_it() -> None:
 
 @pytest.fixture
 def page(qtbot, make_link, history, theme) -> Iterator[ChatPage]:
-    page = ChatPage(make_link("--rate", "2000"), history, theme)
+    page = chat_page(make_link("--rate", "2000"), history, theme)
     qtbot.addWidget(page)
     page.resize(900, 700)
     page.show()
@@ -198,13 +199,13 @@ def test_the_footer_shows_it(qtbot, page) -> None:
     plain = ask(qtbot, page, "hello")
     assert plain.stats.timings is not None
     assert not plain.stats.timings.proposed
-    assert "a step" not in page.transcript.views[-1].stats_text
+    assert "a step" not in page.transcript.views[-1]._footer.stats.text()
     made = ask(qtbot, page, "Show me code", speculation="medusa")
     assert made.stats.timings is not None
     assert made.stats.usage is not None
     saved = made.stats.usage.generated_tokens - made.stats.timings.steps
     assert saved > 50
-    assert f"{saved} forward passes saved" in page.transcript.views[-1].stats_text
+    assert f"{saved} forward passes saved" in page.transcript.views[-1]._footer.stats.text()
 
 
 def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:
@@ -233,7 +234,7 @@ def test_the_menu_offers_what_can_draft_once_that_is_known(qtbot, page) -> None:
     qtbot.waitUntil(lambda: page._link.card is not None and page.header._loading is None, timeout=10_000)
     assert "odd" in helpers()  # any model that the engine knows
     own = p.DraftOffer(name="its own", kind="mtp")
-    page.header.offered = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
+    page.header.choice.drafts = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
     assert helpers() == ["small"]
 
 

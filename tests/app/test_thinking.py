@@ -19,7 +19,7 @@ from app.history.store import HistoryStore
 from app.theme.theme import Theme
 from engine import protocol as p
 from engine.protocol import ModelCard, Sampling, Thinking, ThinkingModes
-from tests.app.chatting import ask, button
+from tests.app.chatting import ask, button, chat_page
 from tests.kit.fake_engine import THOUGHTS, long_answer
 
 
@@ -27,7 +27,7 @@ from tests.kit.fake_engine import THOUGHTS, long_answer
 def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPage]]:
     def make(model: str, *arguments: str) -> ChatPage:
         link = make_link(*arguments, load=False)
-        page = ChatPage(link, history, theme)
+        page = chat_page(link, history, theme)
         qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
         page.resize(900, 700)
         page.show()
@@ -265,14 +265,14 @@ def test_the_switch_is_remembered_by_its_chat(qtbot, make_page, history: History
     page.regenerate_last()
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].message.thinking == THOUGHTS
-    assert page.last_thinking() == Thinking(on=True)
+    assert page.session.last_thinking() == Thinking(on=True)
     page.session.set_thinking(Thinking(on=True, effort="high"))  # as chosen for another model
     page.regenerate_last()
-    assert page.last_thinking() == Thinking(on=True)
+    assert page.session.last_thinking() == Thinking(on=True)
     assert page.session.next_prompt(page.composer.draft)[1] == Thinking(on=True)
     page.new_chat()
     page.session.set_thinking(Thinking(effort="high"))
-    assert page.last_thinking() == Thinking()
+    assert page.session.last_thinking() == Thinking()
 
 
 def card(modes: ThinkingModes) -> ModelCard:

@@ -15,6 +15,7 @@ from app.link.link import LinkState
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol import Load
+from tests.app.chatting import chat_page
 from tests.app.pressing import press
 
 GET, CANCEL = (Button("get", "Get"),), (Button("cancel", "Cancel"),)
@@ -23,7 +24,7 @@ KNOWLEDGE = paths.assets_dir() / "demo" / "knowledge"
 
 @pytest.fixture
 def page(qtbot, make_link, history, theme) -> ChatPage:
-    page = ChatPage(make_link(load=False), history, theme)
+    page = chat_page(make_link(load=False), history, theme)
     qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
     page.resize(900, 700)
     page.show()
@@ -142,7 +143,7 @@ def test_it_is_read_aloud_as_what_it_does(qtbot, theme) -> None:
 
 
 def test_three_things_to_do_are_a_click_away(qtbot, page: ChatPage, monkeypatch) -> None:
-    monkeypatch.setattr("app.chat.model_dialog.ask", lambda *_: "")
+    monkeypatch.setattr("app.model_dialog.ask", lambda *_: "")
     load(qtbot, page, BUNDLED)
     welcome = page.welcome
     assert "tiny" in welcome.chat.about.text()
@@ -227,7 +228,7 @@ def test_what_is_offered_is_seen_with_larger_text(qtbot, page: ChatPage, theme) 
     page.resize(1000, 560)
     load(qtbot, page, BUNDLED)
     page.welcome.show_first(True)
-    page.welcome.get.show_machine("A processor with a long name (2 cores) · 25.3 GB RAM")
+    page.welcome.get.machine.setText("A processor with a long name (2 cores) · 25.3 GB RAM")
     page.welcome.show_models([offer(key) for key in "abc"], True)
     try:
         theme.set_scale(1.5)

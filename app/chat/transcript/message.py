@@ -18,6 +18,7 @@ from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
+from app.theme.widgets import named, take_out
 
 GAP_PX = 10
 FOOTER_PX = {"user": 24, "assistant": 40}
@@ -55,14 +56,11 @@ class MessageView(QWidget):
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
         self._pictures = ShownPictures(message.pictures, self._bubble) if self._bubble and message.pictures else None
-        self._waiting = QLabel(self)
-        self._waiting.setProperty("role", "caption")
-        self._waiting.setObjectName("waiting")
+        self._waiting = named(QLabel(self), "waiting", role="caption")
         self._waiting.setVisible(False)
         self._footer = Footer(message, self)
         self._footer.acted.connect(self._on_action)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setObjectName(f"message-{message.role}")
+        named(self, f"message-{message.role}", focusPolicy=Qt.FocusPolicy.TabFocus)
         self.show_message(message)
 
     @property
@@ -81,10 +79,6 @@ class MessageView(QWidget):
     def focused(self) -> bool:
         """True if the keyboard focus is on this message or inside it."""
         return self._focused
-
-    @property
-    def stats_text(self) -> str:
-        return self._footer.stats.text()
 
     @property
     def waiting_text(self) -> str:
@@ -146,8 +140,7 @@ class MessageView(QWidget):
         if self._veil is None:
             self._veil = Veil(self._theme, self)
         else:
-            self._veil.setParent(None)
-            self._veil.deleteLater()
+            take_out(self._veil)
             self._veil = None
         self._name()
 

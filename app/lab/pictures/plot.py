@@ -9,13 +9,13 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPen
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
+from app.charts.axes import PlotAxes, bar_edges
+from app.charts.legend import Legend, LegendLabel
+from app.charts.scale import Scale, fitting
 from app.lab.pictures import words
-from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.words import LETTERS
-from app.plots.chart import Legend, LegendLabel
-from app.plots.plot import PlotAxes, bar_edges
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption, tip
+from app.theme.widgets import ElidedLabel, caption, fill, say, tip
 from engine.protocol.lab import Axis, Plot, Series
 
 LINE_PX = 1.75
@@ -71,13 +71,7 @@ class PlotView(QWidget):
         self._axes = LabAxes(theme)
         self._legend = LegendLabel(theme)
         self._note = caption()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._title)
-        column.addWidget(self._axes, 1)
-        column.addWidget(self._legend)
-        column.addWidget(self._note)
+        fill(QVBoxLayout(self), self._title, (self._axes, 1), self._legend, self._note, margins=0, spacing=4)
         theme.changed.connect(self._show)
         self._show()
 
@@ -99,8 +93,7 @@ class PlotView(QWidget):
         ]
         self._legend.show_entries(named)
         self._legend.setVisible(bool(named))
-        self._note.setText(plot.note)
-        self._note.setVisible(bool(plot.note))
+        say(self._note, plot.note)
         self.setAccessibleName(plot.title or "Plot")
         self.setAccessibleDescription(words.plot(plot))
 

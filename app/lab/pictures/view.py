@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
+from app.charts.legend import LegendLabel
 from app.lab.pictures import words
 from app.lab.pictures.amounts import AmountsPainter
 from app.lab.pictures.cells import CellsPainter
@@ -19,9 +20,8 @@ from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.painter import Painter
 from app.lab.pictures.strip import StripPainter
 from app.lab.pictures.tree import TreePainter
-from app.plots.chart import LegendLabel
 from app.theme.theme import SECTION_PX, Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import lab
 
 PAINTERS: dict[type, Callable[[Theme, Any], Painter]] = {
@@ -49,11 +49,7 @@ class PictureView(QWidget):
         self._painter: Painter | None = None
         self._face = Face(theme, self)
         self._legend = LegendLabel(theme)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addWidget(self._face, 1)
-        column.addWidget(self._legend)
+        fill(QVBoxLayout(self), (self._face, 1), self._legend, margins=0, spacing=6)
         theme.changed.connect(self._show_legend)
         self.clear()
 
@@ -65,8 +61,7 @@ class PictureView(QWidget):
         self._painter = PAINTERS[type(picture)](self._face.theme, picture) if words.shows(picture) else None
         self._face.show_painter(self._painter, "" if self._painter else words.nothing(picture))
         self._show_legend()
-        self.setAccessibleName(words.name(picture))
-        self.setAccessibleDescription(words.sentence(picture))
+        named(self, title=words.name(picture), accessibleDescription=words.sentence(picture))
 
     @property
     def picture(self) -> lab.Picture | None:
@@ -93,8 +88,7 @@ class PictureView(QWidget):
         self._picture = self._painter = None
         self._face.show_painter(None, "")
         self._show_legend()
-        self.setAccessibleName(words.NO_PICTURE)
-        self.setAccessibleDescription("")
+        named(self, title=words.NO_PICTURE, accessibleDescription="")
 
     def _show_legend(self) -> None:
         self._legend.show_entries(self._painter.legend() if self._painter else [])

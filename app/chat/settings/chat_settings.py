@@ -13,16 +13,16 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
-from app.chat.adapter_choice import AdapterChoice
 from app.chat.context.overflow import MEANINGS, TITLES
-from app.chat.preset_choice import PresetChoice
+from app.chat.settings.adapter_choice import AdapterChoice
+from app.chat.settings.preset_choice import PresetChoice
 from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
 from app.theme.numbers import with_point, without_groups
 from app.theme.room import Scrolled
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, tip
+from app.theme.widgets import Segments, fill, named, tip
 from engine.protocol import ModelCard, Overflow, Sampling
 
 
@@ -30,66 +30,37 @@ class _Field(NamedTuple):
     name: str
     title: str
     help: str
-    kind: Callable[[str], float | int]
     low: float
     high: float
     neutral: str
+    kind: Callable[[str], float | int] = float
 
 
 FIELDS = (
-    _Field(
-        "temperature", "Temperature", "0 always takes the most likely token; higher is more varied.", float, 0, 5, "1"
-    ),
-    _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", float, 0, 1, "1"),
-    _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", int, 0, 1_000_000, "0"),
-    _Field("min_p", "Min-p", "Drop tokens below this share of the likeliest one's probability.", float, 0, 1, "0"),
-    _Field("typical_p", "Typical-p", "Keep the tokens of typical surprise that together reach this.", float, 0, 1, "1"),
+    _Field("temperature", "Temperature", "0 always takes the most likely token; higher is more varied.", 0, 5, "1"),
+    _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", 0, 1, "1"),
+    _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", 0, 1_000_000, "0", int),
+    _Field("min_p", "Min-p", "Drop tokens below this share of the likeliest one's probability.", 0, 1, "0"),
+    _Field("typical_p", "Typical-p", "Keep the tokens of typical surprise that together reach this.", 0, 1, "1"),
     _Field(
         "repetition_penalty",
         "Repetition penalty",
         "Above 1, tokens of prompt and answer become less likely.",
-        float,
         0.01,
         10,
         "1",
     ),
+    _Field("presence_penalty", "Presence penalty", "Taken off every token that the answer already has.", -10, 10, "0"),
     _Field(
-        "presence_penalty",
-        "Presence penalty",
-        "Taken off every token that the answer already has.",
-        float,
-        -10,
-        10,
-        "0",
+        "frequency_penalty", "Frequency penalty", "Taken off for each time that the answer has the token.", -10, 10, "0"
     ),
     _Field(
-        "frequency_penalty",
-        "Frequency penalty",
-        "Taken off for each time that the answer has the token.",
-        float,
-        -10,
-        10,
-        "0",
+        "dry_multiplier", "DRY (stops loops)", "Strength against repeating long runs of the text; 0 is off.", 0, 10, "0"
     ),
     _Field(
-        "dry_multiplier",
-        "DRY (stops loops)",
-        "Strength against repeating long runs of the text; 0 is off.",
-        float,
-        0,
-        10,
-        "0",
+        "max_tokens", "Max tokens", "Tokens; empty means as long as the context allows.", 1, 10_000_000, "no limit", int
     ),
-    _Field(
-        "max_tokens",
-        "Max tokens",
-        "Tokens; empty means as long as the context allows.",
-        int,
-        1,
-        10_000_000,
-        "no limit",
-    ),
-    _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "Random"),
+    _Field("seed", "Seed", "Empty draws a new one for each answer.", 0, 2**63 - 1, "Random", int),
 )
 _NEUTRAL = Sampling()
 SYSTEM_PX, STOP_PX = 72, 52
@@ -106,10 +77,7 @@ class ChatSettings(QFrame):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
-        self.setObjectName("chat-settings")
-        self.setProperty("surface", "panel")
-        self.setProperty("edge", "all")
-        self.setAccessibleName("Chat settings")
+        named(self, "chat-settings", title="Chat settings", surface="panel", edge="all")
         self._shown: tuple[str, Sampling] = ("", Sampling())
         self._card: ModelCard | None = None
         self._presets: Mapping[str, Preset] = {}
@@ -118,28 +86,19 @@ class ChatSettings(QFrame):
         self.preset = PresetChoice(self)
         self.preset.chosen.connect(self._apply)
         self.preset.resized.connect(self._fit)
-        self.system = ExactTextEdit(self)
-        self.system.setProperty("field", "true")
-        self.system.setTabChangesFocus(True)
+        self.system = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
         self.system.setFixedHeight(SYSTEM_PX)
         self.system.setPlaceholderText("What the model should know or how it should answer")
-        self.system.setAccessibleName("System prompt")
-        self.system.setObjectName("system-prompt")
+        named(self.system, "system-prompt", title="System prompt")
         self.inputs = {field.name: self._input(field) for field in FIELDS}
-        self.stop = ExactTextEdit(self)
-        self.stop.setProperty("field", "true")
-        self.stop.setTabChangesFocus(True)
+        self.stop = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
         self.stop.setFixedHeight(STOP_PX)
-        self.stop.setObjectName("sampling-stop")
-        self.stop.setAccessibleName("Stop strings, one per line")
-        self.stop.setPlaceholderText("one per line")
+        named(self.stop, "sampling-stop", title="Stop strings, one per line", placeholderText="one per line")
         for text in (self.system, self.stop):
             text.textChanged.connect(self._on_edited)
         self.overflow = Segments("When the context is full", list(TITLES), list(TITLES.values()), "overflow", self)
         self.overflow.chosen.connect(self._choose_overflow)
-        self._overflow_meaning = QLabel(self)
-        self._overflow_meaning.setProperty("role", "caption")
-        self._overflow_meaning.setWordWrap(True)
+        self._overflow_meaning = named(QLabel(self, wordWrap=True), role="caption")
         self.adapter = AdapterChoice(self)
         self._problems = {field.name: self._problem() for field in FIELDS}
         self._chat = ""
@@ -239,42 +198,25 @@ class ChatSettings(QFrame):
         self.overflow_changed.emit(overflow)
 
     def _input(self, field: _Field) -> QLineEdit:
-        edit = QLineEdit(self)
-        edit.setObjectName(f"sampling-{field.name}")
-        edit.setAccessibleName(field.title)
-        edit.setToolTip(tip(field.help))
+        edit = named(QLineEdit(self), f"sampling-{field.name}", title=field.title, tooltip=tip(field.help))
         edit.setFixedWidth(150)
         edit.textEdited.connect(self._on_edited)
         return edit
 
     def _arrange(self) -> None:
         inside = QWidget()
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(1, 1, 1, 1)
+        outer = fill(QVBoxLayout(self), margins=1)
         self._scroll = Scrolled(inside)
         outer.addWidget(self._scroll)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(15, 13, 15, 13)
-        column.setSpacing(6)
-        column.addWidget(self.preset)
-        column.addWidget(_head("System prompt", self))
-        column.addWidget(self.system)
-        column.addWidget(_head("When the context is full", self))
-        column.addWidget(self.overflow)
-        column.addWidget(self._overflow_meaning)
-        column.addWidget(_head("Adapter", self))
-        column.addWidget(self.adapter)
-        column.addWidget(_head("Sampling", self))
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(24)
-        grid.setVerticalSpacing(6)
+        column = fill(QVBoxLayout(inside), self.preset, margins=(15, 13, 15, 13), spacing=6)
+        fill(column, _head("System prompt", self), self.system, _head("When the context is full", self), self.overflow)
+        fill(column, self._overflow_meaning, _head("Adapter", self), self.adapter, _head("Sampling", self))
+        grid = fill(QGridLayout(), spacing=(24, 6))
         for row, field in enumerate(FIELDS):
-            label = QLabel(field.title, self)
-            label.setToolTip(tip(field.help))
+            label = named(QLabel(field.title, self), tooltip=tip(field.help))
             label.setBuddy(self.inputs[field.name])
             grid.addWidget(label, 2 * row, 0)
-            grid.addWidget(self.inputs[field.name], 2 * row, 1)
-            grid.addWidget(self._problems[field.name], 2 * row + 1, 0, 1, 2)
+            fill(grid, (self.inputs[field.name], 2 * row, 1), (self._problems[field.name], 2 * row + 1, 0, 1, 2))
         grid.addWidget(QLabel("Stop strings", self), 2 * len(FIELDS), 0)
         self.stop.setFixedWidth(150)
         grid.addWidget(self.stop, 2 * len(FIELDS), 1)
@@ -302,9 +244,7 @@ class ChatSettings(QFrame):
             return getattr(self._shown[1], field.name)
 
     def _problem(self) -> QLabel:
-        label = QLabel(self)
-        label.setProperty("role", "bad")
-        label.setWordWrap(True)
+        label = named(QLabel(self, wordWrap=True), role="bad")
         label.setVisible(False)
         return label
 
@@ -355,6 +295,4 @@ class ChatSettings(QFrame):
 
 
 def _head(title: str, parent: QWidget) -> QLabel:
-    label = QLabel(title, parent)
-    label.setProperty("role", "section")
-    return label
+    return named(QLabel(title, parent), role="section")
