@@ -43,6 +43,20 @@ _ROWS = (
         compare=("off", "auto"),
     ),
     _drafting(
+        key=keys.FORCED_TOKENS,
+        title="Forced tokens at once",
+        default=True,
+        explains="Where a schema or grammar leaves only one text, such as the next key of a JSON object, its tokens "
+        "are read in one pass. They are not guessed: the model could write no others.",
+        shows="tokens per step of answers that are held to a form",
+        helps="Structured output, most where keys are long and values short.",
+        costs="Nothing. Free answers have no such tokens.",
+        source=("engine/text/grammar.py", "engine/decoding/speculation/control/controller.py"),
+        also=("jump-forward decoding", "fast-forward tokens"),
+        reference="Zheng et al. 2024, SGLang (arXiv 2312.07104), section 4; llguidance's fast-forward tokens",
+        compare=(False, True),
+    ),
+    _drafting(
         key=keys.NGRAM_FIRST,
         title="Try n-gram lookup first",
         default=True,

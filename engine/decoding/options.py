@@ -35,6 +35,7 @@ class RequestOptions(NamedTuple):
     draft_length: int = 0
     prefix_cache: bool = True
     policy: PagePolicy = KeepAll()
+    forced_tokens: bool = True
     ngram_first: bool = True
     ngram_chats: bool = False
     tree_nodes: int = 0
@@ -87,6 +88,7 @@ class EngineOptions:
             speculation=str(values[keys.SPECULATION]),
             draft_length=int(values[keys.DRAFT_LENGTH]),
             prefix_cache=bool(values[keys.PREFIX_CACHE]) and not catalogue.idle(keys.PREFIX_CACHE, values),
+            forced_tokens=bool(values[keys.FORCED_TOKENS]),
             ngram_first=bool(values[keys.NGRAM_FIRST]),
             ngram_chats=bool(values[keys.NGRAM_CHATS]),
             tree_nodes=int(values[keys.TREE_NODES]),

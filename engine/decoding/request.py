@@ -14,7 +14,7 @@ from engine.protocol import Timings, TokenInfo, Usage
 if TYPE_CHECKING:
     from engine.compute.sampling.processors import History
     from engine.compute.vision.placeholders import PlaceholderSpans
-    from engine.text.grammar import Constraint
+    from engine.text.grammar import GrammarConstraint
     from engine.text.stream import TextStream
 
 
@@ -75,7 +75,7 @@ class Request:
     content_chars: int = 0
     prompt_logprobs: int | None = None
     scored: int = 0
-    constraint: Constraint | None = None
+    constraint: GrammarConstraint | None = None
     last_step: int = -1
     id: str = field(init=False)
     answer: int = field(init=False)

@@ -14,7 +14,7 @@ from engine.loading.parts.adapter import find_adapter
 from engine.loop.commands import AddRequest
 from engine.loop.stepper import Stepper
 from engine.protocol import Error, keys
-from engine.text.grammar import Constraint, Grammar
+from engine.text.grammar import Grammar, GrammarConstraint
 
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
@@ -67,7 +67,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     return made
 
 
-def _constraint(command: AddRequest, grammar: Grammar, model: LoadedModel) -> Constraint:
+def _constraint(command: AddRequest, grammar: Grammar, model: LoadedModel) -> GrammarConstraint:
     assert model.files is not None
     style, length = model.files.channels, len(command.prompt_ids)
     if style is None or command.continues:

@@ -25,11 +25,13 @@ from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+    from llguidance._lib import JsonCompileOptions
 
 MAX_SOURCE = 1 << 20
 """Characters of a schema or grammar."""
-ON_ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
-"""JSON has at most a space after commas and colons: where more is allowed, a small model may write nothing else."""
+ON_ONE_LINE: JsonCompileOptions = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""JSON has one space after commas and colons, as Python writes it. Where more is allowed, a small model may write
+nothing else, and where none need be, less of the text is known beforehand."""
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 _SPECIAL = b"\xff"
@@ -47,7 +49,7 @@ class GrammarError(ValueError):
     """A schema or grammar that cannot be served; the message is a sentence for a person, with the place."""
 
 
-class Allowed(NamedTuple):
+class AllowedTokens(NamedTuple):
     """Tokens that may come next."""
 
     words: np.ndarray
@@ -104,19 +106,21 @@ class Grammars:
 
 
 class Grammar:
-    """A compiled grammar; each answer that it constrains has a :class:`Constraint` of its own."""
+    """A compiled grammar; each answer that it constrains has a :class:`GrammarConstraint` of its own."""
 
     def __init__(self, matcher: LLMatcher, tokenizer: Tokenizer, vocabulary: int) -> None:
         self._matcher, self._tokenizer, self._vocabulary = matcher, tokenizer, vocabulary
 
-    def constraint(self, prompt_length: int, channels: ChannelParser | None, opens: Sequence[int] = ()) -> Constraint:
+    def constraint(
+        self, prompt_length: int, channels: ChannelParser | None, opens: Sequence[int] = ()
+    ) -> GrammarConstraint:
         """The constraint of one answer. ``channels`` sorts what it thinks first from its content; ``opens`` are tokens
         that begin its thinking, with which it may begin instead."""
         matcher = self._matcher.deep_copy()
-        return Constraint(matcher, self._tokenizer, self._vocabulary, prompt_length, channels, opens)
+        return GrammarConstraint(matcher, self._tokenizer, self._vocabulary, prompt_length, channels, opens)
 
 
-class Constraint:
+class GrammarConstraint:
     """What one answer may go on with, after each of its tokens; also after drafted ones, which may turn out otherwise.
 
     It follows the answer by itself. Used by the engine thread alone.
@@ -134,14 +138,14 @@ class Constraint:
         self._matcher, self._tokenizer, self._channels, self._opens = matcher, tokenizer, channels, opens
         self._words = -(-vocabulary // 32)
         self._start = self._known = prompt_length
-        self._masks: dict[tuple[int, ...], Allowed | None] = {}
+        self._masks: dict[tuple[int, ...], AllowedTokens | None] = {}
 
     @property
     def failed(self) -> str:
         """Reason that nothing is known of the next token, "" as long as that is not so."""
         return self._matcher.get_error() if self._matcher.is_error() else ""
 
-    def allowed(self, tokens: Sequence[int], path: Sequence[int] = ()) -> Allowed | None:
+    def allowed(self, tokens: Sequence[int], path: Sequence[int] = ()) -> AllowedTokens | None:
         """Tokens that may follow the sequence ``tokens`` (prompt and answer) and then a drafted ``path``.
 
         None: any, because the model still thinks, or because the path itself is not allowed, so that nothing comes of
@@ -152,6 +156,19 @@ class Constraint:
         if key not in self._masks:
             self._masks[key] = self._after(key)
         return self._masks[key]
+
+    def forced(self, tokens: Sequence[int]) -> list[int]:
+        """Tokens that come next whatever the model says, because the grammar leaves no other text."""
+        self._follow(tokens)
+        if self._thinks(self._channels) or self._may_open or self._matcher.is_stopped():
+            return []
+        found: list[int] = self._matcher.compute_ff_tokens()
+        return found
+
+    @property
+    def _may_open(self) -> bool:
+        """True if the answer may begin with thinking now."""
+        return bool(self._opens) and self._known == self._start
 
     def _follow(self, tokens: Sequence[int]) -> None:
         """Bring the state to the newest token."""
@@ -165,7 +182,7 @@ class Constraint:
                 self._matcher.consume_token(token)
             self._known += 1
 
-    def _after(self, path: tuple[int, ...]) -> Allowed | None:
+    def _after(self, path: tuple[int, ...]) -> AllowedTokens | None:
         channels, first = copy.copy(self._channels), self._known == self._start
         taken = 0
         try:
@@ -182,12 +199,12 @@ class Constraint:
             if taken:
                 self._matcher.rollback(taken)
 
-    def _mask(self, more: Sequence[int]) -> Allowed:
+    def _mask(self, more: Sequence[int]) -> AllowedTokens:
         words = np.zeros(self._words, dtype=np.uint32)
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         for token in more:
             words[token >> 5] |= np.uint32(1 << (token & 31))
-        return Allowed(words, self._matcher.is_stopped())
+        return AllowedTokens(words, self._matcher.is_stopped())
 
     def _begins_to_think(self, token: int, first: bool) -> bool:
         return first and token in self._opens
@@ -216,7 +233,7 @@ def _vocabulary(tokenizer: Tokenizer, end_ids: list[int], vocabulary: int) -> LL
     """The vocabulary as llguidance knows it."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
-    class Words:
+    class Vocabulary:
         eos_token_id, bos_token_id = end_ids[0], None
         special_token_ids = sorted(tokenizer.special_ids)
         tokens = list(_bytes_of(tokenizer, vocabulary))
@@ -224,7 +241,7 @@ def _vocabulary(tokenizer: Tokenizer, end_ids: list[int], vocabulary: int) -> LL
         def __call__(self, text: str) -> list[int]:
             return tokenizer.encode(text, special=False)
 
-    return LLTokenizer(TokenizerWrapper(Words()), n_vocab=vocabulary, eos_token=end_ids)
+    return LLTokenizer(TokenizerWrapper(Vocabulary()), n_vocab=vocabulary, eos_token=end_ids)
 
 
 def _bytes_of(tokenizer: Tokenizer, vocabulary: int) -> Iterator[bytes]:

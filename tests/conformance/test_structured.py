@@ -189,9 +189,10 @@ def answer(client: EngineClient, temperature: float, **switches: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_speculation_changes_no_token(client: EngineClient, temperature: float) -> None:
-    plain = answer(client, temperature, speculation="off")
-    for switches in ({"speculation": "ngram"}, {"speculation": "draft", "draft_length": 4}):
-        assert answer(client, temperature, **switches) == plain
+    plain = answer(client, temperature, speculation="off", forced_tokens=False)
+    for speculation in ({"speculation": "ngram"}, {"speculation": "draft", "draft_length": 4}):
+        for forced in (True, False):
+            assert answer(client, temperature, **speculation, forced_tokens=forced) == plain
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ Kind = Literal["greedy", "whole", "truncated", "typical"]
 """Draw of a row: its largest score; from all tokens; from the most likely ones; from the most typical ones."""
 
 
-class Allowed(Protocol):
+class TokenMask(Protocol):
     """Tokens that may come next."""
 
     @property
@@ -29,8 +29,8 @@ class Allowed(Protocol):
 class Constraint(Protocol):
     """Interface to what bars tokens from an answer by what comes before them."""
 
-    def allowed(self, tokens: Sequence[int], path: Sequence[int]) -> Allowed | None:
-        """Tokens that may follow ``tokens`` and a drafted ``path``; None: any, or none ever follows this path."""
+    def allowed(self, tokens: Sequence[int], path: Sequence[int]) -> TokenMask | None:
+        """Tokens that may follow ``tokens`` and a drafted ``path``; None where any may, or where nothing ever does."""
 
 
 class Draw(NamedTuple):

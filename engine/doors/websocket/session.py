@@ -14,6 +14,7 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.base.stopping import Stop
+from engine.decoding.speculation.control.controller import FORCED
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.why.facts import LastPrompt
 from engine.doors.websocket.cache_messages import CacheMessages
@@ -128,7 +129,7 @@ class Session:
             loaded=loaded.card if loaded is not None else None,
             adapters=cards(loaded),
             notice=os.environ.get("KVASIR_GPU_PACK_REASON", ""),
-            drafters=[each.style for each in drafting()],
+            drafters=[*(each.style for each in drafting()), FORCED],
         )
 
     # --- serving -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.library.paths import bundled_folder
 from engine.protocol import StructuredOutput
 from engine.text.channels import TagPair, TagParser
-from engine.text.grammar import MAX_SOURCE, Allowed, Constraint, GrammarError, Grammars
+from engine.text.grammar import MAX_SOURCE, AllowedTokens, GrammarConstraint, GrammarError, Grammars
 from engine.text.tokenizer import Tokenizer
 from tests.kit.examples import examples
 
@@ -59,21 +59,23 @@ def schema(given: Any) -> StructuredOutput:
     return StructuredOutput("json_schema", json.dumps(given))
 
 
-def constraint(asked: StructuredOutput, channels: TagParser | None = None, opens: Sequence[int] = ()) -> Constraint:
+def constraint(
+    asked: StructuredOutput, channels: TagParser | None = None, opens: Sequence[int] = ()
+) -> GrammarConstraint:
     return GRAMMARS.compile(asked).constraint(0, channels, opens)
 
 
-def listed(allowed: Allowed | None) -> list[int]:
+def listed(allowed: AllowedTokens | None) -> list[int]:
     assert allowed is not None
     found: list[int] = np.flatnonzero(np.unpackbits(allowed.words.view(np.uint8), bitorder="little")).tolist()
     return found
 
 
-def tokens_of(allowed: Allowed | None) -> set[int]:
+def tokens_of(allowed: AllowedTokens | None) -> set[int]:
     return set(listed(allowed))
 
 
-def walk(made: Constraint, chance: random.Random, most: int = 200) -> list[int]:
+def walk(made: GrammarConstraint, chance: random.Random, most: int = 200) -> list[int]:
     """An answer drawn from what is allowed, each token alike; it ends when it may."""
     tokens: list[int] = []
     while len(tokens) < most:
@@ -134,6 +136,20 @@ def test_a_drafted_path_is_as_if_it_were_written(seed: int, known: int, more: li
             break
         written.append(token)
     assert tokens_of(made.allowed(before)) == tokens_of(constraint(schema(PERSON)).allowed(before)), "it is undone"
+
+
+@examples(20)
+@given(st.integers(0, 2**32))
+def test_forced_tokens_are_the_only_ones(seed: int) -> None:
+    answer = walk(constraint(schema(PERSON)), random.Random(seed))
+    made = constraint(schema(PERSON))
+    most = 0
+    for known in range(len(answer)):
+        forced = made.forced(answer[:known])
+        for place, token in enumerate(forced):
+            assert tokens_of(made.allowed(answer[:known], forced[:place])) == {token}
+        most = max(most, len(forced))
+    assert most > 2, "keys have several tokens"
 
 
 def test_only_the_end_is_left_at_the_end() -> None:

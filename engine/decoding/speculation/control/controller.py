@@ -21,15 +21,30 @@ from engine.base.errors import is_out_of_memory
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.scheduler import Slice
-from engine.decoding.speculation.base import NO_DRAFT, DraftCost, DraftRequest, DraftTree, HiddenRows, Proposer
+from engine.decoding.speculation.base import (
+    MAX_DEPTH,
+    NO_DRAFT,
+    DraftCost,
+    DraftRequest,
+    DraftTree,
+    HiddenRows,
+    Proposer,
+)
 from engine.decoding.speculation.control.candidate import Candidate, Outcome, Standing
 from engine.decoding.speculation.control.cost import StepTimes
 from engine.decoding.speculation.control.lines import AS_SET, TO_TRY, Price, off_line, on_line
 from engine.decoding.speculation.control.stats import SIZES, Tally
 from engine.decoding.speculation.verify.verifier import Verdict
 from engine.decoding.telemetry.records import DraftRecord
+from engine.protocol import DrafterStyle
 
 _log = logging.getLogger(__name__)
+
+
+FORCED = DrafterStyle(
+    key="grammar", name="grammar", by="because nothing else may come (grammar)", color="mute", offer="grammar"
+)
+"""How tokens are shown that a grammar forced."""
 
 
 class DraftChoice(NamedTuple):
@@ -73,6 +88,7 @@ class Controller:
         self._followers: dict[str, set[tuple[str, int]]] = {}  # of this step, by proposer that reads states
         self._rows: dict[str, int] = {}  # draft tokens of this step, by proposer
         self._known: dict[tuple[str, int, int], list[Price]] = {}  # prices of this step
+        self._forced: dict[tuple[str, int], list[int]] = {}  # tokens of this step that no draw can change
 
     # --- a step ----------------------------------------------------------------------------------------------------
 
@@ -87,7 +103,9 @@ class Controller:
         self._known.clear()
         self._tried = ""
         plain = self._times.wants_plain(self._sequences)
-        decoding = (request for request in requests if request.pending == 1)
+        decoding = [request for request in requests if request.pending == 1]
+        self._forced = {request.owner: tokens for request in decoding if (tokens := _forced(request))}
+        decoding = [request for request in decoding if request.owner not in self._forced]
         able = {request.owner: found for request in decoding if (found := self._able(request, plain))}
         # Passes of different proposers add up in a step, those of one are shared: who can drafts with the others.
         gains: Counter[str] = Counter()
@@ -95,7 +113,8 @@ class Controller:
             gains.update({one.name: one.gain - 1.0 for one in each})
         for owner, each in able.items():
             self._choices[owner] = self._asked(max(each, key=lambda one: gains[one.name]))
-        return {owner: choice.nodes for owner, choice in self._choices.items()}
+        wished = {owner: len(tokens) for owner, tokens in self._forced.items()}
+        return wished | {owner: choice.nodes for owner, choice in self._choices.items()}
 
     def rests(self, requests: Sequence[Request]) -> bool:
         """Return True if no proposer drafts for these requests in this step or the next, nor follows their states."""
@@ -130,6 +149,9 @@ class Controller:
             total = DraftCost(
                 total.seconds + work.seconds, total.passes + work.passes, total.bytes_read + work.bytes_read
             )
+        for place, piece in enumerate(slices):
+            if piece.drafts and (tokens := self._forced.get(piece.sequence.owner)):
+                trees[place] = DraftTree(tuple(tokens[: piece.drafts]), proposer=FORCED.key)
         drafting = [piece.sequence for piece in slices if self._candidates(piece.sequence)]
         self._followers = {
             name: {request.owner for request in drafting if self._follows(proposer, request)}
@@ -146,7 +168,8 @@ class Controller:
 
         Returns what each proposer did. ``decoding_only``: the step read no prompt, so that its time can be compared.
         """
-        for request, tree, verdict in rounds:
+        proposed = [each for each in rounds if each.tree.proposer != FORCED.key]
+        for request, tree, verdict in proposed:
             self._proposers[tree.proposer].observe(request, tree, verdict.nodes)
         for name, owners in self._followers.items():
             mine = [each for each in seen if each.request.owner in owners]
@@ -159,9 +182,9 @@ class Controller:
             self._tally(tree.proposer).count(tree, len(verdict.nodes))
             self._rows[tree.proposer] = self._rows.get(tree.proposer, 0) + len(tree.tokens)
         if decoding_only:
-            self._time(len(rounds))
+            self._time(len(proposed))
             self._known.clear()
-        for request, _, verdict in rounds:
+        for request, _, verdict in proposed:
             self._learn(request, len(verdict.nodes), drafted=True)
         return tuple(tally.record(name) for name, tally in self._tallies.items())
 
@@ -244,6 +267,8 @@ class Controller:
         if not self._rows:
             self._times.take_plain(self._sequences, seconds)
             return
+        if not drafters:
+            return  # what is forced tells nothing of drafts
         self._drafters = drafters
         if len(self._rows) == 1:
             ((name, rows),) = self._rows.items()
@@ -302,6 +327,13 @@ class Controller:
             return one.standing.try_at - self._step <= 2
         one.follows = one.follows and one.standing.try_at <= self._step
         return one.follows
+
+
+def _forced(request: Request) -> list[int]:
+    """Tokens that must come next, by the grammar that constrains the request; as many as one step may read."""
+    if request.constraint is None or not (request.options.forced_tokens and request.cached):
+        return []
+    return request.constraint.forced(request.tokens)[: min(MAX_DEPTH, request.most_depth)]
 
 
 def is_fixed(proposer: Proposer, options: RequestOptions) -> bool:
