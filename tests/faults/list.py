@@ -893,9 +893,8 @@ _WINDOW = (
         "end-of-an-answer-dropped",
         "window",
         "app/link/link.py",
-        "        if signal is not None:\n            signal.emit(event)\n        if isinstance(event, protocol.Loaded)",
-        "        if signal is not None and not isinstance(event, protocol.Finished):\n            signal.emit(event)\n"
-        "        if isinstance(event, protocol.Loaded)",
+        "(name := _SIGNALS.get(type(event))) is not None:",
+        '(name := _SIGNALS.get(type(event))) not in (None, "finished"):',
         "The end of an answer does not reach the window, which shows it as running for ever.",
         "tests/app/test_link.py",
     ),
