@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from app.theme.room import Scrolled
+from app.theme.widgets import fill, named
 
 
 class Shortcut(NamedTuple):
@@ -74,18 +75,12 @@ class ShortcutsDialog(QDialog):
         self.setWindowTitle("Keyboard shortcuts")
         self.setObjectName("shortcuts")
         inside = QWidget()
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(Scrolled(inside))
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(24, 16, 24, 24)
-        column.setSpacing(8)
+        fill(QVBoxLayout(self), Scrolled(inside), margins=0)
+        column = fill(QVBoxLayout(inside), margins=(24, 16, 24, 24), spacing=8)
         for group in dict.fromkeys(entry.group for entry in TABLE):
-            head = QLabel(group)
-            head.setProperty("role", "section")
+            head = named(QLabel(group), role="section")
             head.setContentsMargins(0, 8, 0, 0)
-            column.addWidget(head)
-            column.addLayout(self._grid([entry for entry in TABLE if entry.group == group]))
+            fill(column, head, self._grid([entry for entry in TABLE if entry.group == group]))
         self.resize(self.sizeHint())
 
     def _grid(self, entries: list[Shortcut]) -> QGridLayout:
@@ -93,8 +88,6 @@ class ShortcutsDialog(QDialog):
         grid.setHorizontalSpacing(24)
         grid.setColumnMinimumWidth(0, 240)
         for row, entry in enumerate(entries):
-            keys = QLabel(QKeySequence(entry.keys).toString(QKeySequence.SequenceFormat.NativeText))
-            keys.setProperty("role", "mute")
-            grid.addWidget(QLabel(entry.words), row, 0)
-            grid.addWidget(keys, row, 1, Qt.AlignmentFlag.AlignRight)
+            keys = named(QLabel(QKeySequence(entry.keys).toString(QKeySequence.SequenceFormat.NativeText)), role="mute")
+            fill(grid, (QLabel(entry.words), row, 0), (keys, row, 1, Qt.AlignmentFlag.AlignRight))
         return grid

@@ -5,6 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QFrame, QLabel, QVBoxLayout, QWidget
 
+from app.theme.widgets import fill, named
+
 WIDTH = 344
 GAP = 10
 
@@ -14,17 +16,12 @@ class HoverCard(QFrame):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self.setObjectName("cache-card")
-        self.setProperty("card", "tip")
+        named(self, "cache-card", card="tip")
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._title = QLabel()
-        self._title.setProperty("role", "figure")
-        self._line = QLabel()
-        self._line.setProperty("role", "caption")
+        self._title = named(QLabel(), role="figure")
+        self._line = named(QLabel(), role="caption")
         self._text = QLabel()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 8, 12, 8)
-        column.setSpacing(4)
+        column = fill(QVBoxLayout(self), margins=(12, 8, 12, 8), spacing=4)
         for label in (self._title, self._line, self._text):
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setWordWrap(True)

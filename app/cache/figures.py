@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.cache import words
-from app.theme.widgets import tip
+from app.theme.widgets import fill, tip
 from engine.protocol import Telemetry
 
 
@@ -50,6 +50,5 @@ class Figures(QWidget):
         title.setWordWrap(True)
         value.setProperty("role", "figure")
         row = len(self._shown)
-        self._grid.addWidget(title, row, 0)
-        self._grid.addWidget(value, row, 1, Qt.AlignmentFlag.AlignRight)
+        fill(self._grid, (title, row, 0), (value, row, 1, Qt.AlignmentFlag.AlignRight))
         self._shown.append((title, value))

@@ -13,6 +13,7 @@ from app.cache.canvas import Canvas
 from app.cache.hues import ChatHues
 from app.cache.pages import PageStates
 from app.theme.theme import Theme
+from app.theme.widgets import named
 
 UPDATE_S = 0.1
 """The least time between two repaints."""
@@ -63,8 +64,7 @@ class MapBody(QWidget):
         self._at = -1
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setObjectName("page-map")
-        self.setAccessibleName("Page map")
+        named(self, "page-map", title="Page map")
 
     @property
     def at(self) -> int:
@@ -152,8 +152,7 @@ class PageMapView(QScrollArea):
         self.body = MapBody(theme, self._canvas, self)
         self.setWidget(self.body)
         self.body.pointed.connect(self._keep_in_sight)
-        self._timer = QTimer(self, singleShot=True)
-        self._timer.setObjectName("page-map-update")
+        self._timer = named(QTimer(self, singleShot=True), "page-map-update")
         self._timer.timeout.connect(self._show_next)
 
     @property

@@ -17,6 +17,7 @@ from app.cache.pages import PageStates
 from app.cache.tree_model import TreeRow
 from app.cache.tree_view import TreeView
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 from engine.protocol import PageDescribed, RadixTree
 
 DESCRIBE_MS = 120
@@ -37,15 +38,11 @@ class CachePanes(QWidget):
         self.tree = TreeView(theme, hues, self)
         self.figures = Figures(self)
         self.states = StateLegend(theme, self)
-        self.chats = QLabel(self)
-        self.chats.setProperty("role", "tiny")
-        self.chats.setTextFormat(Qt.TextFormat.RichText)
-        self.chats.setWordWrap(True)
+        self.chats = named(QLabel(self, textFormat=Qt.TextFormat.RichText, wordWrap=True), role="tiny")
         self.chats.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.card = HoverCard(self.window())
         self._pages_figure, self._tree_figure = QLabel("–"), QLabel("–")
-        self._rest = QTimer(self, singleShot=True, interval=DESCRIBE_MS)
-        self._rest.setObjectName("describe-page")
+        self._rest = named(QTimer(self, singleShot=True, interval=DESCRIBE_MS), "describe-page")
         self._rest.timeout.connect(lambda: self.describe.emit(self.map.body.at))
         self._lay_out()
         self.map.body.pointed.connect(self._on_page)
@@ -117,22 +114,16 @@ class CachePanes(QWidget):
         return view.place(page).translated(view.mapTo(self.window(), QPoint()))
 
     def _lay_out(self) -> None:
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
+        row = fill(QHBoxLayout(self), margins=0, spacing=0)
         left = _pane("Page map", self._pages_figure)
-        left.addWidget(self.map, 1)
-        left.addWidget(self.states)
-        left.addWidget(self.chats)
+        fill(left, (self.map, 1), self.states, self.chats)
         middle = _pane("Prefix tree", self._tree_figure)
         middle.addWidget(self.tree, 1)
         right = _pane("Cache", None)
-        right.addWidget(self.figures)
-        right.addStretch(1)
+        fill(right, self.figures, 1)
         for index, (column, share) in enumerate(((left, 42), (middle, 38), (right, 20))):
             if index:
-                divider = QFrame()
-                divider.setProperty("edge", "left")
+                divider = named(QFrame(), edge="left")
                 divider.setFixedWidth(1)
                 row.addWidget(divider)
             row.addLayout(column, share)
@@ -145,16 +136,12 @@ class CachePanes(QWidget):
 
 
 def _pane(title: str, figure: QLabel | None) -> QVBoxLayout:
-    column = QVBoxLayout()
-    column.setContentsMargins(14, 10, 14, 10)
-    column.setSpacing(8)
+    column = fill(QVBoxLayout(), margins=(14, 10, 14, 10), spacing=8)
     head = QHBoxLayout()
-    name = QLabel(title)
-    name.setProperty("role", "caption")
+    name = named(QLabel(title), role="caption")
     head.addWidget(name, 1)
     if figure is not None:
-        figure.setProperty("role", "figure")
-        figure.setObjectName(f"cache.{title}")
+        named(figure, f"cache.{title}", role="figure")
         head.addWidget(figure)
     column.addLayout(head)
     return column

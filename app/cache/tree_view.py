@@ -12,6 +12,7 @@ from app.cache import words
 from app.cache.hues import ChatHues
 from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.theme.theme import CAPTION_PX, Theme
+from app.theme.widgets import named
 from engine.protocol import RadixTree
 
 ROW_PX = 24
@@ -94,8 +95,7 @@ class TreeView(QListView):
         self._tree: RadixTree | None = None
         self._came = self._told = 0.0
         self._chat = ""
-        self.setObjectName("prefix-tree")
-        self.setAccessibleName("Prefix tree")
+        named(self, "prefix-tree", title="Prefix tree")
         self.setModel(self.rows)
         self.setItemDelegate(RunDelegate(theme, hues, self.rows, self))
         self.setUniformItemSizes(True)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.cache.hues import ChatHues
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 from engine.protocol import PageDescribed, RadixTree, Telemetry
 
 if TYPE_CHECKING:
@@ -39,13 +40,9 @@ class CacheView(QWidget):
         self.name: Callable[[str], str] = lambda chat: chat
         """The title of a chat, for people."""
         self.panes: CachePanes | None = None
-        self.setObjectName("cache")
-        self.setAccessibleName("Cache")
-        self.setProperty("surface", "panel")
-        self.setProperty("edge", "top")
+        named(self, "cache", title="Cache", surface="panel", edge="top")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row = fill(QHBoxLayout(self), margins=0)
 
     def show_chat(self, chat: str) -> None:
         """Set the chat that is on screen, "" for a new one."""

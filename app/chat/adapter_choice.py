@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.theme.widgets import MenuButton
+from app.theme.widgets import MenuButton, named
 from engine.protocol import AdapterCard
 
 NONE = "None (the model alone)"
@@ -31,8 +31,7 @@ class AdapterChoice(MenuButton):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("adapter-choice")
-        self.setToolTip(HELP)
+        named(self, "adapter-choice", tooltip=HELP)
         self.show_for([], "", False)
 
     def show_for(self, cards: Sequence[AdapterCard], name: str, model: bool) -> None:

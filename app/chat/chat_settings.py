@@ -22,7 +22,7 @@ from app.theme.numbers import with_point, without_groups
 from app.theme.room import Scrolled
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, tip
+from app.theme.widgets import Segments, fill, named, tip
 from engine.protocol import ModelCard, Overflow, Sampling
 
 
@@ -106,10 +106,7 @@ class ChatSettings(QFrame):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
-        self.setObjectName("chat-settings")
-        self.setProperty("surface", "panel")
-        self.setProperty("edge", "all")
-        self.setAccessibleName("Chat settings")
+        named(self, "chat-settings", title="Chat settings", surface="panel", edge="all")
         self._shown: tuple[str, Sampling] = ("", Sampling())
         self._card: ModelCard | None = None
         self._presets: Mapping[str, Preset] = {}
@@ -118,28 +115,22 @@ class ChatSettings(QFrame):
         self.preset = PresetChoice(self)
         self.preset.chosen.connect(self._apply)
         self.preset.resized.connect(self._fit)
-        self.system = ExactTextEdit(self)
-        self.system.setProperty("field", "true")
+        self.system = named(ExactTextEdit(self), field="true")
         self.system.setTabChangesFocus(True)
         self.system.setFixedHeight(SYSTEM_PX)
         self.system.setPlaceholderText("What the model should know or how it should answer")
-        self.system.setAccessibleName("System prompt")
-        self.system.setObjectName("system-prompt")
+        named(self.system, "system-prompt", title="System prompt")
         self.inputs = {field.name: self._input(field) for field in FIELDS}
-        self.stop = ExactTextEdit(self)
-        self.stop.setProperty("field", "true")
+        self.stop = named(ExactTextEdit(self), field="true")
         self.stop.setTabChangesFocus(True)
         self.stop.setFixedHeight(STOP_PX)
-        self.stop.setObjectName("sampling-stop")
-        self.stop.setAccessibleName("Stop strings, one per line")
+        named(self.stop, "sampling-stop", title="Stop strings, one per line")
         self.stop.setPlaceholderText("one per line")
         for text in (self.system, self.stop):
             text.textChanged.connect(self._on_edited)
         self.overflow = Segments("When the context is full", list(TITLES), list(TITLES.values()), "overflow", self)
         self.overflow.chosen.connect(self._choose_overflow)
-        self._overflow_meaning = QLabel(self)
-        self._overflow_meaning.setProperty("role", "caption")
-        self._overflow_meaning.setWordWrap(True)
+        self._overflow_meaning = named(QLabel(self, wordWrap=True), role="caption")
         self.adapter = AdapterChoice(self)
         self._problems = {field.name: self._problem() for field in FIELDS}
         self._chat = ""
@@ -239,18 +230,14 @@ class ChatSettings(QFrame):
         self.overflow_changed.emit(overflow)
 
     def _input(self, field: _Field) -> QLineEdit:
-        edit = QLineEdit(self)
-        edit.setObjectName(f"sampling-{field.name}")
-        edit.setAccessibleName(field.title)
-        edit.setToolTip(tip(field.help))
+        edit = named(QLineEdit(self), f"sampling-{field.name}", title=field.title, tooltip=tip(field.help))
         edit.setFixedWidth(150)
         edit.textEdited.connect(self._on_edited)
         return edit
 
     def _arrange(self) -> None:
         inside = QWidget()
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(1, 1, 1, 1)
+        outer = fill(QVBoxLayout(self), margins=1)
         self._scroll = Scrolled(inside)
         outer.addWidget(self._scroll)
         column = QVBoxLayout(inside)
@@ -260,21 +247,17 @@ class ChatSettings(QFrame):
         column.addWidget(_head("System prompt", self))
         column.addWidget(self.system)
         column.addWidget(_head("When the context is full", self))
-        column.addWidget(self.overflow)
-        column.addWidget(self._overflow_meaning)
-        column.addWidget(_head("Adapter", self))
-        column.addWidget(self.adapter)
-        column.addWidget(_head("Sampling", self))
+        fill(
+            column, self.overflow, self._overflow_meaning, _head("Adapter", self), self.adapter, _head("Sampling", self)
+        )
         grid = QGridLayout()
         grid.setHorizontalSpacing(24)
         grid.setVerticalSpacing(6)
         for row, field in enumerate(FIELDS):
-            label = QLabel(field.title, self)
-            label.setToolTip(tip(field.help))
+            label = named(QLabel(field.title, self), tooltip=tip(field.help))
             label.setBuddy(self.inputs[field.name])
             grid.addWidget(label, 2 * row, 0)
-            grid.addWidget(self.inputs[field.name], 2 * row, 1)
-            grid.addWidget(self._problems[field.name], 2 * row + 1, 0, 1, 2)
+            fill(grid, (self.inputs[field.name], 2 * row, 1), (self._problems[field.name], 2 * row + 1, 0, 1, 2))
         grid.addWidget(QLabel("Stop strings", self), 2 * len(FIELDS), 0)
         self.stop.setFixedWidth(150)
         grid.addWidget(self.stop, 2 * len(FIELDS), 1)
@@ -302,9 +285,7 @@ class ChatSettings(QFrame):
             return getattr(self._shown[1], field.name)
 
     def _problem(self) -> QLabel:
-        label = QLabel(self)
-        label.setProperty("role", "bad")
-        label.setWordWrap(True)
+        label = named(QLabel(self, wordWrap=True), role="bad")
         label.setVisible(False)
         return label
 
@@ -355,6 +336,4 @@ class ChatSettings(QFrame):
 
 
 def _head(title: str, parent: QWidget) -> QLabel:
-    label = QLabel(title, parent)
-    label.setProperty("role", "section")
-    return label
+    return named(QLabel(title, parent), role="section")

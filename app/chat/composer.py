@@ -16,7 +16,7 @@ from app.history.records import Draft
 from app.texts.exact import ExactTextEdit, text_of
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import ModelCard
 
 LINES = 8
@@ -43,8 +43,7 @@ class MessageEdit(ExactTextEdit):
         self.setWordWrapMode(wrap_mode(""))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(4)
-        self.setAccessibleName("Message")
-        self.setObjectName("composer-text")
+        named(self, "composer-text", title="Message")
         self._most = QWIDGETSIZE_MAX
         self.textChanged.connect(self._fit)
 
@@ -157,8 +156,7 @@ class Composer(QFrame):
         self._card: ModelCard | None = None
         self._edited = self._before = ""
         """Same as in :class:`Draft`."""
-        self.setProperty("card", "composer")
-        self.setObjectName("composer")
+        named(self, "composer", card="composer")
         self._banner = QLabel(
             "Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was.", self
         )
@@ -166,9 +164,7 @@ class Composer(QFrame):
         self._banner.setVisible(False)
         self.edit = MessageEdit(self)
         self.edit.setPlaceholderText(PLACEHOLDER)
-        self.button = QPushButton("Send", self)
-        self.button.setProperty("kind", "primary")
-        self.button.setObjectName("send")
+        self.button = named(QPushButton("Send", self), "send", kind="primary")
         self.button.setCursor(Qt.CursorShape.PointingHandCursor)
         self.thinking = ThinkingSwitch(theme, self)
         self.attach = AttachButton(theme, self)
@@ -176,15 +172,8 @@ class Composer(QFrame):
         row = QHBoxLayout()
         row.setSpacing(12)
         row.addWidget(self.attach, 0, Qt.AlignmentFlag.AlignBottom)
-        row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(6)
-        column.addWidget(self._banner)
-        column.addWidget(self.attached)
-        column.addLayout(row)
-        column.addWidget(self.thinking)
+        fill(row, (self.edit, 1, Qt.AlignmentFlag.AlignVCenter), (self.button, 0, Qt.AlignmentFlag.AlignBottom))
+        fill(QVBoxLayout(self), self._banner, self.attached, row, self.thinking, margins=(14, 12, 14, 12), spacing=6)
         self.edit.submitted.connect(self._submit)
         self.edit.refused.connect(self.refused)
         self.edit.textChanged.connect(self._on_text)

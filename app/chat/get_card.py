@@ -12,7 +12,7 @@ from app.gpu.card import Buttons
 from app.gpu.words import Button
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, FillBar, caption, show_badge, tip
+from app.theme.widgets import ElidedLabel, FillBar, caption, fill, named, show_badge, tip
 
 TITLE = "Get a model for this computer"
 LOOKING = "Checking which models suit this computer…"
@@ -50,8 +50,7 @@ class ModelLine(QWidget):
         self.key, self._theme = key, theme
         self.setObjectName(f"get.{key}")
         self.name = ElidedLabel("", "figure")
-        self.bytes = QLabel()
-        self.bytes.setProperty("role", "mute")
+        self.bytes = named(QLabel(), role="mute")
         self.badge = QLabel()
         self.about = ElidedLabel("", "caption")
         self.bar = FillBar(theme)
@@ -61,21 +60,9 @@ class ModelLine(QWidget):
         self.bar.setFixedHeight(3)
         self.buttons = Buttons(f"get.{key}")
         self.buttons.pressed.connect(lambda act: self.acted.emit(act, key))
-        head = QHBoxLayout()
-        head.setSpacing(10)
-        head.addWidget(self.name, 1)
-        head.addWidget(self.bytes)
-        head.addWidget(self.badge)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addLayout(head)
-        words.addWidget(self.about)
-        words.addWidget(self.bar)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(16)
-        row.addLayout(words, 1)
-        row.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+        head = fill(QHBoxLayout(), (self.name, 1), self.bytes, self.badge, spacing=10)
+        words = fill(QVBoxLayout(), head, self.about, self.bar, spacing=2)
+        fill(QHBoxLayout(self), (words, 1), (self.buttons, 0, Qt.AlignmentFlag.AlignVCenter), margins=0, spacing=16)
 
     def show_line(self, line: Line) -> None:
         self.name.setText(line.name)
@@ -104,32 +91,18 @@ class GetCard(QFrame):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self.setProperty("card", "choice")
-        self.setObjectName("welcome.get")
-        title = QLabel(TITLE)
-        title.setProperty("role", "figure")
+        named(self, "welcome.get", card="choice")
+        title = named(QLabel(TITLE), role="figure")
         self.machine = ElidedLabel("", "caption")
         self.machine.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.said = caption(LOOKING, "welcome.get.said")
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.all = QPushButton("All…")
-        self.all.setObjectName("welcome.get.all")
-        self.all.setAccessibleName("All recommended models")
-        self.all.setProperty("kind", "quiet")
-        self.all.clicked.connect(self.all_asked)
-        head = QHBoxLayout()
-        head.setSpacing(12)
-        head.addWidget(title)
-        head.addWidget(self.machine, 1)
-        head.addWidget(self.all)
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(8)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 8, 12, 12)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.said)
-        column.addLayout(self._rows)
+        self.all = named(
+            QPushButton("All…"), "welcome.get.all", title="All recommended models", clicked=self.all_asked, kind="quiet"
+        )
+        head = fill(QHBoxLayout(), title, (self.machine, 1), self.all, spacing=12)
+        self._rows = fill(QVBoxLayout(), spacing=8)
+        fill(QVBoxLayout(self), head, self.said, self._rows, margins=(16, 8, 12, 12), spacing=8)
         self.lines: list[ModelLine] = []
         self.show_lines([], False)
 

@@ -17,7 +17,7 @@ from app.link.link import EngineLink, LinkState
 from app.proposers import proposer, trained
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import as_written, button_text, menu_text, tip
+from app.theme.widgets import as_written, button_text, fill, menu_text, named, tip
 from engine import protocol
 
 GAP = 12
@@ -82,44 +82,29 @@ class Header(QFrame):
         """Returns the folder to look for models in first."""
         self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
         """Does ``act`` unless answers are being written, which ``what`` would end: then it asks, with ``title``."""
-        self.setProperty("surface", "bg")
-        self.setProperty("edge", "bottom")
-        self.setObjectName("chat-header")
+        named(self, "chat-header", surface="bg", edge="bottom")
         self.setMinimumWidth(MINIMUM)
-        self.model = QPushButton(self)
-        self.model.setObjectName("model-selector")
-        self._menu = QMenu(self.model)
-        self._menu.setToolTipsVisible(True)
+        self.model = named(QPushButton(self), "model-selector")
+        self._menu = QMenu(self.model, toolTipsVisible=True)
         self._menu.aboutToShow.connect(self.fill_menu)
         self._menu.aboutToShow.connect(self.menu_shown)
         self.model.setMenu(self._menu)
-        self.draft = QLabel(self)
-        self.draft.setProperty("role", "mute")
-        self.draft.setObjectName("draft-label")
+        self.draft = named(QLabel(self), "draft-label", role="mute")
         self.warning = NotesButton(theme, self)
         self._theme = theme
         self.context = ContextBar(theme, self)
         self.tint = QPushButton(self)
         """Checked if words are tinted; its owner says what a click does."""
-        self.tint.setObjectName("tint-button")
-        self.tint.setProperty("kind", "quiet")
+        named(self.tint, "tint-button", kind="quiet")
         self.tint.setCheckable(True)
-        self.tint.setAccessibleName("Highlight drafted tokens")
-        self.tint.setToolTip(tip(TINT_HELP))
+        named(self.tint, title="Highlight drafted tokens", tooltip=tip(TINT_HELP))
         self.settings = QPushButton("Chat settings", self)
         self.settings.setObjectName("chat-settings-button")
-        self.settings.setProperty("kind", "quiet")
-        self.settings.setAccessibleName("Chat settings")
-        self.settings.setToolTip("System prompt and sampling of this chat")
+        named(self.settings, title="Chat settings", tooltip="System prompt and sampling of this chat", kind="quiet")
         self.settings.clicked.connect(self.settings_asked)
         self._row = row = QHBoxLayout(self)
         row.setContentsMargins(24, 8, 16, 8)
-        row.setSpacing(GAP)
-        for left in (self.model, self.draft, self.warning):
-            row.addWidget(left)
-        row.addStretch(1)
-        for right in (self.context, self.tint, self.settings):
-            row.addWidget(right)
+        fill(row, self.model, self.draft, self.warning, 1, self.context, self.tint, self.settings, spacing=GAP)
         self.context.changed.connect(lambda: self._fit(self.width()))
         link.load_asked.connect(self._on_asked)
         link.loading.connect(self._on_loading)

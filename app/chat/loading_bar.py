@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import FillBar
+from app.theme.widgets import FillBar, fill, named
 from engine.protocol import Loading
 
 
@@ -20,29 +20,20 @@ class LoadingBar(QFrame):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("loading-bar")
-        self.setProperty("edge", "bottom")
+        named(self, "loading-bar", edge="bottom")
         self._began = 0.0
         self._loading: Loading | None = None
-        self._label = QLabel(self)
-        self._label.setObjectName("loading-words")
+        self._label = named(QLabel(self), "loading-words")
         self._label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._bar = FillBar(theme, self)
         self._bar.setFixedWidth(120)
-        self._figures = QLabel(self)
-        self._figures.setProperty("role", "mute")
-        self._cancel = QPushButton("Cancel", self)
-        self._cancel.setObjectName("cancel-load")
-        self._cancel.setAccessibleName("Cancel loading the model")
-        self._cancel.clicked.connect(self.cancelled)
+        self._figures = named(QLabel(self), role="mute")
+        self._cancel = named(
+            QPushButton("Cancel", self), "cancel-load", title="Cancel loading the model", clicked=self.cancelled
+        )
         row = QHBoxLayout(self)
-        row.setContentsMargins(24, 6, 16, 6)
-        row.setSpacing(12)
-        row.addWidget(self._label, 1)
-        for widget in (self._bar, self._figures, self._cancel):
-            row.addWidget(widget)
-        self._clock = QTimer(self, interval=1000)
-        self._clock.setObjectName("loading-clock")
+        fill(row, (self._label, 1), self._bar, self._figures, self._cancel, margins=(24, 6, 16, 6), spacing=12)
+        self._clock = named(QTimer(self, interval=1000), "loading-clock")
         self._clock.timeout.connect(self._tell)
         self.setVisible(False)
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QWidget, QWidgetAction
 
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, tip
+from app.theme.widgets import button_text, named, tip
 
 _WIDTH_PX = 340
 
@@ -19,9 +19,7 @@ class NotesButton(QPushButton):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__("▲", parent)
         self._theme = theme
-        self.setProperty("kind", "link")
-        self.setObjectName("model-notices")
-        self.setAccessibleName("What this model does without, and why")
+        named(self, "model-notices", title="What this model does without, and why", kind="link")
         self.setMenu(QMenu(self))
 
     def say(self, notices: Sequence[str]) -> None:
@@ -38,9 +36,7 @@ class NotesButton(QPushButton):
         self.setStyleSheet(f"color: {self._theme.tokens.warn};")
 
     def _paragraph(self, notice: str) -> QWidgetAction:
-        words = QLabel(notice)
-        words.setWordWrap(True)
-        words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        words = QLabel(notice, wordWrap=True, textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse)
         words.setContentsMargins(12, 8, 12, 8)
         words.setFixedWidth(self._theme.px(_WIDTH_PX))
         action = QWidgetAction(self.menu())

@@ -29,7 +29,7 @@ from app.link.link import EngineLink
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst
+from app.theme.widgets import FocusFirst, fill, named
 from engine.protocol import ChatMessage, Sampling, Thinking
 
 
@@ -52,8 +52,7 @@ class ChatPage(FocusFirst):
     def __init__(self, link: EngineLink, history: HistoryStore, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._link = link
-        self.setObjectName("chat-page")
-        self.setProperty("surface", "bg")
+        named(self, "chat-page", surface="bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.session = ChatSession(link, history, self)
         self.answers = self.session.answers
@@ -190,22 +189,12 @@ class ChatPage(FocusFirst):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _arrange(self) -> None:
-        foot = QHBoxLayout()
-        foot.setContentsMargins(16, 0, 16, 16)
+        foot = fill(QHBoxLayout(), margins=(16, 0, 16, 16))
         self.composer.setMaximumWidth(COLUMN_PX)
-        foot.addStretch(1)
-        foot.addWidget(self.composer, 1000)
-        foot.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.header)
-        column.addWidget(self.loading)
-        column.addWidget(self.legend)
+        fill(foot, 1, (self.composer, 1000), 1)
+        column = fill(QVBoxLayout(self), self.header, self.loading, self.legend, margins=0, spacing=0)
         self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
-        column.addWidget(self.transcript, 1)
-        column.addWidget(self.notice)
-        column.addWidget(self.waits)
+        fill(column, (self.transcript, 1), self.notice, self.waits)
         column.addSpacing(12)
         column.addLayout(foot)
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QToolButton, QWi
 
 from app.theme.icons import icon
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 
 MOST = 8
 """Pictures of one message."""
@@ -130,10 +131,7 @@ class AttachedPictures(QWidget):
         super().__init__(parent)
         self._files: tuple[bytes, ...] = ()
         self._buttons: list[QToolButton] = []
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(6)
-        self._row.addStretch(1)
+        self._row = fill(QHBoxLayout(self), 1, margins=0, spacing=6)
         self.setObjectName("attached-pictures")
         self.hide()
 
@@ -160,9 +158,7 @@ class AttachedPictures(QWidget):
         button.setIcon(QIcon(pixmap_of(file, side, self.devicePixelRatioF())))
         button.setIconSize(side)
         button.setAutoRaise(True)
-        button.setObjectName("attached-picture")
-        button.setToolTip("Take this picture out")
-        button.setAccessibleName(f"Take out picture {place + 1}")
+        named(button, "attached-picture", title=f"Take out picture {place + 1}", tooltip="Take this picture out")
         button.clicked.connect(lambda: self.show_files(self._files[:place] + self._files[place + 1 :]))
         return button
 
@@ -176,9 +172,7 @@ class AttachButton(QToolButton):
         super().__init__(parent)
         self._theme = theme
         self.setAutoRaise(True)
-        self.setObjectName("attach")
-        self.setToolTip("Add pictures: choose files, drop them here, or paste")
-        self.setAccessibleName("Add pictures")
+        named(self, "attach", title="Add pictures", tooltip="Add pictures: choose files, drop them here, or paste")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.clicked.connect(self._choose)
         theme.changed.connect(self._recolour)

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
-from app.theme.widgets import MenuButton
+from app.theme.widgets import MenuButton, fill, named
 
 NONE = "None"
 HELP = "A system prompt and sampling under a name, for any chat"
@@ -33,31 +33,17 @@ class PresetChoice(QWidget):
         self._names: list[str] = []
         self._old = ""
         """The preset that is being renamed; "" for none."""
-        self.button = MenuButton(self)
-        self.button.setObjectName("preset-choice")
-        self.button.setToolTip(HELP)
-        self.field = _NameField(self)
-        self.field.setObjectName("preset-name")
-        self.field.setAccessibleName("Name of the preset")
+        self.button = named(MenuButton(self), "preset-choice", tooltip=HELP)
+        self.field = named(_NameField(self), "preset-name", title="Name of the preset")
         self.field.setPlaceholderText("Name, then Enter")
         self.field.setMaxLength(MOST)
         self.field.returnPressed.connect(self._accept)
         self.field.given_up.connect(self.close_field)
-        self._problem = QLabel(self)
-        self._problem.setProperty("role", "bad")
-        self._problem.setWordWrap(True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        head = QLabel("Preset", self)
-        head.setProperty("role", "section")
-        line = QHBoxLayout()
-        line.setSpacing(24)
-        line.addWidget(head)
-        line.addWidget(self.button, 1)
-        column.addLayout(line)
-        column.addWidget(self.field)
-        column.addWidget(self._problem)
+        self._problem = named(QLabel(self, wordWrap=True), role="bad")
+        column = fill(QVBoxLayout(self), margins=0, spacing=6)
+        head = named(QLabel("Preset", self), role="section")
+        line = fill(QHBoxLayout(), head, (self.button, 1), spacing=24)
+        fill(column, line, self.field, self._problem)
         self.close_field()
         self.show_for([], "", False)
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle
+from app.theme.widgets import Segments, Toggle, fill, named
 from engine.protocol import ModelCard, Thinking
 
 HELP = "Let the model think before it answers. Slower, often better for hard questions."
@@ -31,20 +31,13 @@ class ThinkingSwitch(QWidget):
         self._efforts: Segments | None = None
         self._known: list[str] = []
         self.setObjectName("thinking-switch")
-        self.label = QLabel("Thinking", self)
-        self.label.setProperty("role", "caption")
-        self.toggle = Toggle(theme, self)
-        self.toggle.setObjectName("thinking-toggle")
-        self.toggle.setAccessibleName("Think before answering")
-        self.toggle.setToolTip(HELP)
+        self.label = named(QLabel("Thinking", self), role="caption")
+        self.toggle = named(Toggle(theme, self), "thinking-toggle", title="Think before answering", tooltip=HELP)
         self.toggle.clicked.connect(lambda on: self._choose(on=on))
         self.label.setToolTip(HELP)
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(4, 0, 0, 0)  # in line with what is typed above it
-        self._row.setSpacing(8)
-        self._row.addWidget(self.label)
-        self._row.addWidget(self.toggle)
-        self._row.addStretch(1)
+        fill(self._row, self.label, self.toggle, 1, spacing=8)
         self.setVisible(False)
 
     @property
@@ -76,8 +69,7 @@ class ThinkingSwitch(QWidget):
         self._known = list(efforts)
         if efforts:
             titles = [effort.capitalize() for effort in efforts]
-            self._efforts = Segments("Reasoning effort", efforts, titles, "effort", self)
-            self._efforts.setToolTip(EFFORT_HELP)
+            self._efforts = named(Segments("Reasoning effort", efforts, titles, "effort", self), tooltip=EFFORT_HELP)
             self._efforts.chosen.connect(lambda effort: self._choose(effort=effort))
             self._row.insertWidget(2, self._efforts)
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from app.chat.transcript.text.tint import SHARE, TOKENS
 from app.history.records import Tint
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import named, tip
 
 MEANINGS: tuple[tuple[Tint, str], ...] = (
     ("accepted", "drafted and accepted"),
@@ -26,8 +26,7 @@ class TintLegend(QLabel):
         self._theme = theme
         self.setObjectName("tint-legend")
         self.setProperty("role", "caption")
-        self.setAccessibleName("What the colours mean: " + ", ".join(words for _, words in MEANINGS))
-        self.setToolTip(tip(HINT))
+        named(self, title="What the colours mean: " + ", ".join(words for _, words in MEANINGS), tooltip=tip(HINT))
         self.setTextFormat(Qt.TextFormat.RichText)
         self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self.setContentsMargins(24, 6, 24, 4)

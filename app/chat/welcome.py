@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.chat.get_card import GetCard, Line
 from app.theme.theme import Theme
-from app.theme.widgets import button_text
+from app.theme.widgets import button_text, fill, named
 from engine.protocol import ModelCard
 
 BUNDLED = "kvasir-guide"
@@ -49,16 +49,12 @@ class WelcomeCard(QFrame):
 
     def __init__(self, title: str, action: str, name: str) -> None:
         super().__init__()
-        self.setProperty("card", "choice")
-        self.setObjectName(name)
-        self.title = QLabel(title)
-        self.title.setProperty("role", "figure")
-        self.about = QLabel()
-        self.about.setProperty("role", "caption")
-        self.about.setWordWrap(True)
-        self.about.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
-        self.button = QPushButton(button_text(action))
-        self.button.setAccessibleName(f"{title}: {action}")
+        named(self, name, card="choice")
+        self.title = named(QLabel(title), role="figure")
+        self.about = named(
+            QLabel(wordWrap=True, alignment=Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft), role="caption"
+        )
+        self.button = named(QPushButton(button_text(action)), title=f"{title}: {action}")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(16, 12, 16, 12)
         self._grid.setHorizontalSpacing(16)
@@ -71,8 +67,7 @@ class WelcomeCard(QFrame):
         """Stacked, the button stands next to the words, else below them."""
         for part in (self.title, self.about, self.button):
             self._grid.removeWidget(part)
-        self._grid.addWidget(self.title, 0, 0)
-        self._grid.addWidget(self.about, 1, 0)
+        fill(self._grid, (self.title, 0, 0), (self.about, 1, 0))
         if stacked:
             self._grid.addWidget(self.button, 0, 1, 2, 1, Qt.AlignmentFlag.AlignVCenter)
         else:
@@ -101,10 +96,8 @@ class WelcomeView(QWidget):
         super().__init__(place)
         self._empty = self._guide = self._first = False
         self.setObjectName("welcome")
-        self.title = QLabel()
-        self.title.setProperty("role", "title")
-        self.caption = QLabel(LOCAL)
-        self.caption.setProperty("role", "caption")
+        self.title = named(QLabel(), role="title")
+        self.caption = named(QLabel(LOCAL), role="caption")
         self.chat = WelcomeCard("Chat", "Write a message", "welcome.chat")
         self.more = WelcomeCard("Get a model", "Choose a model…", "welcome.more")
         self.why = WelcomeCard("See why it is fast", SWITCHES, "welcome.why")
@@ -122,29 +115,18 @@ class WelcomeView(QWidget):
             card.button.clicked.connect(signal)
         self.show_suiting(0)
         self._column = column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self.title)
+        fill(column, self.title, margins=0, spacing=8)
         self._cards = QWidget()
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self._cards)
-        self._row.setContentsMargins(0, 8, 0, 8)
-        self._row.setSpacing(12)
+        fill(self._row, margins=(0, 8, 0, 8), spacing=12)
         self._all = (self.chat, self.more, self.why)
         for card in self._all:
             self._row.addWidget(card, 1)
-        column.addWidget(self._cards)
-        column.addWidget(self.get)
+        fill(column, self._cards, self.get)
         self._questions = self._make_questions()
         column.addWidget(self._questions)
-        links = QHBoxLayout()
-        links.setSpacing(16)
-        links.addStretch(1)
-        links.addWidget(self.seek)
-        links.addWidget(self.open)
-        links.addWidget(self.switches)
-        links.addStretch(1)
-        column.addLayout(links)
-        column.addWidget(self.caption)
+        links = fill(QHBoxLayout(), 1, self.seek, self.open, self.switches, 1, spacing=16)
+        fill(column, links, self.caption)
         for label in (self.title, self.caption):
             label.setWordWrap(True)
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -191,16 +173,12 @@ class WelcomeView(QWidget):
 
     def _make_questions(self) -> QWidget:
         box = QWidget()
-        rows = QVBoxLayout(box)
-        rows.setContentsMargins(0, 8, 0, 8)
-        rows.setSpacing(4)
-        self._lead = QLabel(GUIDE)
-        self._lead.setProperty("role", "caption")
+        rows = fill(QVBoxLayout(box), margins=(0, 8, 0, 8), spacing=4)
+        self._lead = named(QLabel(GUIDE), role="caption")
         rows.addWidget(self._lead, 0, Qt.AlignmentFlag.AlignHCenter)
         for question in QUESTIONS:
             button = QPushButton(button_text(question))
-            button.setProperty("kind", "quiet")
-            button.setAccessibleName(f"Ask: {question}")
+            named(button, title=f"Ask: {question}", kind="quiet")
             button.clicked.connect(lambda _=False, words=question: self.chosen.emit(words))
             rows.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return box
@@ -258,12 +236,7 @@ class WelcomeView(QWidget):
 
 
 def _link(text: str, name: str, pressed: SignalInstance) -> QPushButton:
-    button = QPushButton(button_text(text))
-    button.setObjectName(name)
-    button.setAccessibleName(text)
-    button.setProperty("kind", "quiet")
-    button.clicked.connect(lambda _=False: pressed.emit())
-    return button
+    return named(QPushButton(button_text(text)), name, title=text, clicked=lambda _=False: pressed.emit(), kind="quiet")
 
 
 def _about(card: ModelCard | None, without: bool) -> str:

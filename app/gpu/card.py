@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.gpu.words import Button, CardContent
 from app.theme.sheet import restyle
-from app.theme.widgets import ARROW, button_text, caption, menu_text, tip
+from app.theme.widgets import ARROW, button_text, caption, fill, menu_text, named, tip
 
 _STEPS = 1000
 
@@ -35,9 +35,7 @@ class Buttons(QWidget):
         super().__init__(parent)
         self._prefix = prefix
         self._shown: tuple[tuple[Button, ...], ...] = ()
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(8)
+        self._row = fill(QHBoxLayout(self), margins=0, spacing=8)
 
     def show_buttons(self, buttons: tuple[Button, ...], more: tuple[Button, ...] = ()) -> None:
         """``more``: those in a menu behind the first of them."""
@@ -63,12 +61,8 @@ class Buttons(QWidget):
             (last if last.isEnabled() else self).setFocus()
 
     def _menu(self, buttons: tuple[Button, ...]) -> QPushButton:
-        made = QPushButton(f"More{ARROW}", self)
-        made.setObjectName(f"{self._prefix}.more")
-        made.setAccessibleName("More")
-        made.setProperty("kind", "quiet")
-        menu = QMenu(made)
-        menu.setToolTipsVisible(True)
+        made = named(QPushButton(f"More{ARROW}", self), f"{self._prefix}.more", title="More", kind="quiet")
+        menu = QMenu(made, toolTipsVisible=True)
         for button in buttons:
             action = menu.addAction(menu_text(button.title))
             action.setObjectName(f"{self._prefix}.{button.key}")
@@ -79,9 +73,7 @@ class Buttons(QWidget):
         return made
 
     def _make(self, button: Button) -> QPushButton:
-        made = QPushButton(button_text(button.title), self)
-        made.setObjectName(f"{self._prefix}.{button.key}")
-        made.setAccessibleName(button.title)
+        made = named(QPushButton(button_text(button.title), self), f"{self._prefix}.{button.key}", title=button.title)
         if button.primary:
             made.setProperty("kind", "primary")
         elif button.key in ("details", "dismiss", "close", "cancel", "settings"):
@@ -114,30 +106,19 @@ class PackCard(QFrame):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("gpu.card")
-        self.setProperty("card", "notice")
+        named(self, "gpu.card", card="notice")
         self._about = ""
-        self.title = QLabel()
-        self.title.setObjectName("gpu.card.title")
-        self.title.setProperty("role", "figure")
-        self.title.setWordWrap(True)
+        self.title = named(QLabel(wordWrap=True), "gpu.card.title", role="figure")
         self.caption = _words("gpu.card.caption")
         self.details = _words("gpu.card.details")
         self.bar = ProgressBar("Progress of the GPU pack")
         self.buttons = Buttons("gpu.card")
         self.buttons.pressed.connect(self._on_pressed)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self.title)
-        words.addWidget(self.caption)
-        words.addWidget(self.details)
+        words = fill(QVBoxLayout(), self.title, self.caption, self.details, spacing=2)
         words.addSpacing(2)
         words.addWidget(self.bar)
         row = QHBoxLayout(self)
-        row.setContentsMargins(16, 8, 12, 8)
-        row.setSpacing(16)
-        row.addLayout(words, 1)
-        row.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+        fill(row, (words, 1), (self.buttons, 0, Qt.AlignmentFlag.AlignVCenter), margins=(16, 8, 12, 8), spacing=16)
         self.details.hide()
         self.hide()
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import CardContent
 from app.theme.sheet import set_role
-from app.theme.widgets import caption
+from app.theme.widgets import caption, fill, named
 from app.words import size
 from engine.protocol import PackStatus
 
@@ -24,11 +24,9 @@ class PackSection(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        head = QLabel("GPU pack")
-        head.setProperty("role", "section")
+        head = named(QLabel("GPU pack"), role="section")
         head.setContentsMargins(0, 16, 0, 0)
-        self.title = QLabel()
-        self.title.setObjectName("gpu.section.title")
+        self.title = named(QLabel(), "gpu.section.title")
         self.caption = caption(name="gpu.section.caption")
         self.bar = ProgressBar("Progress of the GPU pack, in Settings")
         self.buttons = Buttons("gpu.section")
@@ -39,19 +37,12 @@ class PackSection(QWidget):
         self.open.clicked.connect(self._open_folder)
         self.old = caption(name="gpu.section.old")
         self.remove_old = QPushButton("Remove them")
-        self.remove_old.setObjectName("gpu.section.remove_old")
-        self.remove_old.setAccessibleName("Remove the GPU packs of earlier versions")
+        named(self.remove_old, "gpu.section.remove_old", title="Remove the GPU packs of earlier versions")
         self.remove_old.clicked.connect(lambda: self.acted.emit("remove_old"))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(10)
-        column.addWidget(head)
-        column.addLayout(_line(self._words(), self.buttons))
-        column.addWidget(self.bar)
+        column = fill(QVBoxLayout(self), head, _line(self._words(), self.buttons), self.bar, margins=0, spacing=10)
         self._place = _holder(_named("Folder", self.folder), self.open)
         self._earlier = _holder(_named("Packs of earlier versions", self.old), self.remove_old)
-        column.addWidget(self._place)
-        column.addWidget(self._earlier)
+        fill(column, self._place, self._earlier)
         self.bar.hide()
 
     def show_content(self, content: CardContent, status: PackStatus | None) -> None:
@@ -77,11 +68,7 @@ class PackSection(QWidget):
         self.seen.emit()
 
     def _words(self) -> QVBoxLayout:
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self.title)
-        words.addWidget(self.caption)
-        return words
+        return fill(QVBoxLayout(), self.title, self.caption, spacing=2)
 
     def _open_folder(self) -> None:
         folder = Path(str(self.open.property("folder")))
@@ -90,19 +77,13 @@ class PackSection(QWidget):
 
 
 def _named(name: str, label: QLabel) -> QVBoxLayout:
-    words = QVBoxLayout()
-    words.setSpacing(2)
-    words.addWidget(QLabel(name))
-    words.addWidget(label)
-    return words
+    return fill(QVBoxLayout(), QLabel(name), label, spacing=2)
 
 
 def _line(words: QVBoxLayout, control: QWidget) -> QHBoxLayout:
-    line = QHBoxLayout()
-    line.setSpacing(16)
-    line.addLayout(words, 1)
-    line.addWidget(control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-    return line
+    return fill(
+        QHBoxLayout(), (words, 1), (control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), spacing=16
+    )
 
 
 def _holder(words: QVBoxLayout, control: QWidget) -> QWidget:

@@ -24,7 +24,7 @@ from app.help import licences
 from app.help.licences import Bundled
 from app.theme.room import room_of
 from app.theme.theme import Theme
-from app.theme.widgets import caption, tip
+from app.theme.widgets import caption, fill, named, tip
 
 SIZE = QSize(980, 640)
 """A licence's lines of eighty characters fit next to the list."""
@@ -44,24 +44,18 @@ class AboutDialog(QDialog):
         self.setWindowTitle("About Kvasir")
         wanted = SIZE * max(1.0, theme.scale)
         self.resize(wanted.boundedTo(room_of(self)))
-        self.title = QLabel()
-        self.title.setProperty("role", "title")
+        self.title = named(QLabel(), role="title")
         self.summary = caption()
-        self.search_field = QLineEdit()
-        self.search_field.setPlaceholderText("Search by name or licence")
-        self.search_field.setAccessibleName("Search the licences")
-        self.search_field.setClearButtonEnabled(True)
+        self.search_field = named(
+            QLineEdit(placeholderText="Search by name or licence", clearButtonEnabled=True), title="Search the licences"
+        )
         self.search_field.textChanged.connect(self._search)
-        self.list = QListWidget()
-        self.list.setAccessibleName("Parts that Kvasir is made of")
+        self.list = named(QListWidget(), title="Parts that Kvasir is made of")
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.currentRowChanged.connect(self._show)
-        self.name = QLabel()
-        self.name.setProperty("role", "figure")
-        self.name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.name = named(QLabel(textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse), role="figure")
         self.about = caption()
-        self.text = QPlainTextEdit()
-        self.text.setReadOnly(True)
+        self.text = QPlainTextEdit(readOnly=True)
         self.text.document().setDocumentMargin(0)
         self.text.setAccessibleName("Text of the licence")
         self._lay_out()
@@ -80,28 +74,15 @@ class AboutDialog(QDialog):
             self._search("")
 
     def _lay_out(self) -> None:
-        side = QVBoxLayout()
-        side.setSpacing(8)
-        side.addWidget(self.search_field)
-        side.addWidget(self.list, 1)
+        side = fill(QVBoxLayout(), self.search_field, (self.list, 1), spacing=8)
         self._side = holder = QWidget()
         holder.setLayout(side)
         side.setContentsMargins(0, 0, 0, 0)
-        right = QVBoxLayout()
-        right.setSpacing(4)
-        right.addWidget(self.name)
-        right.addWidget(self.about)
+        right = fill(QVBoxLayout(), self.name, self.about, spacing=4)
         right.addSpacing(4)
         right.addWidget(self.text, 1)
-        row = QHBoxLayout()
-        row.setSpacing(24)
-        row.addWidget(holder)
-        row.addLayout(right, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 16, 24, 24)
-        column.setSpacing(4)
-        column.addWidget(self.title)
-        column.addWidget(self.summary)
+        row = fill(QHBoxLayout(), holder, (right, 1), spacing=24)
+        column = fill(QVBoxLayout(self), self.title, self.summary, margins=(24, 16, 24, 24), spacing=4)
         column.addSpacing(12)
         column.addLayout(row, 1)
 

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.help.pages import Page, load, search
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, tip
+from app.theme.widgets import FocusFirst, fill, named, tip
 
 _LIST_WIDTH = 264
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -45,22 +45,18 @@ class HelpPage(FocusFirst):
         self._found: list[Page] = []
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.search_field = QLineEdit()
-        self.search_field.setPlaceholderText("Search the help")
-        self.search_field.setAccessibleName("Search the help")
-        self.search_field.setClearButtonEnabled(True)
+        self.search_field = named(
+            QLineEdit(placeholderText="Search the help", clearButtonEnabled=True), title="Search the help"
+        )
         self.search_field.textChanged.connect(self._search)
         self.first = self.search_field
-        self.topics = QListWidget()
-        self.topics.setAccessibleName("Help topics")
+        self.topics = named(QListWidget(), title="Help topics")
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.topics.setWordWrap(True)
         self.topics.setTextElideMode(Qt.TextElideMode.ElideNone)
         self.topics.setResizeMode(QListView.ResizeMode.Adjust)  # rows are higher where the scroll bar takes room
         self.topics.currentItemChanged.connect(self._show)
-        self.text = QTextBrowser()
-        self.text.setAccessibleName("Help text")
-        self.text.setOpenLinks(False)
+        self.text = named(QTextBrowser(openLinks=False), title="Help text")
         self.text.anchorClicked.connect(self._follow)
         self._lay_out()
         self._fit()
@@ -78,32 +74,21 @@ class HelpPage(FocusFirst):
 
     def _lay_out(self) -> None:
         self._side = side = QWidget()
-        side.setProperty("surface", "panel")
-        side.setProperty("edge", "right")
+        named(side, surface="panel", edge="right")
         side.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        column = QVBoxLayout(side)
-        column.setContentsMargins(12, 12, 12, 12)
-        column.setSpacing(8)
-        column.addWidget(self.search_field)
-        column.addWidget(self.topics, 1)
+        column = fill(QVBoxLayout(side), self.search_field, (self.topics, 1), margins=12, spacing=8)
         shortcuts = QPushButton("Keyboard shortcuts")
         shortcuts.setAccessibleName("Keyboard shortcuts")
         shortcuts.clicked.connect(self.shortcuts_requested)
         column.addWidget(shortcuts)
         about = QPushButton("About and licences")
-        about.setObjectName("help.about")
-        about.setAccessibleName("About Kvasir, and licences")
+        named(about, "help.about", title="About Kvasir, and licences")
         about.clicked.connect(self.about_requested)
         column.addWidget(about)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        row.addWidget(side)
-        row.addStretch(1)
+        row = fill(QHBoxLayout(self), side, 1, margins=0, spacing=0)
         self.text.setMaximumWidth(820)
         self.text.document().setDocumentMargin(16)
-        row.addWidget(self.text, 12)
-        row.addStretch(1)
+        fill(row, (self.text, 12), 1)
 
     def _all(self) -> list[Page]:
         if self._pages is None:

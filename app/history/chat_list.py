@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOpti
 
 from app.history.records import Chat, SearchHit
 from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
-from app.theme.widgets import tip
+from app.theme.widgets import named, tip
 
 Index = QModelIndex | QPersistentModelIndex
 RUNNING, UNREAD = "an answer is being written", "answered, not read yet"
@@ -165,10 +165,7 @@ class ChatDelegate(QStyledItemDelegate):
         painter.restore()
 
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
-        editor = QLineEdit(parent)
-        editor.setAccessibleName("Title of the chat")
-        editor.setMaxLength(200)
-        return editor
+        return named(QLineEdit(parent, maxLength=200), title="Title of the chat")
 
     def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
         editor.setGeometry(option.rect)

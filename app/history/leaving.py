@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.history.export import unsaved_to_markdown
 from app.history.store import HistoryStore
+from app.theme.widgets import named
 
 NAME = "Kvasir, unsaved chats.md"
 
@@ -67,8 +68,7 @@ class Leaving(QObject):
         box.open()
 
     def _box(self, sentence: str) -> QMessageBox:
-        box = QMessageBox(QMessageBox.Icon.Warning, "Kvasir", sentence, parent=self._window)
-        box.setObjectName("history.unsaved")
+        box = named(QMessageBox(QMessageBox.Icon.Warning, "Kvasir", sentence, parent=self._window), "history.unsaved")
         box.finished.connect(self._on_finished)
         self.box = box
         return box

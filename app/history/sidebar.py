@@ -27,6 +27,7 @@ from app.history.store import HistoryStore
 from app.shortcuts import typed
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 
 UNDO_MS = 8000
 SEARCH_MS = 150
@@ -85,26 +86,17 @@ class Sidebar(QWidget):
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setObjectName("sidebar")
-        self.new_button = QPushButton("New chat", self)
-        self.new_button.setProperty("kind", "primary")
-        self.new_button.setObjectName("new-chat")
+        self.new_button = named(QPushButton("New chat", self), "new-chat", kind="primary")
         self.new_button.setStyleSheet("text-align: left;")
         self.new_button.clicked.connect(self.new_chat)
         self.search = SearchField(self)
         self.search.setPlaceholderText("Search all chats")
         self.search.setClearButtonEnabled(True)
-        self.search.setAccessibleName("Search all chats")
-        self.search.setObjectName("chat-search")
+        named(self.search, "chat-search", title="Search all chats")
         self.model = ChatListModel(self)
         self.list = self._make_list(theme)
         self._undo_bar, self._undo_label = self._make_undo_bar()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 12, 12, 12)
-        column.setSpacing(8)
-        for widget in (self.new_button, self.search):
-            column.addWidget(widget)
-        column.addWidget(self.list, 1)
-        column.addWidget(self._undo_bar)
+        fill(QVBoxLayout(self), self.new_button, self.search, (self.list, 1), self._undo_bar, margins=12, spacing=8)
         self._refresh_timer = self._timer("sidebar-refresh", REFRESH_MS, self.refresh)
         self._search_timer = self._timer("sidebar-search", SEARCH_MS, self.refresh)
         self._undo_timer = self._timer("sidebar-undo", UNDO_MS, lambda: self._undo_bar.setVisible(False))
@@ -189,9 +181,7 @@ class Sidebar(QWidget):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _make_list(self, theme: Theme) -> ChatListView:
-        view = ChatListView(self)
-        view.setObjectName("chat-list")
-        view.setAccessibleName("Chats")
+        view = named(ChatListView(self), "chat-list", title="Chats")
         view.setModel(self.model)
         view.setItemDelegate(ChatDelegate(theme, view))
         view.setMouseTracking(True)
@@ -207,26 +197,15 @@ class Sidebar(QWidget):
         return view
 
     def _make_undo_bar(self) -> tuple[QFrame, QLabel]:
-        bar = QFrame(self)
-        bar.setObjectName("undo-bar")
-        bar.setProperty("surface", "raised")
-        label = QLabel(bar)
-        label.setProperty("role", "caption")
-        label.setWordWrap(True)
-        button = QPushButton("Undo", bar)
-        button.setObjectName("undo-delete")
-        button.setProperty("kind", "quiet")
-        button.clicked.connect(self.undo)
-        row = QHBoxLayout(bar)
-        row.setContentsMargins(10, 4, 4, 4)
-        row.addWidget(label, 1)
-        row.addWidget(button)
+        bar = named(QFrame(self), "undo-bar", surface="raised")
+        label = named(QLabel(bar, wordWrap=True), role="caption")
+        button = named(QPushButton("Undo", bar), "undo-delete", clicked=self.undo, kind="quiet")
+        fill(QHBoxLayout(bar), (label, 1), button, margins=(10, 4, 4, 4))
         bar.setVisible(False)
         return bar, label
 
     def _timer(self, name: str, interval: int, slot: object) -> QTimer:
-        timer = QTimer(self, singleShot=True, interval=interval)
-        timer.setObjectName(name)
+        timer = named(QTimer(self, singleShot=True, interval=interval), name)
         timer.timeout.connect(slot)
         return timer
 

@@ -13,7 +13,7 @@ from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import button_text
+from app.theme.widgets import button_text, fill, named
 from engine.protocol.lab import LabPage, LabResult
 
 _CARD_PX = 330
@@ -29,35 +29,20 @@ class Card(QFrame):
     def __init__(self, page: LabPage, theme: Theme) -> None:
         super().__init__()
         self.page = page
-        self.setProperty("card", "choice")
-        self.setObjectName(f"lab.card.{page.name}")
+        named(self, f"lab.card.{page.name}", card="choice")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(6)
+        column = fill(QVBoxLayout(self), margins=(14, 12, 14, 12), spacing=6)
         open_it = QPushButton(button_text(words.heading(page)))
-        open_it.setObjectName(f"lab.open.{page.name}")
-        open_it.setProperty("kind", "heading")
-        open_it.setAccessibleName(f"Open experiment {page.number}: {page.title}")
+        named(open_it, f"lab.open.{page.name}", title=f"Open experiment {page.number}: {page.title}", kind="heading")
         open_it.clicked.connect(lambda: self.opened.emit(page.name))
         self._tick = label("✓", "good")
-        head = QHBoxLayout()
-        head.addWidget(open_it)
-        head.addStretch(1)
-        head.addWidget(self._tick)
+        head = fill(QHBoxLayout(), open_it, 1, self._tick)
         column.addLayout(head)
         self.picture = Miniature(theme, self)
         self.picture.hide()
-        shown = QVBoxLayout()
-        shown.setSpacing(0)
-        shown.addWidget(self.picture)
-        shown.addStretch(1)
-        about = QHBoxLayout()
-        about.setSpacing(12)
-        about.addLayout(shown)
-        about.addWidget(label(page.question, "caption"), 1, Qt.AlignmentFlag.AlignTop)
-        column.addLayout(about)
-        column.addStretch(1)
+        shown = fill(QVBoxLayout(), self.picture, 1, spacing=0)
+        about = fill(QHBoxLayout(), shown, (label(page.question, "caption"), 1, Qt.AlignmentFlag.AlignTop), spacing=12)
+        fill(column, about, 1)
         self.found = label("", "caption", f"lab.card.{page.name}.found")
         self.below = label("", "caption", f"lab.card.{page.name}.below")
         self.note = label("", "caption", f"lab.card.{page.name}.note")
@@ -114,8 +99,7 @@ class Overview(PageSection):
     def __init__(self, runs: LabRuns, theme: Theme) -> None:
         super().__init__()
         self._runs = runs
-        self.column.setContentsMargins(0, 0, 6, 16)
-        self.column.setSpacing(16)
+        fill(self.column, margins=(0, 0, 6, 16), spacing=16)
         self.cards = [Card(page, theme) for page in runs.pages.values()]
         for card in self.cards:
             card.opened.connect(self.opened)
@@ -123,9 +107,7 @@ class Overview(PageSection):
             of_group = [card for card in self.cards if card.page.group == group]
             self.add(PageSection(group).add(ColumnsLayout(of_group, theme, _CARD_PX, 2)))
         if runs.trouble and runs.index is None:
-            again = QPushButton("Try again")
-            again.setObjectName("lab.again")
-            again.clicked.connect(runs.refresh)
+            again = named(QPushButton("Try again"), "lab.again", clicked=runs.refresh)
             self.column.addWidget(again, 0, Qt.AlignmentFlag.AlignLeft)
         self.column.addStretch(1)
 

@@ -25,7 +25,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, tip
+from app.theme.widgets import button_text, fill, named, tip
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
@@ -45,10 +45,8 @@ class ExperimentView(PageSection):
     def __init__(self, page: LabPage, choice: int, theme: Theme) -> None:
         super().__init__()
         self.page, self._choice, self._theme = page, choice, theme
-        self.setObjectName(f"lab.experiment.{page.name}")
-        self.setProperty("surface", "bg")
-        self.column.setContentsMargins(0, 0, 6, 16)
-        self.column.setSpacing(16)
+        named(self, f"lab.experiment.{page.name}", surface="bg")
+        fill(self.column, margins=(0, 0, 6, 16), spacing=16)
         self._brought = ""
         self.result: LabResult | None = None
         self.found: ResultView | None = None
@@ -214,9 +212,7 @@ class ExperimentView(PageSection):
         group = QButtonGroup(self)
         radios = []
         for at, choice in enumerate(self.page.choices):
-            radio = QRadioButton(button_text(choice))
-            radio.setObjectName(f"lab.choice.{at}")
-            radio.setAccessibleName(f"{self.page.question} {choice}")
+            radio = named(QRadioButton(button_text(choice)), f"lab.choice.{at}", title=f"{self.page.question} {choice}")
             radio.setChecked(at == self._choice)
             group.addButton(radio, at)
             radios.append(radio)
@@ -235,16 +231,10 @@ class ExperimentView(PageSection):
         self.cancel.setToolTip(words.ESCAPE)
         self.cancel.clicked.connect(self.cancel_asked)
         self.cancel.hide()
-        self.bar = QProgressBar()
-        self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress of the experiment")
+        self.bar = named(QProgressBar(textVisible=False), title="Progress of the experiment")
         self.bar.hide()
         self.status = label("", "caption", "lab.status")
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        row.addWidget(self.run)
-        row.addWidget(self.cancel)
-        row.addWidget(self.status, 1)
+        row = fill(QHBoxLayout(), self.run, self.cancel, (self.status, 1), spacing=12)
         row.addStretch()
         part = PageSection()
         part.column.addLayout(row)
@@ -258,8 +248,7 @@ class ExperimentView(PageSection):
         box = PageSection(box=True).add(label(title, "figure"), view)
         box.setObjectName(f"lab.side.{at}")
         box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        box.setAccessibleName(title)
-        box.setToolTip(words.TURN if len(self.sides) > 1 else "")
+        named(box, title=title, tooltip=words.TURN if len(self.sides) > 1 else "")
         return box
 
     def _try_part(self) -> QWidget:
@@ -273,17 +262,11 @@ class ExperimentView(PageSection):
         self.use = self._button("Use in my chats", "lab.use")
         self.use.clicked.connect(self.use_asked)
         self.used = label("", "caption", "lab.used")
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        row.addWidget(self.use)
-        row.addWidget(self.used, 1)
+        row = fill(QHBoxLayout(), self.use, (self.used, 1), spacing=12)
         part = PageSection()
         part.column.addLayout(row)
         return part
 
     @staticmethod
     def _button(text: str, name: str) -> QPushButton:
-        button = QPushButton(button_text(text))
-        button.setObjectName(name)
-        button.setAccessibleName(text)
-        return button
+        return named(QPushButton(button_text(text)), name, title=text)

@@ -15,7 +15,7 @@ from app.lab import words
 from app.lab.experiment import ExperimentView
 from app.lab.pictures import PlotView
 from app.theme.theme import LIGHT
-from app.theme.widgets import MenuButton
+from app.theme.widgets import MenuButton, named
 from engine.protocol.compared import headline_of
 from engine.protocol.lab import LabFigure, LabPage, LabResult, LabText, PaperFigure
 
@@ -30,8 +30,7 @@ class SaveButton(MenuButton):
     def __init__(self) -> None:
         super().__init__()
         self.view: ExperimentView | None = None
-        self.setObjectName("lab.save")
-        self.setAccessibleName("Save the result as a file")
+        named(self, "lab.save", title="Save the result as a file")
         self.offer("HTML, with its pictures…", "lab.save.html", lambda: self._save(".html", "HTML (*.html)", save_html))
         self.offer("Picture of this page (PNG)…", "lab.save.png", lambda: self._save(".png", "PNG (*.png)", save_png))
         self.show_title("Save as")

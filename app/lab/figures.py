@@ -12,7 +12,7 @@ from app.lab import words
 from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures.plot import colors
 from app.theme.theme import SECTION_PX, Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, tip
 from engine.protocol import Metric
 from engine.protocol.lab import LabFigure
 
@@ -129,8 +129,7 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> PageSec
         each = [PageSection().add(*of_side) for of_side in zip(names, values, strict=False)]
         each += [PageSection().add(label(words.AGAINST, "caption"), *gains), PageSection().add(dots)]
         for part in each:
-            part.column.setSpacing(0)
-            part.column.addStretch(1)
+            fill(part.column, 1, spacing=0)
         return row.add(ColumnsLayout(each, theme, _COLUMN_PX, len(each)))
     table = QWidget()
     grid = QGridLayout(table)

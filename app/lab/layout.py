@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import caption
+from app.theme.widgets import caption, fill, named
 
 SETTLE_MS = 1000
 """Milliseconds that a page with a new result may grow."""
@@ -23,8 +23,7 @@ class ColumnsLayout(QWidget):
         self._theme, self._least = theme, least
         self.columns = 0
         self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setSpacing(12)
+        fill(self._grid, margins=0, spacing=12)
         self.show_widgets(widgets, most)
         theme.changed.connect(self._place)
 
@@ -67,8 +66,7 @@ class PageSection(QFrame):
             self.setProperty("card", "choice")
         self.column = QVBoxLayout(self)
         margin = 12 if box else 0
-        self.column.setContentsMargins(margin, margin, margin, margin)
-        self.column.setSpacing(6)
+        fill(self.column, margins=margin, spacing=6)
         if heading:
             self.column.addWidget(label(heading, "section"))
 
@@ -120,6 +118,4 @@ def take_out(widget: QWidget) -> None:
 
 def label(text: str, role: str = "", name: str = "") -> QLabel:
     """Words that wrap and can be copied."""
-    made = caption(text, name)
-    made.setProperty("role", role)
-    return made
+    return named(caption(text, name), role=role)

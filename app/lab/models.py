@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.lab import words
 from app.lab.layout import label
 from app.lab.runs import Subject
-from app.theme.widgets import Segments
+from app.theme.widgets import Segments, fill
 from engine.protocol.lab import LabPage
 
 _BUNDLED, _OWN = "bundled", "own"
@@ -29,11 +29,7 @@ class ModelChoice(QWidget):
         self._buttons.chosen.connect(self._on_chosen)
         self._memory = label("", "caption", "lab.memory")
         self._memory.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(10)
-        column.addWidget(self._buttons)
-        column.addWidget(self._memory)
+        fill(QVBoxLayout(self), self._buttons, self._memory, margins=0, spacing=10)
         self.hide()
 
     def set_own(self, own: Subject | None) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.lab.sliders import PageSlider
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 
 _FRAME_MS, _SLOWEST_MS, _SECONDS = 40, 400, 12
 """A moment takes from one to the other, and all of them about so many seconds, however many there are."""
@@ -30,22 +30,13 @@ class Player(QWidget):
         self.button.setObjectName("lab.play")
         self.button.setToolTip(tip("Show again how these pictures came about, all sides at the same pace."))
         self.button.clicked.connect(self._toggle)
-        self.slider = PageSlider()
-        self.slider.setObjectName("lab.moment")
-        self.slider.setAccessibleName("Moment of the run")
+        self.slider = named(PageSlider(), "lab.moment", title="Moment of the run")
         self.slider.valueChanged.connect(self._on_moved)
         self.slider.sliderPressed.connect(self.stop)
-        self._where = QLabel()
-        self._where.setObjectName("lab.moment.said")
-        self._where.setProperty("role", "caption")
+        self._where = named(QLabel(), "lab.moment.said", role="caption")
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._step)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(12)
-        row.addWidget(self.button)
-        row.addWidget(self.slider, 1)
-        row.addWidget(self._where)
+        fill(QHBoxLayout(self), self.button, (self.slider, 1), self._where, margins=0, spacing=12)
         theme.changed.connect(self._fit)
         self.show_moments(0, self._said)
 

@@ -15,6 +15,7 @@ from app.lab.pictures import PlotView
 from app.lab.steps import StepRunner
 from app.texts.side_by_side import BothTexts, Side
 from app.theme.theme import Theme
+from app.theme.widgets import named
 from engine.protocol import compared
 from engine.protocol.lab import LabPage, LabResult, LabText, PaperFigure, Plot
 
@@ -106,13 +107,16 @@ class ResultView(PageSection):
         return part
 
     def _tell(self, box: PageSection, paper: PaperFigure) -> None:
-        link = QLabel(f'<a href="{escape(paper.address)}">{escape(paper.title)}</a>')
-        link.setTextFormat(Qt.TextFormat.RichText)
-        link.setOpenExternalLinks(True)
-        link.setWordWrap(True)
-        link.setAccessibleName(f"The paper: {paper.title}")
-        link.setTextInteractionFlags(
-            Qt.TextInteractionFlag.LinksAccessibleByMouse | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
+        link = named(
+            QLabel(
+                f'<a href="{escape(paper.address)}">{escape(paper.title)}</a>',
+                textFormat=Qt.TextFormat.RichText,
+                openExternalLinks=True,
+                wordWrap=True,
+                textInteractionFlags=Qt.TextInteractionFlag.LinksAccessibleByMouse
+                | Qt.TextInteractionFlag.LinksAccessibleByKeyboard,
+            ),
+            title=f"The paper: {paper.title}",
         )
         box.add(link)
         if paper.plot is not None:

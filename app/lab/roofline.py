@@ -13,6 +13,7 @@ from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.settings.page import device_title
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 
@@ -49,8 +50,7 @@ class RooflineView(QWidget):
         self._running = self._again = False
         self._shown: QWidget | None = None
         self._inside = inside = PageSection()
-        inside.column.setContentsMargins(0, 0, 6, 16)
-        inside.column.setSpacing(12)
+        fill(inside.column, margins=(0, 0, 6, 16), spacing=12)
         self.run = QPushButton()
         self.run.setObjectName("lab.roofline.run")
         self.run.clicked.connect(lambda: (self.cancel_asked if self._running else self.run_asked).emit())
@@ -59,9 +59,7 @@ class RooflineView(QWidget):
         inside.column.addWidget(self.run, 0, Qt.AlignmentFlag.AlignLeft)
         inside.add(self.state)
         inside.column.addStretch(1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(inside)
+        fill(QHBoxLayout(self), inside, margins=0)
         if found is not None:
             self.show_result(found)
 
@@ -91,8 +89,7 @@ class RooflineView(QWidget):
 
 def points_table(found: LabRoofline) -> QWidget:
     """A row for each point under the heading of its group, with how it was taken: of all of a group, or of each."""
-    card = QFrame()
-    card.setProperty("card", "choice")
+    card = named(QFrame(), card="choice")
     grid = QGridLayout(card)
     grid.setContentsMargins(14, 12, 14, 12)
     grid.setHorizontalSpacing(16)

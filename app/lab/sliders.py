@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
+from app.theme.widgets import named
 from engine.protocol.lab import LabSetting
 
 
@@ -27,8 +28,7 @@ class SettingSlider(PageSlider):
     def __init__(self, setting: LabSetting) -> None:
         super().__init__()
         self._setting = setting
-        self.setObjectName(f"lab.set.{setting.key}")
-        self.setAccessibleName(setting.title)
+        named(self, f"lab.set.{setting.key}", title=setting.title)
         steps = (setting.most - setting.least) // setting.step
         self.setRange(setting.least, setting.least + steps * setting.step)
         self.setSingleStep(setting.step)

@@ -26,7 +26,7 @@ from app.models.rows import back_button
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
-from app.theme.widgets import ElidedLabel, caption, tip
+from app.theme.widgets import ElidedLabel, caption, fill, named, tip
 from engine.protocol import Error, ModelDetails, StoredModel, TextTokens
 
 _TYPED_MS = 150
@@ -58,15 +58,10 @@ class DetailsView(QWidget):
         self.text.setPlaceholderText("Type a text to see its tokens.")
         self.text.textChanged.connect(self._on_typed)
         self.count = caption(name="models.details.count")
-        self.pieces = QTextEdit()
-        self.pieces.setObjectName("models.details.pieces")
-        self.pieces.setAccessibleName("Tokens of the text")
-        self.pieces.setReadOnly(True)
+        self.pieces = named(QTextEdit(readOnly=True), "models.details.pieces", title="Tokens of the text")
         self.template = _text("models.details.template", "Chat template")
         self.template.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self.metadata = QTableWidget(0, 2)
-        self.metadata.setObjectName("models.details.metadata")
-        self.metadata.setAccessibleName("Metadata")
+        self.metadata = named(QTableWidget(0, 2), "models.details.metadata", title="Metadata")
         self.metadata.verticalHeader().hide()
         self.metadata.horizontalHeader().hide()
         self.metadata.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
@@ -74,8 +69,7 @@ class DetailsView(QWidget):
         self.metadata.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
         self.metadata.setShowGrid(False)
         self.metadata.setTabKeyNavigation(False)
-        self._typed = QTimer(self, singleShot=True, interval=_TYPED_MS)
-        self._typed.setObjectName("details-typed")
+        self._typed = named(QTimer(self, singleShot=True, interval=_TYPED_MS), "details-typed")
         self._typed.timeout.connect(self._ask)
         self._lay_out()
         library.described.connect(self._on_described)
@@ -83,33 +77,21 @@ class DetailsView(QWidget):
         self._fit()
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self.back)
-        head.addWidget(self.title, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 6, 0)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.said)
+        head = fill(QHBoxLayout(), self.back, (self.title, 1), spacing=8)
+        column = fill(QVBoxLayout(self), head, self.said, margins=(0, 0, 6, 0), spacing=8)
         self._inside = QWidget()
-        inside = QVBoxLayout(self._inside)
-        inside.setContentsMargins(0, 0, 0, 0)
-        inside.setSpacing(8)
-        inside.addLayout(self._facts)
+        inside = fill(QVBoxLayout(self._inside), self._facts, margins=0, spacing=8)
         for title, widgets in (
             ("Tokenizer", (self.text, self.count, self.pieces)),
             ("Chat template", (self.template,)),
             ("Metadata", (self.metadata,)),
         ):
-            label = QLabel(title)
-            label.setProperty("role", "section")
+            label = named(QLabel(title), role="section")
             inside.addSpacing(6)
             inside.addWidget(label)
             for widget in widgets:
                 inside.addWidget(widget)
-        column.addWidget(self._inside)
-        column.addStretch(1)
+        fill(column, self._inside, 1)
 
     def _fit(self) -> None:
         px = self._theme.px
@@ -221,9 +203,7 @@ def _visible(text: str) -> str:
 
 
 def _text(name: str, title: str, read_only: bool = True) -> ExactTextEdit:
-    edit = ExactTextEdit()
-    edit.setObjectName(name)
-    edit.setAccessibleName(title)
+    edit = named(ExactTextEdit(), name, title=title)
     edit.setReadOnly(read_only)
     edit.setProperty("field", "true")
     edit.setTabChangesFocus(True)

@@ -12,8 +12,9 @@ from app.gpu.words import Button
 from app.models import words
 from app.models.library import ModelLibrary
 from app.models.rows import Row
+from app.theme.question import ask
 from app.theme.sheet import set_role
-from app.theme.widgets import as_written, caption
+from app.theme.widgets import as_written, caption, fill, named
 from app.words import size
 from engine.protocol import Download, ModelFolder, StoredModel
 
@@ -32,20 +33,12 @@ class DiskView(QWidget):
         """State that the rows show."""
         self.total = caption(name="models.disk.total")
         self.add = QPushButton("Add a folder…")
-        self.add.setObjectName("models.disk.add")
-        self.add.setToolTip("Look for models in another folder, and below it.")
+        named(self.add, "models.disk.add", tooltip="Look for models in another folder, and below it.")
         self.add.clicked.connect(self._add_folder)
-        head = QHBoxLayout()
-        head.addWidget(self.total, 1)
-        head.addWidget(self.add)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 6, 0)
-        self._column.setSpacing(8)
-        self._column.addLayout(head)
-        self._list = QVBoxLayout()
-        self._list.setSpacing(6)
-        self._column.addLayout(self._list)
-        self._column.addStretch(1)
+        head = fill(QHBoxLayout(), (self.total, 1), self.add)
+        self._column = fill(QVBoxLayout(self), head, margins=(0, 0, 6, 0), spacing=8)
+        self._list = fill(QVBoxLayout(), spacing=6)
+        fill(self._column, self._list, 1)
         for changed in (library.stored_changed, library.disk_changed, library.downloads_changed):
             changed.connect(self._on_changed)
 
@@ -135,8 +128,7 @@ class DiskView(QWidget):
         return row
 
     def _section(self, title: str) -> None:
-        label = QLabel(title)
-        label.setProperty("role", "section")
+        label = named(QLabel(title), role="section")
         label.setContentsMargins(0, 8 if self._list.count() else 0, 0, 0)
         self._list.addWidget(label)
 
@@ -163,17 +155,16 @@ class DiskView(QWidget):
         chosen = QFileDialog.getExistingDirectory(self.window(), "Move all models to an empty folder")
         if not chosen:
             return
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
-            "Move the models",
+        question = (
             f"Move {size(folder.bytes)} from {folder.path} to {chosen}? Every file is copied and compared before the "
-            "first one is deleted. Load no model meanwhile.",
-            QMessageBox.StandardButton.Cancel,
+            "first one is deleted. Load no model meanwhile."
+        )
+        ask(
             self.window(),
+            "models.disk.move",
+            "Move the models",
+            question,
+            "Move",
+            lambda: self._library.change_folders("move_to", chosen),
+            QMessageBox.ButtonRole.AcceptRole,
         )
-        box.setObjectName("models.disk.move")
-        box.addButton("Move", QMessageBox.ButtonRole.AcceptRole).clicked.connect(
-            lambda: self._library.change_folders("move_to", chosen)
-        )
-        box.finished.connect(box.deleteLater)
-        box.open()

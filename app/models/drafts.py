@@ -11,7 +11,7 @@ from app.gpu.card import Buttons
 from app.gpu.words import Button
 from app.models import advice, getting
 from app.theme.sheet import set_role
-from app.theme.widgets import ElidedLabel, as_written, caption
+from app.theme.widgets import ElidedLabel, as_written, caption, fill, named
 from engine.protocol import Download, DraftOffer
 
 NOTHING = (
@@ -32,9 +32,7 @@ class DraftList(QWidget):
         self.offers = offers
         self._fetched: list[tuple[DraftOffer, Buttons]] = []
         """Drafts to download, with their buttons."""
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
+        self._column = fill(QVBoxLayout(self), margins=0, spacing=8)
         if offers is None or isinstance(offers, str):
             said = caption(offers or "Checking what can draft for it…")
             set_role(said, "bad" if offers else "caption")
@@ -53,14 +51,9 @@ class DraftList(QWidget):
             buttons.show_buttons((getting.button(at, "", "Download"),))
 
     def _add(self, offer: DraftOffer) -> None:
-        line = QHBoxLayout()
-        line.setSpacing(12)
-        name = ElidedLabel(offer.name, "")
-        name.setToolTip(as_written(offer.path or offer.repository or offer.name))
-        lines = QVBoxLayout()
-        lines.setSpacing(0)
-        lines.addWidget(name)
-        lines.addWidget(caption(advice.offer(offer)))
+        line = fill(QHBoxLayout(), spacing=12)
+        name = named(ElidedLabel(offer.name, ""), tooltip=as_written(offer.path or offer.repository or offer.name))
+        lines = fill(QVBoxLayout(), name, caption(advice.offer(offer)), spacing=0)
         buttons = Buttons(f"models.draft.{offer.name}")
         if offer.repository:
             self._fetched.append((offer, buttons))
@@ -68,6 +61,5 @@ class DraftList(QWidget):
         else:
             buttons.show_buttons((Button("load", "Load with it"),))
             buttons.pressed.connect(lambda _: self.load_asked.emit(offer.path))
-        line.addLayout(lines, 1)
-        line.addWidget(buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+        fill(line, (lines, 1), (buttons, 0, Qt.AlignmentFlag.AlignVCenter))
         self._column.addLayout(line)

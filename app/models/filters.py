@@ -10,7 +10,7 @@ from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle, menu_text, tip
+from app.theme.widgets import Toggle, fill, menu_text, named, tip
 from engine.protocol import ModelFormat
 from engine.protocol.operations import SearchModels
 
@@ -37,8 +37,7 @@ class FilterButton(QPushButton):
 
     def __init__(self, name: str, place: str, options: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self.setObjectName(place)
-        self.setProperty("kind", "choice")
+        named(self, place, kind="choice")
         self._name, self.value = name, ""
         menu = QMenu(self)
         group = QActionGroup(self)
@@ -72,25 +71,14 @@ class Filters(QWidget):
         self.sizes = FilterButton("Parameters", "models.filter.size", SIZES)
         self.licence = FilterButton("Licence", "models.filter.licence", LICENCES)
         self.author = QLineEdit()
-        self.author.setObjectName("models.filter.author")
-        self.author.setAccessibleName("Publisher")
+        named(self.author, "models.filter.author", title="Publisher")
         self.author.setPlaceholderText("Publisher, e.g. Qwen")
         self.author.setClearButtonEnabled(True)
-        self.fits = Toggle(theme)
-        self.fits.setObjectName("models.filter.fits")
-        self.fits.setAccessibleName("Fits this machine")
-        fits = QLabel("fits this machine")
-        fits.setProperty("role", "caption")
+        self.fits = named(Toggle(theme), "models.filter.fits", title="Fits this machine")
+        fits = named(QLabel("fits this machine"), role="caption")
         for widget in (self.fits, fits):
             widget.setToolTip(tip("Only models that fit into what is free now when they are packed in 4 bits."))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self.sizes)
-        row.addWidget(self.licence)
-        row.addWidget(self.author, 1)
-        row.addWidget(fits)
-        row.addWidget(self.fits)
+        fill(QHBoxLayout(self), self.sizes, self.licence, (self.author, 1), fits, self.fits, margins=0, spacing=8)
         self.sizes.changed.connect(self.changed)
         self.licence.changed.connect(self.changed)
         self.author.returnPressed.connect(self.changed)

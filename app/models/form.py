@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QLi
 from app.models import make_words
 from app.models.make_words import FORMATS
 from app.theme.sheet import restyle
-from app.theme.widgets import FocusFirst, Segments, caption
+from app.theme.widgets import FocusFirst, Segments, caption, fill, named
 from engine.protocol import StoredModel
 
 _TEXT = "Calibration text"
@@ -39,9 +39,7 @@ class MakeForm(FocusFirst):
         self.about = caption(name="models.make.about")
         self.about.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.about.setMinimumHeight(2 * self.about.fontMetrics().lineSpacing())
-        self.room = QLabel()
-        self.room.setObjectName("models.make.size")
-        self.room.setWordWrap(True)
+        self.room = named(QLabel(wordWrap=True), "models.make.size")
         place = QLabel("Kvasir's models, next to the downloaded ones; the original stays")
         place.setObjectName("models.make.place")
         place.setWordWrap(True)
@@ -52,20 +50,13 @@ class MakeForm(FocusFirst):
         self.text.setClearButtonEnabled(True)
         self.text.textChanged.connect(lambda: self._say(""))
         self._browse = QPushButton("Choose…")
-        self._browse.setObjectName("models.make.choose")
-        self._browse.setAccessibleName("Choose a file of calibration text")
+        named(self._browse, "models.make.choose", title="Choose a file of calibration text")
         self._browse.clicked.connect(self._on_browse)
-        self.wrong = caption(name="models.make.wrong")
-        self.wrong.setProperty("role", "bad")
+        self.wrong = named(caption(name="models.make.wrong"), role="bad")
         self.wrong.hide()
-        cancel = QPushButton("Cancel")
-        cancel.setObjectName("models.make.cancel")
-        cancel.setProperty("kind", "quiet")
-        cancel.clicked.connect(self.closed)
+        cancel = named(QPushButton("Cancel"), "models.make.cancel", clicked=self.closed, kind="quiet")
         self.go = QPushButton("Make")
-        self.go.setObjectName("models.make.go")
-        self.go.setProperty("kind", "primary")
-        self.go.setAccessibleName(f"Make a smaller model of {model.name}")
+        named(self.go, "models.make.go", title=f"Make a smaller model of {model.name}", kind="primary")
         self.go.clicked.connect(self._on_go)
         self._choice = _label(_TEXT)
         self._choice.setMinimumWidth(self._choice.sizeHint().width())  # so that no row moves when it says less
@@ -74,29 +65,17 @@ class MakeForm(FocusFirst):
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(8)
         grid.setColumnStretch(1, 1)
-        text = QHBoxLayout()
-        text.setSpacing(8)
-        text.addWidget(self.text, 1)
-        text.addWidget(self._browse)
-        text.addWidget(self.types)
+        text = fill(QHBoxLayout(), (self.text, 1), self._browse, self.types, spacing=8)
         text.addStretch()
-        last = QHBoxLayout()
-        last.setSpacing(8)
-        last.addWidget(self.wrong, 1)
+        last = fill(QHBoxLayout(), (self.wrong, 1), spacing=8)
         last.addStretch()
-        last.addWidget(cancel)
-        last.addWidget(self.go)
+        fill(last, cancel, self.go)
         grid.addWidget(_label("Format"), 0, 0)
         grid.addWidget(self.formats, 0, 1, Qt.AlignmentFlag.AlignLeft)
-        grid.addWidget(self.about, 1, 1)
-        grid.addWidget(self._choice, 2, 0)
-        grid.addLayout(text, 2, 1)
+        fill(grid, (self.about, 1, 1), (self._choice, 2, 0), (text, 2, 1))
         grid.setRowMinimumHeight(2, self.text.sizeHint().height())
         grid.addWidget(_label("On the disk"), 3, 0)
-        grid.addWidget(self.room, 3, 1)
-        grid.addWidget(_label("Goes to"), 4, 0)
-        grid.addWidget(place, 4, 1)
-        grid.addLayout(last, 5, 0, 1, 2)
+        fill(grid, (self.room, 3, 1), (_label("Goes to"), 4, 0), (place, 4, 1), (last, 5, 0, 1, 2))
         self.choose(self.to)
 
     def choose(self, to: str) -> None:
@@ -145,6 +124,4 @@ class MakeForm(FocusFirst):
 
 
 def _label(text: str) -> QLabel:
-    label = QLabel(text)
-    label.setProperty("role", "mute")
-    return label
+    return named(QLabel(text), role="mute")

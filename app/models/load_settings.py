@@ -14,7 +14,7 @@ from app.settings.store import ModelSettings, UserSettings
 from app.theme.numbers import WholeNumber
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
-from app.theme.widgets import ChoiceButton, ElidedLabel, caption
+from app.theme.widgets import ChoiceButton, ElidedLabel, caption, fill, named
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
@@ -79,31 +79,17 @@ class LoadSettingsDialog(QDialog):
         presets = {each: each for each in offers.presets}
         self.preset = self._choice("Preset of new chats", "load.preset", presets, "", "None")
         self.show_own(own)
-        reset = QPushButton("Reset to defaults")
-        reset.setObjectName("load.reset")
-        reset.setProperty("kind", "quiet")
-        reset.clicked.connect(lambda: self.show_own(ModelSettings()))
-        cancel = QPushButton("Cancel")
-        cancel.clicked.connect(self.reject)
-        save = QPushButton("Save")
-        save.setObjectName("load.save")
-        save.clicked.connect(lambda: self._save(False))
+        reset = named(
+            QPushButton("Reset to defaults"), "load.reset", clicked=lambda: self.show_own(ModelSettings()), kind="quiet"
+        )
+        cancel = named(QPushButton("Cancel"), clicked=self.reject)
+        save = named(QPushButton("Save"), "load.save", clicked=lambda: self._save(False))
         load = QPushButton("Save and reload" if loaded else "Save and load")
-        load.setObjectName("load.save_and_load")
-        load.setProperty("kind", "primary")
+        named(load, "load.save_and_load", kind="primary")
         load.setDefault(True)
         load.clicked.connect(lambda: self._save(True))
-        line = QHBoxLayout()
-        line.setContentsMargins(16, 0, 16, 16)
-        line.setSpacing(8)
-        line.addWidget(reset)
-        line.addStretch(1)
-        for button in (cancel, save, load):
-            line.addWidget(button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(Scrolled(inside))
-        column.addLayout(line)
+        line = fill(QHBoxLayout(), reset, 1, cancel, save, load, margins=(16, 0, 16, 16), spacing=8)
+        fill(QVBoxLayout(self), Scrolled(inside), line, margins=0)
         self.setMinimumWidth(min(theme.px(WIDTH_PX), room_of(self).width()))
         self.resize(self.sizeHint().boundedTo(room_of(self)))
 
@@ -150,8 +136,7 @@ class LoadSettingsDialog(QDialog):
         control.setAccessibleName(name)
         label = QLabel(name)
         label.setBuddy(control)
-        self._grid.addWidget(label, self._rows, 0)
-        self._grid.addWidget(control, self._rows, 1)
+        fill(self._grid, (label, self._rows, 0), (control, self._rows, 1))
         self._rows += 1
 
     def _across(self, widget: QWidget) -> None:

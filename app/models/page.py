@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QMessageBox,
     QPushButton,
     QScrollArea,
     QStackedWidget,
@@ -32,9 +31,10 @@ from app.models.report import ReportPage
 from app.models.rows import HubRow, StoredRow
 from app.models.tray import Tray
 from app.models.watcher import FolderWatcher
+from app.theme.question import ask
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption
+from app.theme.widgets import FocusFirst, Segments, caption, fill, named
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -68,8 +68,7 @@ class ModelsPage(FocusFirst):
         self.views.chosen.connect(self.show_view)
         self.first = self.views
         self.add = QPushButton("Add a model…")
-        self.add.setObjectName("models.add")
-        self.add.setToolTip("Use a model of another folder where it is. You can also drop it here.")
+        named(self.add, "models.add", tooltip="Use a model of another folder where it is. You can also drop it here.")
         self.add.clicked.connect(self._add)
         self.setAcceptDrops(True)
         self.watcher = FolderWatcher(self)
@@ -113,9 +112,7 @@ class ModelsPage(FocusFirst):
         self.recommended = RecommendedView(theme)
         self.recommended.get_asked.connect(self._library.get)
         self.recommended.load_asked.connect(self.load_asked)
-        self.go = QPushButton("Search")
-        self.go.setProperty("kind", "primary")
-        self.go.clicked.connect(self.search)
+        self.go = named(QPushButton("Search"), clicked=self.search, kind="primary")
         self.said = caption(name="models.said")
 
     def _connect(self, library: ModelLibrary) -> None:
@@ -205,36 +202,22 @@ class ModelsPage(FocusFirst):
 
     def _lay_out(self) -> None:
         self._body = body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(24, 16, 24, 16)
-        column.setSpacing(12)
+        column = fill(QVBoxLayout(body), margins=(24, 16, 24, 16), spacing=12)
         head = QHBoxLayout()
-        title = QLabel("Models")
-        title.setProperty("role", "title")
+        title = named(QLabel("Models"), role="title")
         head.addWidget(title)
         head.addSpacing(12)
-        head.addWidget(self.views)
-        head.addStretch(1)
-        head.addWidget(self.add)
-        column.addLayout(head)
-        column.addWidget(self.note)
+        fill(head, self.views, 1, self.add)
+        fill(column, head, self.note)
         self._views = QStackedWidget()
         self._here, here = _list()
         self._looking = caption(LOOKING, "models.looking")
         self._here.insertWidget(0, self._looking)
         self._views.addWidget(here)
         finding = QWidget()
-        find = QVBoxLayout(finding)
-        find.setContentsMargins(0, 0, 0, 0)
-        find.setSpacing(10)
-        bar = QHBoxLayout()
-        bar.setSpacing(8)
-        bar.addWidget(self.field, 1)
-        bar.addWidget(self.format)
-        bar.addWidget(self.go)
-        find.addLayout(bar)
-        find.addWidget(self.filters)
-        find.addWidget(self.said)
+        find = fill(QVBoxLayout(finding), margins=0, spacing=10)
+        bar = fill(QHBoxLayout(), (self.field, 1), self.format, self.go, spacing=8)
+        fill(find, bar, self.filters, self.said)
         self._lists = QStackedWidget()
         self._home, home = _list()
         self._home.insertWidget(0, self.recommended)
@@ -246,13 +229,8 @@ class ModelsPage(FocusFirst):
         for view in (self.disk, self.details):
             self._views.addWidget(_scrolling(view))
         self._views.addWidget(self.report)
-        column.addWidget(self._views, 1)
-        column.addWidget(self._tray)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addStretch(1)
-        row.addWidget(body, 12)
-        row.addStretch(1)
+        fill(column, (self._views, 1), self._tray)
+        fill(QHBoxLayout(self), 1, (body, 12), 1, margins=0)
 
     def _fit(self) -> None:
         self._body.setMaximumWidth(self._theme.px(_WIDTH) + 48)
@@ -359,13 +337,7 @@ class ModelsPage(FocusFirst):
 
     def _ask_removal(self, model: StoredModel) -> None:
         title, question, button = words.removing(model)
-        box = QMessageBox(QMessageBox.Icon.Question, title, question, QMessageBox.StandardButton.Cancel, self.window())
-        box.setObjectName("models.remove")
-        box.addButton(button, QMessageBox.ButtonRole.DestructiveRole).clicked.connect(
-            lambda: self._library.remove(model.path)
-        )
-        box.finished.connect(box.deleteLater)
-        box.open()
+        ask(self.window(), "models.remove", title, question, button, lambda: self._library.remove(model.path))
 
     def _show_drafts(self) -> None:
         """Show the drafts for the model they were asked for; earlier ones are shown until they are known again."""
@@ -469,16 +441,12 @@ class ModelsPage(FocusFirst):
 
 def _list() -> tuple[QVBoxLayout, QScrollArea]:
     inside = QWidget()
-    column = QVBoxLayout(inside)
-    column.setContentsMargins(0, 0, 6, 0)
-    column.setSpacing(8)
-    column.addStretch(1)
+    column = fill(QVBoxLayout(inside), 1, margins=(0, 0, 6, 0), spacing=8)
     return column, _scrolling(inside)
 
 
 def _scrolling(inside: QWidget) -> QScrollArea:
-    scroll = QScrollArea()
-    scroll.setWidgetResizable(True)
+    scroll = QScrollArea(widgetResizable=True)
     scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     scroll.setWidget(inside)

@@ -11,7 +11,7 @@ from app.gpu.words import Button
 from app.models import advice, getting
 from app.models.rows import Row
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle, caption, tip
+from app.theme.widgets import Segments, Toggle, caption, fill, named, tip
 from engine.protocol import PURPOSES, Download, Recommendation, StoredModel
 
 FIRST = 10
@@ -29,15 +29,11 @@ class RecommendedRow(Row):
         """The model, where it is on this machine."""
         self.show_verdict(each)
         words = advice.with_draft(each)
-        self.draft = Toggle(theme)
-        self.draft.setObjectName(f"models.recommended.{model.repository}.draft")
-        self.draft.setAccessibleName(words)
+        self.draft = named(Toggle(theme), f"models.recommended.{model.repository}.draft", title=words)
         self.draft.setChecked(bool(words))
         self.draft.setVisible(bool(words))
         if words:
-            line = QHBoxLayout()
-            line.setSpacing(8)
-            line.addWidget(self.draft)
+            line = fill(QHBoxLayout(), self.draft, spacing=8)
             about = caption(words)
             about.setToolTip(tip("It drafts tokens that the model then checks several at a time (speculation)."))
             line.addWidget(about, 1)
@@ -86,16 +82,9 @@ class RecommendedView(QWidget):
         self.lead = caption(LEAD, "models.recommended.lead")
         self.more = QPushButton("Show more")
         self.more.hide()
-        self.more.setObjectName("models.recommended.more")
-        self.more.setProperty("kind", "quiet")
+        named(self.more, "models.recommended.more", kind="quiet")
         self.more.clicked.connect(self._show_all)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
-        self._column.addWidget(self.lead)
-        self._column.addWidget(self.purposes)
-        self._column.addWidget(self.more)
-        self._column.addStretch(1)
+        self._column = fill(QVBoxLayout(self), self.lead, self.purposes, self.more, 1, margins=0, spacing=8)
 
     def show_models(
         self,

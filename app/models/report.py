@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushBut
 from app.models import make_words
 from app.models.rows import back_button
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, FillBar, FocusFirst, caption
+from app.theme.widgets import ElidedLabel, FillBar, FocusFirst, caption, fill, named
 from engine.protocol import MakeReport
 
 _MEANINGS = (
@@ -41,26 +41,15 @@ class ReportPage(FocusFirst):
         back.clicked.connect(self.closed)
         self.first = back
         self.title = ElidedLabel("", "figure")
-        self.load = QPushButton("Load")
-        self.load.setObjectName("models.report.load")
-        self.load.setProperty("kind", "primary")
-        self.load.clicked.connect(lambda: self.load_asked.emit(self._path))
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(back)
-        head.addWidget(self.title, 1)
-        head.addWidget(self.load)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
+        self.load = named(
+            QPushButton("Load"), "models.report.load", clicked=lambda: self.load_asked.emit(self._path), kind="primary"
+        )
+        head = fill(QHBoxLayout(), back, (self.title, 1), self.load, spacing=8)
+        self._scroll = QScrollArea(widgetResizable=True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._scroll.setProperty("ring", "true")
-        self._scroll.setAccessibleName("Report")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self._scroll, 1)
+        named(self._scroll, title="Report", ring="true")
+        fill(QVBoxLayout(self), head, (self._scroll, 1), margins=0, spacing=8)
 
     def set_loaded(self, path: str) -> None:
         """The path of the model that is loaded, "" for none."""
@@ -75,18 +64,13 @@ class ReportPage(FocusFirst):
         self.title.setText(report.name)
         self.load.setAccessibleName(f"Load {report.name}")
         inside = QWidget()
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(0, 0, 6, 0)
-        column.setSpacing(12)
+        column = fill(QVBoxLayout(inside), margins=(0, 0, 6, 0), spacing=12)
         summary = QLabel(make_words.summary(report))
         summary.setObjectName("models.report.summary")
         summary.setWordWrap(True)
         summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         column.addWidget(caption(make_words.about(report), "models.report.about"))
-        column.addWidget(summary)
-        column.addWidget(_figures(report))
-        column.addWidget(self._layers(report))
-        column.addStretch(1)
+        fill(column, summary, _figures(report), self._layers(report), 1)
         self._scroll.setWidget(inside)
         self.set_loaded(self._loaded)
 
@@ -99,8 +83,7 @@ class ReportPage(FocusFirst):
     def _layers(self, report: MakeReport) -> QWidget:
         """A pair of bars for each of the worst layers: as it is, and as rounding alone would have left it."""
         card, grid = _card()
-        head = QLabel("Worst layers")
-        head.setProperty("role", "section")
+        head = named(QLabel("Worst layers"), role="section")
         grid.addWidget(head, 0, 0, 1, 2)
         if not report.worst:
             grid.addWidget(caption(_NOTHING_CALIBRATED, "models.report.nothing"), 1, 0, 1, 2)
@@ -112,17 +95,13 @@ class ReportPage(FocusFirst):
         most = max(max(each.error, each.rounded) for each in report.worst) or 1.0
         for row, layer in enumerate(report.worst, 1):
             error, rounded = make_words.percent(layer.error), make_words.percent(layer.rounded)
-            bars = QWidget()
-            bars.setAccessibleName(f"{layer.name}: {error} by {method}, {rounded} rounded to nearest")
+            bars = named(QWidget(), title=f"{layer.name}: {error} by {method}, {rounded} rounded to nearest")
             pair = QVBoxLayout(bars)
             pair.setContentsMargins(0, 0, 0, 0)
-            pair.setSpacing(2)
-            pair.addWidget(self._bar(_OURS, layer.error / most))
-            pair.addWidget(self._bar(_ROUNDED, layer.rounded / most))
+            fill(pair, self._bar(_OURS, layer.error / most), self._bar(_ROUNDED, layer.rounded / most), spacing=2)
             grid.addWidget(QLabel(layer.name.removeprefix("model.")), row, 0)
             grid.addWidget(bars, row, 1, Qt.AlignmentFlag.AlignVCenter)
-            grid.addWidget(_right(error, "figure"), row, 2)
-            grid.addWidget(_right(rounded, "mute"), row, 3)
+            fill(grid, (_right(error, "figure"), row, 2), (_right(rounded, "mute"), row, 3))
         grid.addWidget(caption(_WORST), grid.rowCount(), 0, 1, 4)
         return card
 
@@ -133,13 +112,10 @@ class ReportPage(FocusFirst):
 
     def _legend(self, token: str, text: str) -> QWidget:
         legend = QWidget()
-        row = QHBoxLayout(legend)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
+        row = fill(QHBoxLayout(legend), margins=0, spacing=6)
         swatch = self._bar(token, 1.0)
         swatch.setFixedWidth(12)
-        row.addWidget(swatch)
-        row.addWidget(_right(text, "caption"))
+        fill(row, swatch, _right(text, "caption"))
         return legend
 
 
@@ -160,8 +136,7 @@ def _figures(report: MakeReport) -> QWidget:
 
 
 def _card() -> tuple[QFrame, QGridLayout]:
-    card = QFrame()
-    card.setProperty("card", "choice")
+    card = named(QFrame(), card="choice")
     grid = QGridLayout(card)
     grid.setContentsMargins(14, 12, 14, 12)
     grid.setHorizontalSpacing(24)
@@ -170,7 +145,4 @@ def _card() -> tuple[QFrame, QGridLayout]:
 
 
 def _right(text: str, role: str) -> QLabel:
-    label = QLabel(text)
-    label.setProperty("role", role)
-    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-    return label
+    return named(QLabel(text, alignment=Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), role=role)

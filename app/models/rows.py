@@ -14,7 +14,7 @@ from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, as_written, caption, show_badge, tip
+from app.theme.widgets import ElidedLabel, as_written, caption, fill, named, show_badge, tip
 from engine.protocol import Download, FitReport, HubModel, HubRepository, HubVariant, MakeProgress, SizeFit, StoredModel
 
 
@@ -25,30 +25,17 @@ class Row(QFrame):
 
     def __init__(self, name: str, title: str, about: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName(name)
-        self.setProperty("card", "choice")
+        named(self, name, card="choice")
         self.title = ElidedLabel(title, "figure")
         self.about = caption()
         self.badge = QLabel()
         self.badge.hide()
         self.buttons = Buttons(name)
         self.buttons.pressed.connect(self.acted)
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self.title, 1)
-        head.addWidget(self.badge)
-        lines = QVBoxLayout()
-        lines.setSpacing(2)
-        lines.addLayout(head)
-        lines.addWidget(self.about)
-        top = QHBoxLayout()
-        top.setSpacing(16)
-        top.addLayout(lines, 1)
-        top.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
-        self.column = QVBoxLayout(self)
-        self.column.setContentsMargins(14, 10, 12, 10)
-        self.column.setSpacing(8)
-        self.column.addLayout(top)
+        head = fill(QHBoxLayout(), (self.title, 1), self.badge, spacing=8)
+        lines = fill(QVBoxLayout(), head, self.about, spacing=2)
+        top = fill(QHBoxLayout(), (lines, 1), (self.buttons, 0, Qt.AlignmentFlag.AlignVCenter), spacing=16)
+        self.column = fill(QVBoxLayout(self), top, margins=(14, 10, 12, 10), spacing=8)
         self.show_about(about)
 
     def show_about(self, about: str) -> None:
@@ -108,8 +95,7 @@ class HubRow(Row):
         super().__init__(f"models.hub.{model.repository}", model.repository, words.found(model))
         self._theme = theme
         self.repository = model.repository
-        self._inside = QVBoxLayout()
-        self._inside.setSpacing(4)
+        self._inside = fill(QVBoxLayout(), spacing=4)
         self.column.addLayout(self._inside)
         self._rows: list[QWidget] = []
         self._told: object = None
@@ -156,9 +142,7 @@ class HubRow(Row):
     def _add_variant(self, variant: HubVariant, button: Button, report: FitReport | None, reason: str) -> None:
         """``reason``: why it is the one to take, "" for the others."""
         line = QWidget()
-        row = QHBoxLayout(line)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(12)
+        row = fill(QHBoxLayout(line), margins=0, spacing=12)
         name = ElidedLabel(words.variant(variant), "mute" if button.key == "load" else "")
         name.setToolTip(as_written(variant.name))
         buttons = Buttons(f"models.variant.{variant.name}")
@@ -178,8 +162,7 @@ class HubRow(Row):
             ):
                 shown.setToolTip(tip(said))
                 row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(_column(words.size(variant.bytes), "999.9 GB"))
-        row.addWidget(buttons)
+        fill(row, _column(words.size(variant.bytes), "999.9 GB"), buttons)
         self._add(line)
         if reason:
             self._add(caption(reason))
@@ -200,8 +183,7 @@ class HubRow(Row):
 
 
 def _badge(text: str, name: str, tone: str, why: str) -> QLabel:
-    badge = QLabel()
-    badge.setObjectName(name)
+    badge = named(QLabel(), name)
     show_badge(badge, text, tone)
     badge.setToolTip(tip(why))
     return badge
@@ -209,9 +191,7 @@ def _badge(text: str, name: str, tone: str, why: str) -> QLabel:
 
 def _column(text: str, widest: str) -> QLabel:
     """Figures that stand below each other."""
-    label = QLabel(text)
-    label.setProperty("role", "caption")
-    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    label = named(QLabel(text, alignment=Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), role="caption")
     label.setMinimumWidth(label.fontMetrics().horizontalAdvance(widest))
     return label
 
@@ -240,8 +220,4 @@ class JobRow(Row):
 
 def back_button(name: str) -> QPushButton:
     """From the view of one model to the list."""
-    button = QPushButton("‹ Back")
-    button.setObjectName(name)
-    button.setAccessibleName("Back to the models")
-    button.setProperty("kind", "quiet")
-    return button
+    return named(QPushButton("‹ Back"), name, title="Back to the models", kind="quiet")

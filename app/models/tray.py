@@ -6,12 +6,14 @@ from collections.abc import Callable, Hashable
 from pathlib import PurePath
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QLabel, QMessageBox, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.models import make_words, words
 from app.models.jobs import Job, Jobs
 from app.models.library import ModelLibrary
 from app.models.rows import JobRow
+from app.theme.question import ask
+from app.theme.widgets import fill, named
 from engine.protocol import Download, MakeProgress
 
 _STOPPING = "It stops at a point that it can continue from."
@@ -26,14 +28,9 @@ class Tray(QWidget):
         self._library = library
         self.downloads: dict[Hashable, JobRow] = {}
         self.makes: dict[Hashable, JobRow] = {}
-        head = QLabel("In progress")
-        head.setProperty("role", "section")
+        head = named(QLabel("In progress"), role="section")
         self._scroll = _TrayRows()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addWidget(head)
-        column.addWidget(self._scroll)
+        fill(QVBoxLayout(self), head, self._scroll, margins=0, spacing=6)
         self.hide()
         library.downloads_changed.connect(self._show_downloads)
         library.maker.making.changed.connect(self._show_makes)
@@ -72,12 +69,7 @@ class Tray(QWidget):
 
     def _ask_discard(self, job: MakeProgress, discard: Callable[[], object]) -> None:
         question = f"Discard {self._title_of(job)}? What was done of it is deleted."
-        icon, cancel = QMessageBox.Icon.Question, QMessageBox.StandardButton.Cancel
-        box = QMessageBox(icon, "Discard what is being made", question, cancel, self.window())
-        box.setObjectName("models.discard")
-        box.addButton("Discard", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(discard)
-        box.finished.connect(box.deleteLater)
-        box.open()
+        ask(self.window(), "models.discard", "Discard what is being made", question, "Discard", discard)
 
     def _said_of_download(self, job: Download, stopping: bool) -> tuple[str, words.Said]:
         variant = "" if job.variant == "safetensors" else f"  {job.variant}"
@@ -106,9 +98,7 @@ class _TrayRows(QScrollArea):
     def __init__(self) -> None:
         super().__init__()
         inside = QWidget()
-        self.column = QVBoxLayout(inside)
-        self.column.setContentsMargins(0, 0, 6, 0)
-        self.column.setSpacing(6)
+        self.column = fill(QVBoxLayout(inside), margins=(0, 0, 6, 0), spacing=6)
         self.setWidget(inside)
         self.setWidgetResizable(True)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.theme.sheet import set_role
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import CACHE_GROUP, Cost, OptionSpec
 
 MEASURE = "Measure its cost on this chat"
@@ -55,19 +55,11 @@ class CostLine(QWidget):
         self._blocked = ""
         self._running = False
         self._button = QPushButton(MEASURE)
-        self._button.setProperty("kind", "choice")
-        self._button.setObjectName(f"{spec.key}.cost")
-        self._button.setAccessibleName(f"{spec.title}: measure its cost on this chat")
+        named(self._button, f"{spec.key}.cost", title=f"{spec.title}: measure its cost on this chat", kind="choice")
         self._button.clicked.connect(self.requested)
-        self._outcome = QLabel()
-        self._outcome.setObjectName(f"{spec.key}.cost.outcome")
-        self._outcome.setWordWrap(True)
+        self._outcome = named(QLabel(wordWrap=True), f"{spec.key}.cost.outcome")
         self._outcome.setVisible(False)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._button, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self._outcome)
+        fill(QVBoxLayout(self), (self._button, 0, Qt.AlignmentFlag.AlignLeft), self._outcome, margins=0, spacing=4)
         self._refresh()
 
     def set_spec(self, spec: OptionSpec) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSizePolicy, QWidget
 
-from app.theme.widgets import button_text, menu_text, tip
+from app.theme.widgets import button_text, menu_text, named, tip
 from engine.protocol import OptionSpec
 
 _ARROW = " ▾"
@@ -25,11 +25,9 @@ class MenuControl(QPushButton):
 
     def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName(f"{spec.key}.choices")
-        self.setProperty("kind", "choice")
+        named(self, f"{spec.key}.choices", kind="choice")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        menu = QMenu(self)
-        menu.setToolTipsVisible(True)
+        menu = QMenu(self, toolTipsVisible=True)
         self._group = QActionGroup(self)
         self._title = ""
         for choice, title in zip(spec.choices, spec.choice_titles or spec.choices, strict=True):

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLay
 from app.panel.arrows import Arrows, Stops
 from app.panel.row import ROW_PX, OptionRow
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle, tip
+from app.theme.widgets import Toggle, fill, named, tip
 from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
 
 NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
@@ -38,12 +38,9 @@ class OptimisationPanel(QWidget):
         self._costs_blocked = ""
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setObjectName("panel")
-        self.setAccessibleName("Optimisations")
+        named(self, "panel", title="Optimisations")
         self._arrows = Arrows(self._stops, self)
-        self._tint = Toggle(theme)
-        self._tint.setObjectName("panel.tint")
-        self._tint.setAccessibleName("Highlight drafted tokens")
+        self._tint = named(Toggle(theme), "panel.tint", title="Highlight drafted tokens")
         self._tint.clicked.connect(self.tint_changed)
         self._tint_row = self._make_tint_row()
         self._lay_out()
@@ -148,35 +145,24 @@ class OptimisationPanel(QWidget):
 
     def _lay_out(self) -> None:
         self._body = QWidget()
-        self._column = QVBoxLayout(self._body)
-        self._column.setContentsMargins(16, 12, 4, 8)
-        self._column.setSpacing(0)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
+        self._column = fill(QVBoxLayout(self._body), margins=(16, 12, 4, 8), spacing=0)
+        scroll = QScrollArea(widgetResizable=True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)  # else the columns move as it comes
         bar = scroll.verticalScrollBar()
         bar.rangeChanged.connect(lambda low, high: bar.setEnabled(high > low))
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(self._body)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        fill(QVBoxLayout(self), scroll, margins=0)
         self._column.addLayout(self._head())
-        self._empty = QLabel("The switches appear when the engine is ready.")
-        self._empty.setProperty("role", "caption")
-        self._empty.setWordWrap(True)
+        self._empty = named(QLabel("The switches appear when the engine is ready.", wordWrap=True), role="caption")
         self._column.addWidget(self._empty)
-        self._groups = QVBoxLayout()
-        self._groups.setSpacing(0)
-        self._column.addLayout(self._groups)
-        self._column.addStretch(1)
+        self._groups = fill(QVBoxLayout(), spacing=0)
+        fill(self._column, self._groups, 1)
 
     def _head(self) -> QHBoxLayout:
-        head = QHBoxLayout()
-        head.setContentsMargins(0, 0, 0, 4)
-        title = QLabel("Optimisations")
-        title.setProperty("role", "title")
+        head = fill(QHBoxLayout(), margins=(0, 0, 0, 4))
+        title = named(QLabel("Optimisations"), role="title")
         unit = QLabel("Effect on this computer")
         unit.setProperty("role", "caption")
         unit.setWordWrap(True)
@@ -189,9 +175,7 @@ class OptimisationPanel(QWidget):
     def _make_tint_row(self) -> QFrame:
         frame = QFrame(self)
         frame.hide()
-        line = QHBoxLayout(frame)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(0)
+        line = fill(QHBoxLayout(frame), margins=0, spacing=0)
         label = QLabel("Highlight drafted tokens")
         label.setContentsMargins(1, 0, 0, 0)  # the ring of the names above
         words = (
@@ -200,8 +184,7 @@ class OptimisationPanel(QWidget):
         )
         label.setToolTip(tip(words))
         self._tint.setToolTip(tip(words))
-        line.addWidget(label, 1)
-        line.addWidget(self._tint)
+        fill(line, (label, 1), self._tint)
         return frame
 
     def _rebuild(self, catalogue: list[OptionSpec]) -> None:
@@ -226,8 +209,7 @@ class OptimisationPanel(QWidget):
         self._update_blocked()
 
     def _section(self, group: str) -> QLabel:
-        label = QLabel(group)
-        label.setProperty("role", "section")
+        label = named(QLabel(group), role="section")
         label.setContentsMargins(0, 13, 0, 3)
         return label
 

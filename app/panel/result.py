@@ -11,7 +11,7 @@ from app.texts.side_by_side import SideBySide
 from app.theme.icons import icon
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import Compared, CompareProgress, OptionSpec, Value
 
 _CELL_PX, _EMPTY_PX, _ICON_PX = 82, 36, 14
@@ -39,9 +39,7 @@ class ResultCell(QWidget):
         self._figure = QLabel("–")
         self._figure.setObjectName(f"{spec.key}.bought")
         self._figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.button = QToolButton()
-        self.button.setObjectName(f"{spec.key}.measure")
-        self.button.setProperty("kind", "quiet")
+        self.button = named(QToolButton(), f"{spec.key}.measure", kind="quiet")
         self.button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.button.clicked.connect(self.requested)
         policy = self.button.sizePolicy()
@@ -49,11 +47,7 @@ class ResultCell(QWidget):
         self.button.setSizePolicy(policy)
         self.detail = _Detail(spec.key)
         self.detail.both.clicked.connect(self.show_both)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(2)
-        row.addWidget(self._figure, 1)
-        row.addWidget(self.button)
+        fill(QHBoxLayout(self), (self._figure, 1), self.button, margins=0, spacing=2)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
         self.recolour()
         self._refresh()
@@ -123,8 +117,7 @@ class ResultCell(QWidget):
             said = [EffectLine(stale, "caption"), *(EffectLine(line.text, "caption") for line in said)]
         words = "\n".join(line.text for line in said) or self._spec.metric.elsewhere or "Not measured yet."
         self._figure.setText(found.text)
-        self._figure.setToolTip("Measuring…" if running else tip(words))
-        self._figure.setAccessibleName(f"{self._spec.title}: {words}")
+        named(self._figure, title=f"{self._spec.title}: {words}", tooltip="Measuring…" if running else tip(words))
         set_role(self._figure, "caption" if stale else found.tone)
         self._fit()
         self.detail.say(said)
@@ -154,19 +147,12 @@ class _Detail(QWidget):
         self._labels: list[QLabel] = []
         self.both = QPushButton("See both")
         self.both.setProperty("kind", "link")
-        self.both.setObjectName(f"{key}.both")
-        self.both.setToolTip("Both answers side by side, with the place marked where they part")
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(4)
-        self._column.addWidget(self.both, 0, Qt.AlignmentFlag.AlignLeft)
+        named(self.both, f"{key}.both", tooltip="Both answers side by side, with the place marked where they part")
+        self._column = fill(QVBoxLayout(self), (self.both, 0, Qt.AlignmentFlag.AlignLeft), margins=0, spacing=4)
 
     def say(self, said: list[EffectLine]) -> None:
         while len(self._labels) < len(said):
-            label = QLabel()
-            label.setObjectName(f"{self._key}.outcome")
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setWordWrap(True)
+            label = named(QLabel(textFormat=Qt.TextFormat.PlainText, wordWrap=True), f"{self._key}.outcome")
             self._column.insertWidget(len(self._labels), label)
             self._labels.append(label)
         for index, label in enumerate(self._labels):

@@ -13,7 +13,7 @@ from app.panel.titles import in_two
 from app.panel.words import badge_of, explanation, paper
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import Compared, CompareProgress, OptionSpec
 
 CONTROL_PX = 104
@@ -50,11 +50,7 @@ class NameLabel(QLabel):
 
 
 def small_label(name: str, role: str = "caption", wrap: bool = True) -> QLabel:
-    label = QLabel()
-    label.setObjectName(name)
-    label.setProperty("role", role)
-    label.setWordWrap(wrap)
-    return label
+    return named(QLabel(wordWrap=wrap), name, role=role)
 
 
 class OptionRow(QWidget):
@@ -72,8 +68,7 @@ class OptionRow(QWidget):
         self._live = "", ""
         self.setObjectName(f"row.{spec.key}")
         name, self._term = in_two(spec.title)
-        self._name = NameLabel(name)
-        self._name.setAccessibleName(spec.title)
+        self._name = named(NameLabel(name), title=spec.title)
         self._name.clicked.connect(self.toggle_explanation)
         self._second = small_label(f"{spec.key}.term", "tiny", wrap=False)
         self._badge = small_label(f"{spec.key}.badge", wrap=False)
@@ -181,45 +176,30 @@ class OptionRow(QWidget):
 
     def _lay_out(self) -> None:
         column = self._column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
+        fill(column, margins=0, spacing=4)
         self._columns = QWidget()
         line = self._line = QHBoxLayout(self._columns)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(6)
+        fill(line, margins=0, spacing=6)
         self._name_block = QWidget()
         self._fill_name_block()
-        line.addWidget(self._name_block, 1)
-        line.addWidget(self._reason, 1)
-        line.addWidget(self.result)
+        fill(line, (self._name_block, 1), (self._reason, 1), self.result)
         self._cell = QWidget()
         self._cell.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
-        cell = QHBoxLayout(self._cell)
-        cell.setContentsMargins(0, 0, 0, 0)
+        cell = fill(QHBoxLayout(self._cell), margins=0)
         if self._spec.kind == "bool" or isinstance(self._control, ChoiceControl):
             cell.addStretch(1)
         cell.addWidget(self._control)
         line.addWidget(self._cell)
-        column.addWidget(self._columns)
-        column.addWidget(self.result.detail)
+        fill(column, self._columns, self.result.detail)
         if self.cost is not None:
             column.addWidget(self.cost)
-        column.addWidget(self._caption)
-        column.addWidget(self._paper)
+        fill(column, self._caption, self._paper)
 
     def _fill_name_block(self) -> None:
         block = self._block = QVBoxLayout(self._name_block)
-        block.setContentsMargins(0, 0, 0, 0)
-        block.setSpacing(0)
-        block.addStretch(1)
-        block.addWidget(self._name)
-        second = QHBoxLayout()
-        second.setSpacing(6)
-        second.addWidget(self._badge)
-        second.addWidget(self._second)
-        second.addStretch(1)
-        block.addLayout(second)
-        block.addStretch(1)
+        fill(block, 1, self._name, margins=0, spacing=0)
+        second = fill(QHBoxLayout(), self._badge, self._second, 1, spacing=6)
+        fill(block, second, 1)
 
     def _refresh_second(self) -> None:
         """Show the badge of the present value: some choices of an exact switch are not exact."""
@@ -227,8 +207,7 @@ class OptionRow(QWidget):
         self._badge.setVisible(badge is not None)
         if badge is not None:
             self._badge.setText(badge.text)
-            self._badge.setProperty("badge", badge.tone)
-            self._badge.setToolTip(tip(badge.meaning))
+            named(self._badge, tooltip=tip(badge.meaning), badge=badge.tone)
             restyle(self._badge)
         term = "" if self._spec.kind == "float" else self._term
         words = "reloads the model" if self._spec.applies == "reload" else self._live[0] or self._spec.found or term

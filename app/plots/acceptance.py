@@ -7,7 +7,7 @@ from app.plots.chart import Chart, Legend
 from app.plots.plot import BarPlot, Bars
 from app.proposers import color, proposer
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, tip
+from app.theme.widgets import ElidedLabel, fill, tip
 from engine.protocol import Acceptance, Telemetry
 
 MOST_SERIES = 4
@@ -28,9 +28,7 @@ class AcceptanceChart(Chart):
         self._plot.scale = lambda share: f"{100 * share:.0f} %"
         self._legend = self.small_label()
         self._caption = ElidedLabel(_NEVER, "tiny")
-        self.column.addWidget(self._plot, 1)
-        self.column.addWidget(self._legend)
-        self.column.addWidget(self._caption)
+        fill(self.column, (self._plot, 1), self._legend, self._caption)
         self._draw()
 
     def add(self, frame: Telemetry) -> None:

@@ -14,7 +14,7 @@ from app.plots.plot import SPAN, Curve, TimePlot
 from app.plots.ring import Ring
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel
+from app.theme.widgets import ElidedLabel, fill
 from engine.protocol import Telemetry
 
 POINTS = 600
@@ -60,13 +60,8 @@ class Chart(QWidget):
         self.title = ElidedLabel(title, "caption")
         self.figure = Figure("–", "figure")
         self.narrow = False
-        self.head = QHBoxLayout()
-        self.head.addWidget(self.title, 1)
-        self.head.addWidget(self.figure)
-        self.column = QVBoxLayout(self)
-        self.column.setContentsMargins(14, 10, 14, 8)
-        self.column.setSpacing(4)
-        self.column.addLayout(self.head)
+        self.head = fill(QHBoxLayout(), (self.title, 1), self.figure)
+        self.column = fill(QVBoxLayout(self), self.head, margins=(14, 10, 14, 8), spacing=4)
 
     def add(self, frame: Telemetry) -> None:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from app.cache.pages import PageStates, from_counts
 from app.plots import words
 from app.plots.chart import Chart
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, tip
+from app.theme.widgets import ElidedLabel, fill, tip
 from app.words import PAGE_TOKENS, waste
 from engine.protocol import Telemetry
 
@@ -24,8 +24,7 @@ class PagesChart(Chart):
         self._new = False
         self.map = SmallMap(theme, hues)
         self._caption = ElidedLabel("", "tiny")
-        self.column.addWidget(self.map, 1)
-        self.column.addWidget(self._caption)
+        fill(self.column, (self.map, 1), self._caption)
 
     def add(self, frame: Telemetry) -> None:
         if not self._mapped and (self._frame is None or frame.pages != self._frame.pages):

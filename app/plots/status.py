@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QWidget
 
 from app.plots import words
 from app.plots.why import WhyButton
-from app.theme.widgets import ElidedLabel, tip
+from app.theme.widgets import ElidedLabel, fill, named, tip
 from engine.protocol import Telemetry
 
 _WAITS = "Live figures appear when the engine is ready."
@@ -20,15 +20,10 @@ class StatusLine(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._figures = ElidedLabel(_WAITS, "caption")
-        self._figures.setObjectName("plots.line")
-        self._figures.setToolTip("Show the plots")
+        self._figures = named(ElidedLabel(_WAITS, "caption"), "plots.line", tooltip="Show the plots")
         self._figures.setCursor(Qt.CursorShape.PointingHandCursor)
         self._figures.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 0, 12, 0)
-        row.setSpacing(4)
-        row.addWidget(self._figures, 1)
+        row = fill(QHBoxLayout(self), (self._figures, 1), margins=(16, 0, 12, 0), spacing=4)
         self.why = WhyButton("plots.why.line")
         row.addWidget(self.why)
         for text, about, asked in (
@@ -37,9 +32,7 @@ class StatusLine(QWidget):
         ):
             button = QToolButton()
             button.setText(text)
-            button.setToolTip(tip(about))
-            button.setObjectName(f"plots.open.{text.lower()}")
-            button.setProperty("kind", "link")
+            named(button, f"plots.open.{text.lower()}", tooltip=tip(about), kind="link")
             button.clicked.connect(asked)
             row.addWidget(button)
 

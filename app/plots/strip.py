@@ -16,6 +16,7 @@ from app.cache.hues import ChatHues
 from app.plots import words
 from app.plots.status import StatusLine
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 from engine.protocol import GpuReading, MemoryByOwner, QueueCounts, Telemetry
 
 if TYPE_CHECKING:
@@ -106,21 +107,16 @@ class PlotStrip(QWidget):
         self._moved: Telemetry | None = None
         """The last frame that looked unlike the one that stood here before."""
         self._dirty = self._seen = self._flat = self._collapsed = False
-        self.setObjectName("plots")
-        self.setAccessibleName("Live plots")
-        self.setProperty("surface", "panel")
+        named(self, "plots", title="Live plots", surface="panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._row = QWidget()
-        self._row_layout = QHBoxLayout(self._row)
-        self._row_layout.setContentsMargins(0, 0, 0, 0)
-        self._row_layout.setSpacing(0)
+        self._row_layout = fill(QHBoxLayout(self._row), margins=0, spacing=0)
         self._line = StatusLine()
         self._line.plots_requested.connect(self.plots_requested)
         self._line.panel_requested.connect(self.panel_requested)
         self._line.why.asked.connect(self.why_requested)
         self._stack = QStackedLayout(self)
-        self._stack.addWidget(self._row)
-        self._stack.addWidget(self._line)
+        fill(self._stack, self._row, self._line)
         self._soon = QTimer(self, singleShot=True, interval=_TICK_MS)
         self._soon.timeout.connect(self.tick)
         self._builder = QTimer(self, singleShot=True, interval=_BUILD_MS)
@@ -224,8 +220,7 @@ class PlotStrip(QWidget):
         made: list[Chart] = [rates, MemoryChart(theme), self._pages, QueueChart(theme)]
         for chart in (*made, AcceptanceChart(theme), GpuChart(theme)):
             chart.setObjectName(f"plots.{type(chart).__name__}")
-            divider = QFrame()
-            divider.setProperty("edge", "left")
+            divider = named(QFrame(), edge="left")
             divider.setFixedWidth(1)
             if self._charts:
                 self._row_layout.addWidget(divider)

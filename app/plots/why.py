@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from app.panel.controls import value_title
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, caption
+from app.theme.widgets import button_text, caption, fill, named
 from engine.protocol import OptionSpec, Reason, Reasons
 
 TITLE = "Why is this slow?"
@@ -41,10 +41,7 @@ class WhyButton(QPushButton):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__("Why slow?", parent)
-        self.setObjectName(name)
-        self.setProperty("kind", "link")
-        self.setAccessibleName(TITLE)
-        self.setToolTip(f"{TITLE} What stands out, and what mends it")
+        named(self, name, title=TITLE, tooltip=f"{TITLE} What stands out, and what mends it", kind="link")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.clicked.connect(lambda: self.asked.emit(self))
@@ -72,28 +69,17 @@ class WhyCard(QFrame):
         """Next to which it was opened."""
         self._found: Reasons | None = None
         """Reasons that it says, None while it waits for words."""
-        self.setObjectName("why")
-        self.setAccessibleName(TITLE)
-        self.setProperty("card", "tip")
+        named(self, "why", title=TITLE, card="tip")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.hide()
-        title = QLabel(TITLE)
-        title.setProperty("role", "figure")
+        title = named(QLabel(TITLE), role="figure")
         body = QWidget()
-        self._body = QVBoxLayout(body)
-        self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(10)
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(12)
+        self._body = fill(QVBoxLayout(body), margins=0, spacing=10)
+        self._rows = fill(QVBoxLayout(), spacing=12)
         self._limit = caption(name="why.limit")
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(14, 10, 14, 12)
-        self._column.setSpacing(10)
-        self._column.addWidget(title)
-        self._body.addLayout(self._rows)
-        self._body.addWidget(self._limit)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
+        self._column = fill(QVBoxLayout(self), title, margins=(14, 10, 14, 12), spacing=10)
+        fill(self._body, self._rows, self._limit)
+        self._scroll = QScrollArea(widgetResizable=True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the buttons inside
         self._scroll.setWidget(body)
@@ -179,22 +165,16 @@ class WhyCard(QFrame):
 
     def _row(self, place: int, reason: Reason, specs: Mapping[str, OptionSpec]) -> QWidget:
         row = QWidget()
-        column = QVBoxLayout(row)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(_plain(reason.sentence))
+        column = fill(QVBoxLayout(row), _plain(reason.sentence), margins=0, spacing=4)
         for text in (reason.detail, reason.action):
             if text:
                 column.addWidget(_plain(text, "caption"))
         title = remedy(reason, specs)
         if title:
             button = QPushButton(button_text(title))
-            button.setObjectName(f"why.mend.{place}")
-            button.setAccessibleName(f"{reason.sentence} {title}")
+            named(button, f"why.mend.{place}", title=f"{reason.sentence} {title}")
             button.clicked.connect(lambda: self._press(reason))
-            line = QHBoxLayout()
-            line.addWidget(button)
-            line.addStretch(1)
+            line = fill(QHBoxLayout(), button, 1)
             column.addLayout(line)
         return row
 
@@ -246,9 +226,7 @@ def remedy(reason: Reason, specs: Mapping[str, OptionSpec]) -> str:
 
 
 def _plain(text: str, role: str = "") -> QLabel:
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
+    label = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=True)
     if role:
         label.setProperty("role", role)
     return label

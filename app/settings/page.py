@@ -21,7 +21,7 @@ from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
 from app.theme.numbers import Fraction, WholeNumber
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, Toggle, caption
+from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named
 from engine.protocol import Device
 
 _WIDTH = 640
@@ -85,25 +85,15 @@ class SettingsPage(FocusFirst):
 
     def _lay_out(self) -> QVBoxLayout:
         body = self._body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(24, 16, 24, 24)
-        column.setSpacing(10)
-        title = QLabel("Settings")
-        title.setProperty("role", "title")
+        column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=10)
+        title = named(QLabel("Settings"), role="title")
         column.addWidget(title)
         holder = QWidget()
-        centred = QHBoxLayout(holder)
-        centred.setContentsMargins(0, 0, 0, 0)
-        centred.addStretch(1)
-        centred.addWidget(body, 10)
-        centred.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
+        fill(QHBoxLayout(holder), 1, (body, 10), 1, margins=0)
+        self._scroll = QScrollArea(widgetResizable=True)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(holder)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(self._scroll)
+        fill(QVBoxLayout(self), self._scroll, margins=0)
         return column
 
     def _appearance(self) -> None:
@@ -159,24 +149,19 @@ class SettingsPage(FocusFirst):
         draft.setChecked(settings.draft)
         draft.clicked.connect(lambda on: self._set(draft=on))
         self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
-        idle = _number(settings.unload_after, 1440, 5, "Never", " min")
-        idle.setObjectName("settings.unload_after")
+        idle = named(_number(settings.unload_after, 1440, 5, "Never", " min"), "settings.unload_after")
         idle.valueChanged.connect(lambda value: self._set(unload_after=value))
         about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
         self._row("Unload the model when idle", about, idle)
-        limit = _number(settings.download_limit, 100_000, 1, "No limit", " MB/s")
-        limit.setObjectName("settings.download_limit")
+        limit = named(_number(settings.download_limit, 100_000, 1, "No limit", " MB/s"), "settings.download_limit")
         limit.valueChanged.connect(lambda value: self._set(download_limit=value))
         self._row(
             "Download speed limit", "Per download. Running downloads use it after they are paused and resumed.", limit
         )
-        reload = QPushButton("Reload model")
-        reload.setObjectName("settings.reload")
-        reload.setAccessibleName("Reload model")
-        reload.clicked.connect(self.reload_requested)
-        line = QHBoxLayout()
-        line.addStretch(1)
-        line.addWidget(reload)
+        reload = named(
+            QPushButton("Reload model"), "settings.reload", title="Reload model", clicked=self.reload_requested
+        )
+        line = fill(QHBoxLayout(), 1, reload)
         self._column.addLayout(line)
 
     def _memory_rows(self, memory: float | None) -> None:
@@ -192,10 +177,7 @@ class SettingsPage(FocusFirst):
         self._share.valueChanged.connect(lambda: self._set_memory("share"))
         self._fixed.valueChanged.connect(lambda: self._set_memory("fixed"))
         box = QWidget()
-        line = QHBoxLayout(box)
-        line.setContentsMargins(0, 0, 0, 0)
-        for widget in (self._share, self._fixed, self._memory):
-            line.addWidget(widget)
+        fill(QHBoxLayout(box), self._share, self._fixed, self._memory, margins=0)
         self._row("Memory for the engine", f"Automatic takes 85 % of what is free. {_NEXT_LOAD}", box)
         self._show_memory(kind)
 
@@ -221,23 +203,18 @@ class SettingsPage(FocusFirst):
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
 
     def _section(self, text: str) -> None:
-        label = QLabel(text)
-        label.setProperty("role", "section")
+        label = named(QLabel(text), role="section")
         label.setContentsMargins(0, 16, 0, 0)
         self._column.addWidget(label)
 
     def _row(self, name: str, about: str, control: QWidget) -> None:
         if not control.accessibleName():
             control.setAccessibleName(name)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(QLabel(name))
+        words = fill(QVBoxLayout(), QLabel(name), spacing=2)
         if about:
             words.addWidget(caption(about))
         line = QHBoxLayout()
-        line.setSpacing(16)
-        line.addLayout(words, 1)
-        line.addWidget(control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        fill(line, (words, 1), (control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), spacing=16)
         self._column.addLayout(line)
 
     def _set(self, **changes: Any) -> None:

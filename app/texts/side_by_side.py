@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QVBoxLayo
 from app.texts.difference import parting, parts_at
 from app.theme.room import room_of
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 
 WIDTH_PX, HEIGHT_PX = 860, 480
 _REST, _PLACE = 0.12, 0.34
@@ -74,26 +75,15 @@ class SideBySide(QDialog):
         self.resize(QSize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX)).boundedTo(room_of(self)))
         both = BothTexts(one, other, about, theme)
         self.sentence, self.views = both.sentence, both.views
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 16)
-        column.addWidget(both)
+        fill(QVBoxLayout(self), both, margins=(16, 12, 16, 16))
 
 
 def _label(text: str, role: str) -> QLabel:
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setProperty("role", role)
-    label.setWordWrap(True)
-    return label
+    return named(QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=True), role=role)
 
 
 def _view(side: Side) -> QTextEdit:
-    view = QTextEdit()
-    view.setPlainText(side.text)
-    view.setReadOnly(True)
-    view.setTabChangesFocus(True)
-    view.setAccessibleName(side.heading)
-    return view
+    return named(QTextEdit(plainText=side.text, readOnly=True, tabChangesFocus=True), title=side.heading)
 
 
 def _cursor(view: QTextEdit, at: int, move: QTextCursor.MoveOperation) -> QTextCursor:
@@ -131,9 +121,7 @@ class MarkedText(QWidget):
         super().__init__()
         self._at, self._theme = at, theme
         self.view = _view(side)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.view)
+        fill(QVBoxLayout(self), self.view, margins=0)
         if at is not None:
             _go_to(self.view, at)
             self._mark()

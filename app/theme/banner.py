@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePol
 from app.theme.icons import icon
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from app.theme.widgets import button_text
+from app.theme.widgets import button_text, fill, named
 
 Tone = Literal["notice", "bad"]
 _ICON_PX = 14
@@ -22,32 +22,19 @@ class Banner(QFrame):
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self.setObjectName(name)
-        self.setProperty("card", "notice")
-        self._label = QLabel()
-        self._label.setObjectName(f"{name}.text")
-        self._label.setWordWrap(True)
-        self._label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        named(self, name, card="notice")
+        self._label = named(
+            QLabel(wordWrap=True, textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse), f"{name}.text"
+        )
         self._label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self._action = QPushButton()
-        self._action.setObjectName(f"{name}.action")
-        self._action.setAccessibleName("What to do")
+        self._action = named(QPushButton(), f"{name}.action", title="What to do")
         self._action.hide()
-        self._other = QPushButton()
-        self._other.setObjectName(f"{name}.other")
-        self._other.setProperty("kind", "quiet")
+        self._other = named(QPushButton(), f"{name}.other", kind="quiet")
         self._other.hide()
-        self._close = QToolButton()
-        self._close.setProperty("kind", "quiet")
-        self._close.setAccessibleName("Close the notice")
-        self._close.clicked.connect(self.hide)
+        self._close = named(QToolButton(), title="Close the notice", clicked=self.hide, kind="quiet")
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 6, 10, 6)
-        row.setSpacing(12)
-        row.addWidget(self._label, 1)
-        row.addWidget(self._action)
-        row.addWidget(self._other)
-        row.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
+        fill(row, (self._label, 1), self._action, self._other, (self._close, 0, Qt.AlignmentFlag.AlignTop), spacing=12)
         self._recolour()
         theme.changed.connect(self._recolour)
         self.hide()
@@ -65,8 +52,7 @@ class Banner(QFrame):
         self._action.setVisible(bool(action))
         self._other.setText(button_text(other))
         self._other.setVisible(bool(other))
-        self.setProperty("card", tone)
-        self.setAccessibleName(text)
+        named(self, title=text, card=tone)
         restyle(self)
         self.show()
 

@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
+from typing import Any, TypeVar
 
 import PySide6.QtGui
-from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnimation, Signal
+from PySide6.QtCore import QEasingCurve, QEvent, QObject, QRectF, QSize, Qt, QVariantAnimation, Signal, SignalInstance
 from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -16,6 +17,7 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
+    QLayout,
     QMenu,
     QPushButton,
     QSizePolicy,
@@ -26,9 +28,53 @@ from PySide6.QtWidgets import (
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 
+LayoutT = TypeVar("LayoutT", bound=QLayout)
+ItemT = TypeVar("ItemT", bound=QObject)
+Part = QWidget | QLayout | int | tuple[Any, ...]
 _TIP_LETTERS = 72
 ARROW = " ▾"
 _EDGES_PX = 24
+
+
+def fill(
+    layout: LayoutT, *parts: Part, margins: int | tuple[int, int, int, int] | None = None, spacing: int | None = None
+) -> LayoutT:
+    """Add widgets and layouts in their order; a number is a stretch, a tuple what ``addWidget`` takes.
+
+    ``margins``: the same on all sides, or left, top, right and bottom, pixels; None leaves them as they are.
+    """
+    if margins is not None:
+        layout.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
+    if spacing is not None:
+        layout.setSpacing(spacing)
+    box: Any = layout
+    for part in parts:
+        if isinstance(part, int):
+            box.addStretch(part)
+        else:
+            first, *how = part if isinstance(part, tuple) else (part,)
+            (box.addLayout if isinstance(first, QLayout) else box.addWidget)(first, *how)
+    return layout
+
+
+def named(
+    item: ItemT,
+    name: str | None = None,
+    *,
+    title: str | None = None,
+    tooltip: str | None = None,
+    clicked: Callable[..., object] | SignalInstance | None = None,
+    **properties: object,
+) -> ItemT:
+    """Set the object name, the accessible name, the tooltip, and properties that the style sheet reads."""
+    given = {"objectName": name, "accessibleName": title, "toolTip": tooltip, **properties}
+    for key, value in given.items():
+        if value is not None:
+            item.setProperty(key, value)
+    if clicked is not None:
+        assert isinstance(item, QAbstractButton)
+        item.clicked.connect(clicked)
+    return item
 
 
 def tip(text: str) -> str:
@@ -236,16 +282,12 @@ class Segments(QFrame):
         self, name: str, keys: Sequence[str], titles: Sequence[str], prefix: str, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self.setProperty("segmented", "true")
-        self.setAccessibleName(name)
+        named(self, title=name, segmented="true")
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(2, 2, 2, 2)
-        self._row.setSpacing(0)
+        self._row = fill(QHBoxLayout(self), margins=2, spacing=0)
         self._prefix = prefix
         self._keys: list[str] = []
-        self._group = QButtonGroup(self)
-        self._group.setExclusive(True)
+        self._group = QButtonGroup(self, exclusive=True)
         self._group.idClicked.connect(lambda index: self.chosen.emit(self._keys[index]))
         self.offer(keys, titles)
 
@@ -258,11 +300,9 @@ class Segments(QFrame):
             button.deleteLater()
         self._keys = list(keys)
         for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
-            segment = QPushButton(button_text(title))
-            segment.setProperty("kind", "segment")
+            segment = named(QPushButton(button_text(title)), kind="segment")
             segment.setCheckable(True)
-            segment.setObjectName(f"{self._prefix}.{key}")
-            segment.setAccessibleName(f"{self.accessibleName()}: {title}")
+            named(segment, f"{self._prefix}.{key}", title=f"{self.accessibleName()}: {title}")
             self._group.addButton(segment, index)
             self._row.addWidget(segment)
         self.setFocusProxy(self._group.button(0))
@@ -284,13 +324,10 @@ class Segments(QFrame):
 
 def caption(text: str = "", name: str = "") -> QLabel:
     """Secondary words that wrap and can be copied."""
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setObjectName(name)
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
+    selectable = Qt.TextInteractionFlag.TextSelectableByMouse
+    plain = Qt.TextFormat.PlainText
+    label = QLabel(text, textFormat=plain, wordWrap=True, textInteractionFlags=selectable)
+    return named(label, name, role="caption")
 
 
 def show_badge(label: QLabel, text: str, tone: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QFileDialog, QMessageBox
+from PySide6.QtWidgets import QFileDialog
 
 from app.chat.session.answers import Answers
 from app.gpu import words
@@ -15,6 +15,8 @@ from app.gpu.section import PackSection
 from app.gpu.words import CardContent, Situation, Waiting
 from app.link.link import EngineLink, LinkState
 from app.settings.store import SettingsStore
+from app.theme.question import ask
+from app.theme.widgets import named
 from app.window.measure_wiring import MeasureWiring
 from engine import protocol
 
@@ -61,8 +63,7 @@ class GpuWiring(QObject):
         self._cancelled = False
         self._hidden: set[str] = set()
         """Cards that the person closed, until the program ends."""
-        self._soon = QTimer(self, singleShot=True, interval=CHECK_MS)
-        self._soon.setObjectName("gpu-check")
+        self._soon = named(QTimer(self, singleShot=True, interval=CHECK_MS), "gpu-check")
         self._soon.timeout.connect(packs.check)
         link.welcomed.connect(self._on_welcome)
         link.state_changed.connect(self._on_state)
@@ -230,21 +231,9 @@ class GpuWiring(QObject):
             self._hidden.add(content.key)
 
     def _ask_remove(self) -> None:
-        status = self._packs.status
-        if status is None:
-            return
-        box = QMessageBox(
-            QMessageBox.Icon.Question,
-            "GPU pack",
-            words.removal(status),
-            QMessageBox.StandardButton.Cancel,
-            self._card.window(),
-        )
-        box.setObjectName("gpu.remove")
-        remove = box.addButton("Remove", QMessageBox.ButtonRole.DestructiveRole)
-        remove.clicked.connect(lambda: self._aside(self._packs.remove))
-        box.finished.connect(box.deleteLater)
-        box.open()
+        if (status := self._packs.status) is not None:
+            window, question = self._card.window(), words.removal(status)
+            ask(window, "gpu.remove", "GPU pack", question, "Remove", lambda: self._aside(self._packs.remove))
 
     def _choose_file(self) -> None:
         if file := QFileDialog.getOpenFileName(self._card.window(), "Install a GPU pack from a file")[0]:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.theme.widgets import FocusFirst
+from app.theme.widgets import FocusFirst, fill
 
 Inner = TypeVar("Inner", bound=QWidget)
 
@@ -26,7 +26,5 @@ class LazyPage(FocusFirst, Generic[Inner]):
         super().showEvent(event)
         if self.inner is None:
             self.inner = self._make()
-            column = QVBoxLayout(self)
-            column.setContentsMargins(0, 0, 0, 0)
-            column.addWidget(self.inner)
+            fill(QVBoxLayout(self), self.inner, margins=0)
             self.first = self.inner

@@ -7,6 +7,7 @@ from PySide6.QtGui import QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
 from app.theme.theme import Theme
+from app.theme.widgets import fill, named
 
 SIDEBAR_WIDTH = 232
 PANEL_WIDTH = 340
@@ -40,12 +41,7 @@ class Sides(QWidget):
         self._wide = (True, True)
         """Visibility of the left and the right side in a wide window."""
         self.left, self.right = _edged(left, "right"), _edged(right, "left")
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(0)
-        self._row.addWidget(self.left)
-        self._row.addWidget(middle, 1)
-        self._row.addWidget(self.right)
+        self._row = fill(QHBoxLayout(self), self.left, (middle, 1), self.right, margins=0, spacing=0)
         self._rest = _Rest(self)
         self._rest.hide()
         self._rest.pressed.connect(self.close_overlay)
@@ -127,10 +123,6 @@ class Sides(QWidget):
 
 def _edged(inner: QWidget, side: str) -> QFrame:
     """``inner`` in a column of its own with a hairline towards the middle."""
-    frame = QFrame()
-    frame.setProperty("edge", side)
-    frame.setProperty("surface", "panel")
-    row = QHBoxLayout(frame)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.addWidget(inner)
+    frame = named(QFrame(), edge=side, surface="panel")
+    fill(QHBoxLayout(frame), inner, margins=0)
     return frame

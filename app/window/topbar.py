@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, tip
+from app.theme.widgets import button_text, fill, named, tip
 
 _HEIGHT = 43
 _GAP, _AFTER_NAME = 18, 24
@@ -35,11 +35,8 @@ class TopBar(QFrame):
         self._engine_words = self._chat_words = ""
         self._on_chat = True
         """True if the page of the chat is on show."""
-        self.setProperty("surface", "panel")
-        self.setProperty("edge", "bottom")
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(16, 0, 12, 0)
-        self._row.setSpacing(_GAP)
+        named(self, surface="panel", edge="bottom")
+        self._row = fill(QHBoxLayout(self), margins=(16, 0, 12, 0), spacing=_GAP)
         name = self._name = QLabel("Kvasir")
         name.setProperty("role", "title")
         self._row.addWidget(name)
@@ -50,31 +47,22 @@ class TopBar(QFrame):
             self._add_tab(index, page)
         self._tabs.idClicked.connect(self.page_chosen)
         self.status = QLabel()
-        self.status.setProperty("role", "caption")
-        self.status.setObjectName("top.status")
-        self.status.setAccessibleName("Engine status")
+        named(self.status, "top.status", title="Engine status", role="caption")
         self.status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.device = QLabel()
-        self.device.setProperty("role", "mute")
-        self.device.setObjectName("top.device")
-        self._row.addWidget(self.status, 1)
-        self._row.addWidget(self.device)
+        self.device = named(QLabel(), "top.device", role="mute")
+        fill(self._row, (self.status, 1), self.device)
         self._folds: list[tuple[QToolButton, str]] = []
-        self._fold_row = QHBoxLayout()
-        self._fold_row.setSpacing(2)
+        self._fold_row = fill(QHBoxLayout(), spacing=2)
         self._row.addLayout(self._fold_row)
         theme.changed.connect(self._recolour)
 
     def add_fold(self, name: str, image: str, on: bool) -> QToolButton:
         """A checkable button that shows or hides a part of the window."""
-        button = QToolButton()
-        button.setProperty("kind", "quiet")
+        button = named(QToolButton(), kind="quiet")
         button.setCheckable(True)
         button.setChecked(on)
-        button.setObjectName(f"top.{image}")
-        button.setAccessibleName(name)
-        button.setToolTip(tip(name))
+        named(button, f"top.{image}", title=name, tooltip=tip(name))
         self._fold_row.addWidget(button)
         self._folds.append((button, image))
         self._recolour()
@@ -93,8 +81,7 @@ class TopBar(QFrame):
             self.device.setVisible(device)
             self._name.setVisible(name)
             self._after_name.changeSize(_AFTER_NAME if name else 0, 0)
-            self._row.setSpacing(gap)
-            self._row.setContentsMargins(min(16, gap), 0, min(12, gap), 0)
+            fill(self._row, margins=(min(16, gap), 0, min(12, gap), 0), spacing=gap)
             self._row.invalidate()
             if self._row.minimumSize().width() <= self.width():
                 return
@@ -126,8 +113,7 @@ class TopBar(QFrame):
         self.status.setText(self._engine_words or ("" if self._on_chat else self._chat_words))
 
     def _add_tab(self, index: int, page: str) -> None:
-        tab = QPushButton(button_text(page))
-        tab.setProperty("kind", "tab")
+        tab = named(QPushButton(button_text(page)), kind="tab")
         tab.setCheckable(True)
         tab.setChecked(index == 0)
         tab.setAccessibleName(f"Page: {page}")

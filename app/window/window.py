@@ -30,7 +30,7 @@ from app.settings.store import SettingsStore
 from app.shortcuts import ShortcutsDialog, bind
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, named, tip
 from app.window.regions import Regions
 from app.window.sides import Sides
 from app.window.topbar import TopBar
@@ -83,8 +83,7 @@ class MainWindow(QWidget):
         self._unfold_plots = False
         """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
-        self.setObjectName("window")
-        self.setProperty("surface", "panel")
+        named(self, "window", surface="panel")
         self.bar = TopBar(["Chat", "Models", "Lab", "Help", "Settings"], theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
@@ -93,13 +92,7 @@ class MainWindow(QWidget):
         self._pages: tuple[QWidget, ...] = (self._chat_page(), models_page, lab_page, help_page, settings_page)
         for each in self._pages:
             self._stack.addWidget(each if each is self._pages[self.CHAT] else Scrolled(each))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.bar)
-        column.addWidget(self.notice)
-        column.addWidget(self.gpu_card)
-        column.addWidget(self._stack, 1)
+        fill(QVBoxLayout(self), self.bar, self.notice, self.gpu_card, (self._stack, 1), margins=0, spacing=0)
         self._add_folds()
         help_page.shortcuts_requested.connect(self.show_shortcuts)
         help_page.about_requested.connect(self.show_about)
@@ -222,8 +215,7 @@ class MainWindow(QWidget):
         ends = "ends that" if len(lost) == 1 else "ends all of that"
         question = f"{' '.join(lost)} Quitting {ends}. {GOES_ON}"
         icon, stay = QMessageBox.Icon.Question, QMessageBox.StandardButton.Cancel
-        box = QMessageBox(icon, "Quit Kvasir", question, stay, self)
-        box.setObjectName("window.leave")
+        box = named(QMessageBox(icon, "Quit Kvasir", question, stay, self), "window.leave")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.addButton("Quit now", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(self.leave)
         box.setDefaultButton(stay)
@@ -231,17 +223,12 @@ class MainWindow(QWidget):
 
     def _chat_page(self) -> QWidget:
         page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
+        column = fill(QVBoxLayout(page), margins=0, spacing=0)
         self.sides = Sides(self.sidebar, self.chat, self.panel, self._theme)
-        column.addWidget(self.sides, 1)
-        column.addWidget(self.cache)
-        rule = QFrame()
-        rule.setProperty("edge", "top")
+        fill(column, (self.sides, 1), self.cache)
+        rule = named(QFrame(), edge="top")
         rule.setFixedHeight(1)
-        column.addWidget(rule)
-        column.addWidget(self.plots)
+        fill(column, rule, self.plots)
         return page
 
     def _add_folds(self) -> None:

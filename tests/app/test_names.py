@@ -111,10 +111,12 @@ def unguarded(source: str) -> list[str]:
     """Calls that show words which may come from elsewhere, without the helper of their kind."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call) or not node.args:
+        if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if name in SINKS and not own(node.args[0], SINKS[name]):
+        shown = [(name, node.args[0])] if node.args else []
+        shown += [("setToolTip", keyword.value) for keyword in node.keywords if keyword.arg == "tooltip"]
+        if any(name in SINKS and not own(words, SINKS[name]) for name, words in shown):
             found.append(ast.unparse(node))
     return found
 
@@ -139,6 +141,7 @@ def test_every_place_that_shows_words_goes_through_its_helper():
     found = {path.name: unguarded(path.read_text()) for path in Path(app.__file__).parent.rglob("*.py")}
     assert {name: calls for name, calls in found.items() if calls} == {}
     assert unguarded("x.setToolTip(name); QPushButton(title); menu.addAction(f'Open {name}')")
+    assert unguarded("named(x, tooltip=name)") == ["named(x, tooltip=name)"]
     assert button_text("A&B") == "A&&B"
 
 

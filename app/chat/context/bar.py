@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 from app.chat.context.overflow import OVER
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FillBar, tip
+from app.theme.widgets import FillBar, fill, tip
 from engine.protocol import Overflow
 
 NEARLY_FULL = 0.9
@@ -28,11 +28,7 @@ class ContextBar(QWidget):
         self._label = QLabel(self)
         self._bar = FillBar(theme, self)
         self._bar.setFixedWidth(120)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(12)
-        row.addWidget(self._label)
-        row.addWidget(self._bar)
+        fill(QHBoxLayout(self), self._label, self._bar, margins=0, spacing=12)
         self.setVisible(False)
 
     @property

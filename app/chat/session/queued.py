@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
-from app.theme.widgets import button_text
+from app.theme.widgets import button_text, fill, named
 
 WAITS = "Your question will be sent when the model is ready."
 WAITS_FOR_LAB = "Your question will be sent when the measurement is finished."
@@ -19,20 +19,14 @@ class QueuedBar(QFrame):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("queued-bar")
-        self.setProperty("card", "notice")
+        named(self, "queued-bar", card="notice")
         label = self._label = QLabel(self)
         label.setWordWrap(True)
         self.say(WAITS)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(24, 8, 16, 8)
-        row.setSpacing(12)
-        row.addWidget(label, 1)
+        row = fill(QHBoxLayout(self), (label, 1), margins=(24, 8, 16, 8), spacing=12)
         for name, title, signal in (("edit", "Edit", self.edit_asked), ("cancel", "Cancel", self.cancelled)):
             button = QPushButton(button_text(title), self)
-            button.setObjectName(f"queued-{name}")
-            button.setProperty("kind", "quiet")
-            button.setAccessibleName(f"{title} the question that waits")
+            named(button, f"queued-{name}", title=f"{title} the question that waits", kind="quiet")
             button.clicked.connect(signal)
             row.addWidget(button)
         self.setVisible(False)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.history.records import StoredMessage
 from app.theme.sheet import set_role
-from app.theme.widgets import button_text, tip
+from app.theme.widgets import button_text, fill, named, tip
 
 _ACTIONS = {
     "user": (("retry", "Try again"), ("edit", "Edit"), ("copy", "Copy")),
@@ -46,26 +46,17 @@ class Footer(QWidget):
         super().__init__(parent)
         self._message = message
         self._role = message.role
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(14)
-        self.stats = QLabel(self)
-        self.stats.setProperty("role", "caption")
-        self.stats.setObjectName("answer-stats")
-        self.verdict = QLabel(self)
-        self.verdict.setObjectName("answer-repeat")
+        row = fill(QHBoxLayout(self), margins=0, spacing=14)
+        self.stats = named(QLabel(self), "answer-stats", role="caption")
+        self.verdict = named(QLabel(self), "answer-repeat")
         self.verdict.setVisible(False)
         self._switcher = QWidget(self)
         self._position = QLabel(self._switcher)
-        self._actions = QWidget(self)
-        self._actions.setVisible(False)
+        self._actions = QWidget(self, visible=False)
         self._buttons: dict[str, QPushButton] = {}
         if message.role == "user":
             row.addStretch(1)
-        row.addWidget(self.verdict)
-        row.addWidget(self.stats)
-        row.addWidget(self._switcher)
-        row.addWidget(self._actions)
+        fill(row, self.verdict, self.stats, self._switcher, self._actions)
         if message.role == "assistant":
             row.addStretch(1)
         self._fill_switcher()
@@ -114,9 +105,7 @@ class Footer(QWidget):
         self.stats.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(40, room)))
 
     def _fill_switcher(self) -> None:
-        row = QHBoxLayout(self._switcher)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
+        row = fill(QHBoxLayout(self._switcher), margins=0, spacing=6)
         self._position.setProperty("role", "caption")
         self._previous = self._button("‹", "previous", "Previous version", self._switcher)
         self._next = self._button("›", "next", "Next version", self._switcher)
@@ -124,18 +113,15 @@ class Footer(QWidget):
             row.addWidget(widget)
 
     def _fill_actions(self) -> None:
-        row = QHBoxLayout(self._actions)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(14)
+        row = fill(QHBoxLayout(self._actions), margins=0, spacing=14)
         for name, title in _ACTIONS[self._role]:
             self._buttons[name] = self._button(title, name, _HELP[name], self._actions)
             row.addWidget(self._buttons[name])
 
     def _button(self, title: str, name: str, help_text: str, parent: QWidget) -> QPushButton:
         button = QPushButton(button_text(title), parent)
-        button.setProperty("kind", "link")
-        button.setObjectName(f"message-{name}")
-        button.setAccessibleName(help_text if len(title) < 2 else title)
-        button.setToolTip(tip(help_text))
+        named(
+            button, f"message-{name}", title=help_text if len(title) < 2 else title, tooltip=tip(help_text), kind="link"
+        )
         button.clicked.connect(lambda: self.acted.emit(name))
         return button

@@ -18,6 +18,7 @@ from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
+from app.theme.widgets import named
 
 GAP_PX = 10
 FOOTER_PX = {"user": 24, "assistant": 40}
@@ -55,9 +56,7 @@ class MessageView(QWidget):
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
         self._pictures = ShownPictures(message.pictures, self._bubble) if self._bubble and message.pictures else None
-        self._waiting = QLabel(self)
-        self._waiting.setProperty("role", "caption")
-        self._waiting.setObjectName("waiting")
+        self._waiting = named(QLabel(self), "waiting", role="caption")
         self._waiting.setVisible(False)
         self._footer = Footer(message, self)
         self._footer.acted.connect(self._on_action)

@@ -12,6 +12,7 @@ from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.wrapping import LONGEST_WORD, wrap_mode
 from app.history.records import thought_for
 from app.theme.theme import CAPTION_PX, Theme
+from app.theme.widgets import named
 
 HEAD_PX = 20
 INDENT_PX = 14
@@ -39,16 +40,13 @@ class ThinkingBlock(QWidget):
         self._growing = False
         self._open = False
         self.setObjectName("thinking")
-        self.head = QPushButton(self)
-        self.head.setObjectName("thinking-head")
-        self.head.setProperty("kind", "link")
+        self.head = named(QPushButton(self), "thinking-head", kind="link")
         self.head.setStyleSheet("text-align: left;")
         self.head.setAutoDefault(True)  # Enter presses it, as Space does
         self.head.setCursor(Qt.CursorShape.PointingHandCursor)
         self.head.setToolTip("Show or hide what the model thought before it answered")
         self.head.clicked.connect(self.toggle)
-        self.body = _Body(theme, self)
-        self.body.setAccessibleName("What the model thought")
+        self.body = named(_Body(theme, self), title="What the model thought")
         self._name()
 
     @property

@@ -17,6 +17,7 @@ from app.chat.transcript.message import MessageView
 from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
 from app.theme.theme import Theme
+from app.theme.widgets import named
 
 FRAME_MS = 33
 PATIENCE = 4
@@ -54,17 +55,14 @@ class Transcript(QScrollArea):
         self._pending: tuple[str, Callable[[], PartialAnswer]] | None = None
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setAccessibleName("Conversation")
-        self.setObjectName("transcript")
-        self._page = QWidget()
-        self._page.setObjectName("transcript-page")
+        named(self, "transcript", title="Conversation")
+        self._page = named(QWidget(), "transcript-page")
         self.setWidget(self._page)
         self._line = UnseenLine(theme, self._page)
         self._hidden: DimmedMessages | None = None
         self.verticalScrollBar().valueChanged.connect(self._on_scroll)
         self.verticalScrollBar().rangeChanged.connect(self._on_range)
-        self._frame = QTimer(self, singleShot=True, interval=FRAME_MS)
-        self._frame.setObjectName("transcript-frame")
+        self._frame = named(QTimer(self, singleShot=True, interval=FRAME_MS), "transcript-frame")
         self._frame.timeout.connect(self._paint_stream)
         theme.changed.connect(self._restyle)
         cast(QApplication, QApplication.instance()).focusChanged.connect(self._on_focus)

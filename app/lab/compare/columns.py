@@ -30,7 +30,7 @@ from app.panel.titles import in_two
 from app.settings.page import QUANTISE
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import ARROW, ChoiceButton, ElidedLabel, button_text, menu_text, tip
+from app.theme.widgets import ARROW, ChoiceButton, ElidedLabel, button_text, fill, menu_text, named, tip
 from engine.protocol import KnownModel, OptionSpec, Value
 from engine.protocol.lab import Column
 
@@ -49,22 +49,14 @@ class SwitchSetting(QWidget):
         self._spec = msgspec.structs.replace(spec, disabled_reason="", disabled_choices={})
         self._theme = theme
         name = in_two(spec.title)[0]
-        title = ElidedLabel(name, "")
-        title.setToolTip(tip(f"{spec.title}\n{spec.explains}"))
+        title = named(ElidedLabel(name, ""), tooltip=tip(f"{spec.title}\n{spec.explains}"))
         self._control = control_for(self._spec, theme)
         self._control.changed.connect(self._on_changed)
         self._remove = QToolButton()
         self._remove.setObjectName(f"compare.remove.{spec.key}")
-        self._remove.setProperty("kind", "quiet")
-        self._remove.setAccessibleName(f"Remove the setting {name}")
-        self._remove.setToolTip("Remove this setting")
+        named(self._remove, title=f"Remove the setting {name}", tooltip="Remove this setting", kind="quiet")
         self._remove.clicked.connect(self.removed)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(title, 1)
-        row.addWidget(self._control)
-        row.addWidget(self._remove)
+        fill(QHBoxLayout(self), (title, 1), self._control, self._remove, margins=0, spacing=8)
         theme.changed.connect(self._fit)
         self._fit()
 
@@ -109,24 +101,15 @@ class ColumnCard(QFrame):
         self.settings: dict[str, SwitchSetting] = {}
         self.setProperty("card", "choice")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self._letter = QLabel()
-        self._letter.setProperty("role", "figure")
-        self.name = QLineEdit()
-        self.name.setObjectName("compare.name")
-        self.name.setMaxLength(60)
+        self._letter = named(QLabel(), role="figure")
+        self.name = named(QLineEdit(maxLength=60), "compare.name")
         self.name.textEdited.connect(lambda _: self.changed.emit())
         self._duplicate = _link("Duplicate", "compare.duplicate")
         self._duplicate.clicked.connect(self.duplicated)
         self._remove = _link("Remove", "compare.remove")
         self._remove.clicked.connect(self.removed)
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self._letter)
-        head.addWidget(self.name, 1)
-        head.addWidget(self._duplicate)
-        head.addWidget(self._remove)
-        self.model = ChoiceButton("Model", {BUNDLED: f"{BUNDLED} (bundled)"})
-        self.model.setObjectName("compare.model")
+        head = fill(QHBoxLayout(), self._letter, (self.name, 1), self._duplicate, self._remove, spacing=8)
+        self.model = named(ChoiceButton("Model", {BUNDLED: f"{BUNDLED} (bundled)"}), "compare.model")
         self.model.choose(BUNDLED)
         self.quantise = ChoiceButton("Quantise a 16-bit model on load", dict(QUANTISE.items()))
         self.quantise.setObjectName("compare.quantise")
@@ -139,27 +122,17 @@ class ColumnCard(QFrame):
         for row, (title, choice) in enumerate((("Model", self.model), ("Quantise on load", self.quantise))):
             label = QLabel(title)
             label.setBuddy(choice)
-            grid.addWidget(label, row, 0)
-            grid.addWidget(choice, row, 1)
+            fill(grid, (label, row, 0), (choice, row, 1))
             choice.changed.connect(self._refresh)
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(6)
-        self.add = QPushButton(f"Add a setting{ARROW}")
-        self.add.setObjectName("compare.add")
-        self.add.setProperty("kind", "choice")
-        self._menu = QMenu(self)
-        self._menu.setToolTipsVisible(True)
+        self._rows = fill(QVBoxLayout(), spacing=6)
+        self.add = named(QPushButton(f"Add a setting{ARROW}"), "compare.add", kind="choice")
+        self._menu = QMenu(self, toolTipsVisible=True)
         self.add.setMenu(self._menu)
         self._groups: dict[str, QMenu] = {}
         self._actions: dict[str, QAction] = {}
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addLayout(grid)
-        column.addLayout(self._rows)
-        column.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
+        fill(column, head, grid, self._rows, (self.add, 0, Qt.AlignmentFlag.AlignLeft), 1, spacing=8)
         self._offer()
 
     @property
@@ -238,8 +211,7 @@ class ColumnCard(QFrame):
                 self._groups[spec.group] = self._menu.addMenu(menu_text(spec.group))
                 self._groups[spec.group].setToolTipsVisible(True)
             self._actions[key] = action = self._groups[spec.group].addAction(menu_text(spec.title))
-            action.setObjectName(f"compare.add.{key}")
-            action.setToolTip(tip(spec.explains))
+            named(action, f"compare.add.{key}", tooltip=tip(spec.explains))
             action.triggered.connect(lambda _=False, spec=spec: self._add(spec))
         self._show_offers()
 
@@ -275,14 +247,8 @@ class ColumnCards(QWidget):
         self._models: Sequence[KnownModel] = ()
         self.specs: dict[str, OptionSpec] = {}
         self._columns = ColumnsLayout([], theme, _CARD_PX, 1)
-        self.more = QPushButton("Add a column")
-        self.more.setObjectName("compare.more")
-        self.more.clicked.connect(lambda: self.insert().name.setFocus())
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(12)
-        column.addWidget(self._columns)
-        column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
+        self.more = named(QPushButton("Add a column"), "compare.more", clicked=lambda: self.insert().name.setFocus())
+        fill(QVBoxLayout(self), self._columns, (self.more, 0, Qt.AlignmentFlag.AlignLeft), margins=0, spacing=12)
         self.insert()
         self.insert()
 
@@ -344,7 +310,4 @@ def _titles(models: Sequence[KnownModel]) -> dict[str | None, str]:
 
 
 def _link(text: str, name: str) -> QPushButton:
-    button = QPushButton(button_text(text))
-    button.setObjectName(name)
-    button.setProperty("kind", "link")
-    return button
+    return named(QPushButton(button_text(text)), name, kind="link")

@@ -32,7 +32,7 @@ from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, button_text, caption, tip
+from app.theme.widgets import Segments, button_text, caption, fill, named, tip
 from engine.protocol import KnownModel, OptionSpec
 from engine.protocol.lab import LabCompared, LabProgress
 
@@ -55,8 +55,7 @@ class ComparePage(QWidget):
 
     def __init__(self, caller: Caller | None, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("compare")
-        self.setProperty("surface", "bg")
+        named(self, "compare", surface="bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._theme = theme
         self._blocked = "" if caller is not None else words.NO_COMPARE
@@ -74,27 +73,17 @@ class ComparePage(QWidget):
         self.comparison.ended.connect(self._on_ended)
         self.columns = ColumnCards(theme)
         body = QWidget()
-        self._column = QVBoxLayout(body)
-        self._column.setContentsMargins(24, 16, 24, 24)
-        self._column.setSpacing(12)
-        title = QLabel("Compare")
-        title.setProperty("role", "title")
+        self._column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=12)
+        title = named(QLabel("Compare"), role="title")
         for widget in (title, caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()):
             self._column.addWidget(widget)
         self.note = caption(name="compare.note")
         self.note.hide()
-        self._column.addWidget(self.note)
-        self._column.addWidget(self._save_row())
-        self._column.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setProperty("ring", "true")
-        self._scroll.setAccessibleName("Compare")
+        fill(self._column, self.note, self._save_row(), 1)
+        self._scroll = named(QScrollArea(widgetResizable=True), title="Compare", ring="true")
         self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._scroll.setWidget(body)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(self._scroll)
+        fill(QVBoxLayout(self), self._scroll, margins=0)
         theme.changed.connect(self._fit)
         self._fit()
         self._choose(BUILT_IN)
@@ -170,8 +159,7 @@ class ComparePage(QWidget):
         self.rounds.setToolTip(tip("As needed: until each figure has a verdict, or for about a minute."))
         self.text, browse = self._path("compare.text", "Text to score: path of a file", "None")
         self.text.setToolTip(tip("Every column is scored on it: perplexity, and KL against the first one."))
-        card = QFrame()
-        card.setProperty("card", "choice")
+        card = named(QFrame(), card="choice")
         grid = QGridLayout(card)
         grid.setContentsMargins(14, 12, 14, 12)
         grid.setHorizontalSpacing(16)
@@ -190,43 +178,26 @@ class ComparePage(QWidget):
         return card
 
     def _run_row(self) -> QWidget:
-        self.go = QPushButton("Compare")
-        self.go.setObjectName("compare.run")
-        self.go.setProperty("kind", "primary")
-        self.go.clicked.connect(self.run)
-        self.cancel = QPushButton("Cancel")
-        self.cancel.setObjectName("compare.cancel")
-        self.cancel.clicked.connect(self.stop)
+        self.go = named(QPushButton("Compare"), "compare.run", clicked=self.run, kind="primary")
+        self.cancel = named(QPushButton("Cancel"), "compare.cancel", clicked=self.stop)
         self.status = caption(name="compare.status")
-        self.bar = QProgressBar()
-        self.bar.setTextVisible(False)
-        self.bar.setAccessibleName("Progress of the comparison")
-        row = QHBoxLayout()
-        row.setSpacing(12)
-        row.addWidget(self.go)
-        row.addWidget(self.cancel)
-        row.addWidget(self.status, 1)
+        self.bar = named(QProgressBar(textVisible=False), title="Progress of the comparison")
+        row = fill(QHBoxLayout(), self.go, self.cancel, (self.status, 1), spacing=12)
         holder = QWidget()
-        column = QVBoxLayout(holder)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(row)
-        column.addWidget(self.bar)
+        fill(QVBoxLayout(holder), row, self.bar, margins=0)
         return holder
 
     def _save_row(self) -> QWidget:
         """Over the result."""
         self._saves = QWidget()
-        row = QHBoxLayout(self._saves)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
+        row = fill(QHBoxLayout(self._saves), margins=0, spacing=8)
         kinds: tuple[tuple[Literal["html", "json"], str, str], ...] = (
             ("html", "Save report…", "A web page with everything that is shown here"),
             ("json", "Save figures…", "A file that kvasir bench --load shows again"),
         )
         for kind, title, about in kinds:
             button = QPushButton(button_text(title))
-            button.setObjectName(f"compare.save.{kind}")
-            button.setToolTip(tip(about))
+            named(button, f"compare.save.{kind}", tooltip=tip(about))
             button.clicked.connect(lambda _=False, kind=kind: self._save(kind))
             row.addWidget(button)
         row.addStretch(1)
@@ -234,15 +205,10 @@ class ComparePage(QWidget):
         return self._saves
 
     def _path(self, name: str, accessible: str, placeholder: str) -> tuple[QLineEdit, QPushButton]:
-        edit = QLineEdit()
-        edit.setObjectName(name)
-        edit.setAccessibleName(accessible)
-        edit.setPlaceholderText(placeholder)
-        edit.setClearButtonEnabled(True)
+        edit = named(QLineEdit(placeholderText=placeholder, clearButtonEnabled=True), name, title=accessible)
         edit.textChanged.connect(lambda: self._say(""))
         browse = QPushButton("Choose…")
-        browse.setObjectName(f"{name}.choose")
-        browse.setAccessibleName(f"Choose a file. {accessible.partition(':')[0]}")
+        named(browse, f"{name}.choose", title=f"Choose a file. {accessible.partition(':')[0]}")
         browse.clicked.connect(lambda: self._browse(edit))
         return edit, browse
 
@@ -313,9 +279,7 @@ class ComparePage(QWidget):
 
 
 def _number(name: str, accessible: str, low: int, high: int, value: int) -> WholeNumber:
-    number = WholeNumber(grouped=True)
-    number.setObjectName(name)
-    number.setAccessibleName(accessible)
+    number = named(WholeNumber(grouped=True), name, title=accessible)
     number.setRange(low, high)
     number.setValue(value)
     return number
@@ -324,9 +288,7 @@ def _number(name: str, accessible: str, low: int, high: int, value: int) -> Whol
 def _line(*widgets: QWidget) -> QWidget:
     """Side by side, a field to type in as wide as there is room."""
     holder = QWidget()
-    row = QHBoxLayout(holder)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(8)
+    row = fill(QHBoxLayout(holder), margins=0, spacing=8)
     for widget in widgets:
         row.addWidget(widget, 1000 * isinstance(widget, QLineEdit))
     row.addStretch(1)

@@ -17,7 +17,7 @@ from app.panel.effects import TONES
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption
+from app.theme.widgets import ElidedLabel, caption, fill, named
 from engine.base.lines import split_lines
 from engine.protocol import OptionSpec
 from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
@@ -36,10 +36,7 @@ class ComparisonView(QWidget):
         self.told, self._specs, self._theme = told, specs, theme
         self.setObjectName("compare.result")
         self._names = [f"{letter}  {column.name}" for letter, column in zip(words.LETTERS, told.columns, strict=False)]
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(12)
-        column.addWidget(caption(words.about(told), "compare.about"))
+        column = fill(QVBoxLayout(self), caption(words.about(told), "compare.about"), margins=0, spacing=12)
         self.rest = StepRunner(self._add_rest(column), self)
         """Makes what stands below."""
 
@@ -52,13 +49,11 @@ class ComparisonView(QWidget):
             for row, figure in enumerate(kind.figures):
                 self._figure(grid, 2 * row + 2, figure)
                 yield
-            texts = QVBoxLayout()
-            texts.setSpacing(12)
+            texts = fill(QVBoxLayout(), spacing=12)
             column.addLayout(texts)
             yield from self._add_texts(kind, texts, SHOWN)
             if len(kind.prompts) > SHOWN:
-                more = QPushButton(f"Show all {len(kind.prompts):,} prompts")
-                more.setObjectName(f"compare.texts.{kind.kind}")
+                more = named(QPushButton(f"Show all {len(kind.prompts):,} prompts"), f"compare.texts.{kind.kind}")
                 more.clicked.connect(more.hide)
                 more.clicked.connect(partial(self._add_more, kind, texts))
                 column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
@@ -67,8 +62,7 @@ class ComparisonView(QWidget):
             column.addWidget(label("Quality on your text", "section"))
             for line in quality:
                 column.addWidget(label(line, "", "compare.quality"))
-        column.addWidget(label("How it was taken", "section"))
-        column.addWidget(caption(told.taken, "compare.taken"))
+        fill(column, label("How it was taken", "section"), caption(told.taken, "compare.taken"))
         for line in told.absent:
             column.addWidget(caption(line, "compare.absent"))
 
@@ -86,8 +80,7 @@ class ComparisonView(QWidget):
         metric = figure.effects[0].metric
         every = [value for runs in figure.runs for value in runs]
         low, high = min(every), max(every)
-        line = QFrame()
-        line.setProperty("edge", "top")
+        line = named(QFrame(), edge="top")
         line.setFixedHeight(1)
         grid.addWidget(line, row, 0, 1, grid.columnCount())
         scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
@@ -137,8 +130,7 @@ class ComparisonView(QWidget):
 
 def _card(columns: int, theme: Theme, first: bool = False) -> tuple[QFrame, QGridLayout]:
     """A grid of equal columns; with ``first`` next to one of titles."""
-    card = QFrame()
-    card.setProperty("card", "choice")
+    card = named(QFrame(), card="choice")
     grid = QGridLayout(card)
     grid.setContentsMargins(14, 12, 14, 12)
     grid.setHorizontalSpacing(16)
@@ -153,9 +145,7 @@ def _card(columns: int, theme: Theme, first: bool = False) -> tuple[QFrame, QGri
 
 def _stack(*widgets: QLabel | QWidget) -> QWidget:
     holder = QWidget()
-    column = QVBoxLayout(holder)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(3)
+    column = fill(QVBoxLayout(holder), margins=0, spacing=3)
     for widget in widgets:
         if not isinstance(widget, QLabel) or widget.text():
             column.addWidget(widget)

@@ -15,7 +15,7 @@ from app.lab.pictures.words import LETTERS
 from app.plots.chart import Legend, LegendLabel
 from app.plots.plot import PlotAxes, bar_edges
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption, tip
+from app.theme.widgets import ElidedLabel, caption, fill, tip
 from engine.protocol.lab import Axis, Plot, Series
 
 LINE_PX = 1.75
@@ -71,13 +71,7 @@ class PlotView(QWidget):
         self._axes = LabAxes(theme)
         self._legend = LegendLabel(theme)
         self._note = caption()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._title)
-        column.addWidget(self._axes, 1)
-        column.addWidget(self._legend)
-        column.addWidget(self._note)
+        fill(QVBoxLayout(self), self._title, (self._axes, 1), self._legend, self._note, margins=0, spacing=4)
         theme.changed.connect(self._show)
         self._show()
 

@@ -15,6 +15,7 @@ from app.lab.pictures.plot import NEAR_PX, LabAxes
 from app.lab.pictures.scale import Scale
 from app.plots.chart import Legend, LegendLabel
 from app.theme.theme import Theme
+from app.theme.widgets import fill
 from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, RoofPoint, Series
 
 HEIGHT_PX = 400
@@ -53,11 +54,7 @@ class RoofView(QWidget):
             ]
             + ([Legend("text", "the roof it is held against", "━")] if "measured" in there else [])
         )
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.axes, 1)
-        column.addWidget(legend)
+        fill(QVBoxLayout(self), (self.axes, 1), legend, margins=0, spacing=4)
         theme.changed.connect(self.axes.recolour)
         self.setAccessibleName("Roofline")
         self.setAccessibleDescription(" ".join(f"{point_words(point)}." for point in found.points))

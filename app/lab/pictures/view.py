@@ -21,7 +21,7 @@ from app.lab.pictures.strip import StripPainter
 from app.lab.pictures.tree import TreePainter
 from app.plots.chart import LegendLabel
 from app.theme.theme import SECTION_PX, Theme
-from app.theme.widgets import tip
+from app.theme.widgets import fill, tip
 from engine.protocol import lab
 
 PAINTERS: dict[type, Callable[[Theme, Any], Painter]] = {
@@ -49,11 +49,7 @@ class PictureView(QWidget):
         self._painter: Painter | None = None
         self._face = Face(theme, self)
         self._legend = LegendLabel(theme)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addWidget(self._face, 1)
-        column.addWidget(self._legend)
+        fill(QVBoxLayout(self), (self._face, 1), self._legend, margins=0, spacing=6)
         theme.changed.connect(self._show_legend)
         self.clear()
 

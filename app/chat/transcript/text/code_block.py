@@ -15,6 +15,7 @@ from app.chat.transcript.text.markdown import MarkdownBlock
 from app.chat.transcript.text.tint import TintRun, tinted_runs
 from app.history.records import TextSpan
 from app.theme.theme import Theme
+from app.theme.widgets import named
 
 CODE_LINE_PX = 19
 HEADER_PX = 30
@@ -54,18 +55,13 @@ class CodeBlock(QFrame):
         self._theme = theme
         self._block = MarkdownBlock("code", 0, 0, "", -1)
         self._text = ""
-        self._language = QLabel(self)
-        self._language.setProperty("role", "caption")
-        self._language.setTextFormat(Qt.TextFormat.PlainText)
-        self._copy = QPushButton("Copy", self)
-        self._copy.setProperty("kind", "link")
-        self._copy.setAccessibleName("Copy this code")
-        self._copy.setObjectName("copy-code")
-        self._copy.clicked.connect(self._on_copy)
+        self._language = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), role="caption")
+        self._copy = named(
+            QPushButton("Copy", self), "copy-code", title="Copy this code", clicked=self._on_copy, kind="link"
+        )
         self._said = QTimer(self, singleShot=True, interval=1500)
         self._said.timeout.connect(lambda: self._copy.setText("Copy"))
-        self._view = CodeView(theme, self)
-        self._view.setAccessibleName("Code")
+        self._view = named(CodeView(theme, self), title="Code")
         self._highlighter = CodeHighlighter(self._view.document(), theme)
         self._set_font()
 
