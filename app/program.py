@@ -104,7 +104,7 @@ class WindowProgram:
             quantise if quantise is not None else [*own, "quantise"] if own else [],
         )
         self.library.store_moved.connect(self.store.move_models)
-        self.library.limit = lambda: self.store.settings.download_limit
+        self.library.downloads.limit = lambda: self.store.settings.download_limit
         self.lab: LabRuns | None = None
         self.compare: ComparisonRun | None = None
         self.lab_page = LazyPage(self._make_lab)
@@ -205,9 +205,9 @@ class WindowProgram:
 
     def _offered(self, model: str) -> list[DraftOffer] | None:
         """Return the drafts for a model; None if they are unknown, and then they are looked up for the next time."""
-        found = self.library.drafts.get(model)
+        found = self.library.drafts.answers.get(model)
         if found is None:
-            self.library.offer_drafts(model)
+            self.library.drafts.ask(model)
         return found if isinstance(found, list) else None
 
     def _load_with(self, model: str, draft: str) -> None:

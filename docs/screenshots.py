@@ -228,7 +228,7 @@ def _shoot_models(app: QApplication, folder: Path, home: Path) -> None:
         page, library = program.window.models_page, program.library
         library.failed.connect(failures.append)
         library.maker.failed.connect(failures.append)
-        making = library.maker.making
+        making = library.maker
 
         def take(state: str) -> None:
             _grab(program, folder, f"models-{state}-", failures, (1000, 760))
@@ -236,22 +236,23 @@ def _shoot_models(app: QApplication, folder: Path, home: Path) -> None:
         program.window.show_page(program.window.MODELS)
         wait("the list of models", lambda: page.stored_rows or failures)
         page.show_view("hub")
-        wait("what suits this computer", lambda: any(each.verdict for each in library.recommended) or failures)
+        wait("what suits this computer", lambda: any(each.verdict for each in library.verdicts.recommended) or failures)
         take("recommended")
 
         page.field.setText("example")
         page.search()
         wait("the search", lambda: page.hub_rows or failures)
         press(page, f"models.hub.{EXAMPLE}.open")
-        wait("whether its files fit", lambda: (EXAMPLE in library.fits and not library.fitting) or failures)
+        wait("whether its files fit", lambda: (library.hub.fits_of(EXAMPLE) and not library.hub.fitting) or failures)
         hub.pause = 0.2
-        library.get(GUIDE, "safetensors")
+        library.downloads.get(GUIDE, "safetensors")
         wait(
-            "a download", lambda: any(8 * each.done > each.total > 0 for each in library.downloads.values()) or failures
+            "a download",
+            lambda: any(8 * each.done > each.total > 0 for each in library.downloads.jobs.values()) or failures,
         )
         take("repository")
         hub.pause = 0.0
-        wait("the download's end", lambda: not library.downloads or failures)
+        wait("the download's end", lambda: not library.downloads.jobs or failures)
 
         page.show_view("here")
         press(page, "models.stored.kvasir-hybrid.make")

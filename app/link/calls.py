@@ -22,6 +22,8 @@ AnswerT = TypeVar("AnswerT")
 
 WAIT_MS = 60_000
 """Milliseconds that a call waits for an engine that starts."""
+NOT_CONNECTED = "not_connected"
+"""Code of the error of a call for which there is no engine."""
 NOT_RUNNING = "The engine is not running. Wait until it has started, then try again."
 STOPPED = "It was stopped before it began."
 GONE = "The engine stopped before it answered. Try again."
@@ -109,7 +111,7 @@ class Calls(QObject):
         else:
             self._transmit(call)
             if self._dead:
-                QTimer.singleShot(0, self, lambda: self._fail_one(message.id, "not_connected", NOT_RUNNING))
+                QTimer.singleShot(0, self, lambda: self._fail_one(message.id, NOT_CONNECTED, NOT_RUNNING))
         return call
 
     def connected(self) -> None:
@@ -175,7 +177,7 @@ class Calls(QObject):
 
     def _fail(self, sent: bool, sentence: str) -> None:
         for id in [id for id, call in self._pending.items() if call.sent is sent]:
-            self._fail_one(id, "not_connected", sentence)
+            self._fail_one(id, NOT_CONNECTED, sentence)
 
     def _fail_one(self, id: str, code: str, sentence: str) -> None:
         call = self._pending.pop(id, None)

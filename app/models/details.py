@@ -72,7 +72,7 @@ class DetailsView(QWidget):
         self._typed = named(QTimer(self, singleShot=True, interval=_TYPED_MS), "details-typed")
         self._typed.timeout.connect(self._ask)
         self._lay_out()
-        library.described.connect(self._on_described)
+        library.details.changed.connect(self._on_described)
         theme.changed.connect(self._fit)
         self._fit()
 
@@ -115,7 +115,7 @@ class DetailsView(QWidget):
         self.title.setText(model.name)
         self._say("Reading its headers…")
         self._inside.hide()
-        self._library.describe(model.path)
+        self._library.details.ask(model.path)
 
     def close_model(self) -> None:
         """Ask nothing more about it."""
@@ -124,7 +124,7 @@ class DetailsView(QWidget):
         self._give_up()
 
     def _on_described(self, path: str) -> None:
-        found = self._library.details.get(path)
+        found = self._library.details.answers.get(path)
         if path != self._path or found is None or self._shown:  # it was asked for twice
             return
         if isinstance(found, str):

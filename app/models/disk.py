@@ -39,7 +39,7 @@ class DiskView(QWidget):
         self._column = fill(QVBoxLayout(self), head, margins=(0, 0, 6, 0), spacing=8)
         self._list = fill(QVBoxLayout(), spacing=6)
         fill(self._column, self._list, 1)
-        for changed in (library.stored_changed, library.disk_changed, library.downloads_changed):
+        for changed in (library.stored_changed, library.disk_changed, library.downloads.changed):
             changed.connect(self._on_changed)
 
     def set_loaded(self, path: str) -> None:
@@ -54,7 +54,7 @@ class DiskView(QWidget):
     def show_all(self) -> None:
         """Show the library's state. Progress of downloads changes words alone, so that no button is lost meanwhile."""
         library = self._library
-        coming = [each for each in library.downloads.values() if each.state != "done"]
+        coming = [each for each in library.downloads.jobs.values() if each.state != "done"]
         now = library.folders, library.stored, library.leftovers, self._loaded, [each.id for each in coming]
         if now != self._shown:
             self._shown = now
@@ -133,7 +133,7 @@ class DiskView(QWidget):
         self._list.addWidget(label)
 
     def _canceller(self, id: str) -> Callable[[str], object]:
-        return lambda _: self._library.fetching.cancel(id)
+        return lambda _: self._library.downloads.cancel(id)
 
     def _deleter(self, path: str) -> Callable[[str], object]:
         return lambda _: self._library.look_at_disk(delete=path)

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
-from engine.protocol import Download, MakeProgress
+from app.link.calls import Caller
+from engine.protocol import Download, Error, MakeProgress
+from engine.protocol.base import Part
+from engine.protocol.calls import Operation
 
 Job = TypeVar("Job", bound=Download | MakeProgress)
 
 
 class Jobs(QObject, Generic[Job]):
-    """``start`` runs what goes on with a job and hands each of its lines on, ``discard`` what deletes a job; both call
-    their last argument at the command's end. At most ``at_once`` run, others wait for their turn."""
+    """``command`` starts what goes on with a job; an empty one means that there is none. At most ``at_once`` run, and
+    others wait their turn."""
 
     changed = Signal()
     done = Signal(object)
     """The job that is; it is in the list no more."""
-    discarded = Signal(object)
-    """The :class:`End` of the command that deletes a job."""
+    discarded = Signal()
+    """A job was deleted, or could not be."""
+    failed = Signal(str)
+    """Reason something that was asked for was not done, as a sentence."""
 
-    def __init__(
-        self,
-        at_once: int,
-        start: Callable[[Job, Callable[[Job], object], Callable[[End], object]], LineCommand],
-        discard: Callable[[Job, Callable[[End], object]], object],
-        parent: QObject,
-    ) -> None:
+    def __init__(self, engine: Caller, command: Sequence[str], at_once: int, parent: QObject | None) -> None:
         super().__init__(parent)
-        self._at_once, self._begin, self._discard = at_once, start, discard
+        self._engine, self._command, self._at_once = engine, list(command), at_once
         self.jobs: dict[Hashable, Job] = {}
         self.running: dict[Hashable, LineCommand] = {}
         self._paused: set[Hashable] = set()
@@ -74,7 +73,7 @@ class Jobs(QObject, Generic[Job]):
             self._cancelled.add(key)
             self.running[key].stop()
         elif key in self.jobs:
-            self._discard(self.jobs.pop(key), self.discarded.emit)
+            self._discard(self.jobs.pop(key))
         self.changed.emit()
 
     def next(self) -> None:
@@ -83,6 +82,29 @@ class Jobs(QObject, Generic[Job]):
             if len(self.running) < self._at_once and job.state == "waiting" and key not in self.running:
                 self._start(key)
         self.changed.emit()
+
+    def close_down(self) -> None:
+        """Before the program ends: nothing is started any more; what runs goes on next time."""
+        self._command = []
+        self.running.clear()
+
+    def _begin(self, job: Job, take: Callable[[Job], object], done: Callable[[End], object]) -> LineCommand:
+        """Run what goes on with a job: ``take`` gets what each of its lines says, ``done`` its end."""
+        raise NotImplementedError
+
+    def _deletion(self, job: Job) -> tuple[Operation[Any, Any, Any], Part] | None:
+        """The operation that deletes what a job has, and its request; None where there is nothing."""
+        raise NotImplementedError
+
+    def _discard(self, job: Job) -> None:
+        def failed(error: Error) -> None:
+            self.failed.emit(error.message)
+            self.discarded.emit()
+
+        if deletion := self._deletion(job):
+            self._engine.call(*deletion, lambda _: self.discarded.emit(), failed)
+        else:
+            self.discarded.emit()
 
     def _start(self, key: Hashable) -> None:
         def told(job: Job) -> None:

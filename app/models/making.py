@@ -5,39 +5,37 @@ One is made by `kvasir quantise`, a process of its own, which takes all of the m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.command import End, LineCommand
 from app.link.calls import Caller
 from app.models.jobs import Jobs
 from engine.protocol import MakeProgress, MakeReport, decode_library_record
+from engine.protocol.base import Part
+from engine.protocol.calls import Operation
 from engine.protocol.operations import LIST_UNFINISHED, ListUnfinished
 
 
-class Maker(QObject):
+class Maker(Jobs[MakeProgress]):
     """``command`` is how `kvasir quantise` is started; an empty one means that there is none, and nothing is made.
 
     The key of a job is all that names it on the command line: the same command goes on where it ended.
     """
 
-    failed = Signal(str)
-    """Reason something that was asked for was not done, as a sentence."""
-
     def __init__(self, engine: Caller, command: Sequence[str], parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._engine, self._command = engine, list(command)
-        self.making: Jobs[MakeProgress] = Jobs(1, self._start, self._discard, self)  # one takes all of the machine
-        self.making.discarded.connect(self._on_discarded)
+        super().__init__(engine, command, 1, parent)  # one takes all of the machine
+        self.discarded.connect(self.refresh)
 
     def refresh(self) -> None:
         """Look again at what was stopped."""
 
         def told(unfinished: list[MakeProgress]) -> None:
             # A list knows of no failure, nor of what failed before its first note.
-            failed = {key: each for key, each in self.making.jobs.items() if each.state == "failed"}
-            self.making.merge({**{key_of(each): each for each in unfinished}, **failed})
+            failed = {key: each for key, each in self.jobs.items() if each.state == "failed"}
+            self.merge({**{key_of(each): each for each in unfinished}, **failed})
 
         self._engine.call(LIST_UNFINISHED, ListUnfinished(), told)
 
@@ -45,14 +43,9 @@ class Maker(QObject):
         """Make one, when it is its turn. ``text``: a file to calibrate with; "" for the bundled text."""
         job = MakeProgress(id="", model=model, to=to, state="waiting", options=["--text", text] if text else [])
         if self._command:
-            self.making.add(key_of(job), self.making.jobs.get(key_of(job), job))
+            self.add(key_of(job), self.jobs.get(key_of(job), job))
 
-    def close_down(self) -> None:
-        """Before the program ends: what is being made goes on next time."""
-        self._command = []
-        self.making.running.clear()
-
-    def _start(
+    def _begin(
         self, job: MakeProgress, take: Callable[[MakeProgress], object], done: Callable[[End], object]
     ) -> LineCommand:
         last = [job]
@@ -68,17 +61,8 @@ class Maker(QObject):
         run = LineCommand(self._command, arguments, decode_library_record, "kvasir quantise", self)
         return run.heard(told, done)
 
-    def _discard(self, job: MakeProgress, done: Callable[[End], object]) -> None:
-        if job.id:
-            asked = LIST_UNFINISHED, ListUnfinished(discard=job.id)
-            self._engine.call(*asked, lambda _: done(End(True)), lambda error: done(End(False, error.message)))
-        else:  # it was not begun
-            done(End(True))
-
-    def _on_discarded(self, end: End) -> None:
-        if not end.ok:
-            self.failed.emit(end.sentence)
-        self.refresh()
+    def _deletion(self, job: MakeProgress) -> tuple[Operation[Any, Any, Any], Part] | None:
+        return (LIST_UNFINISHED, ListUnfinished(discard=job.id)) if job.id else None
 
 
 def key_of(job: MakeProgress) -> tuple[str, ...]:

@@ -110,22 +110,22 @@ class ModelsPage(FocusFirst):
         self.filters.changed.connect(self.search)
         self.filters.author.textChanged.connect(self._on_typed)
         self.recommended = RecommendedView(theme)
-        self.recommended.get_asked.connect(self._library.get)
+        self.recommended.get_asked.connect(self._library.downloads.get)
         self.recommended.load_asked.connect(self.load_asked)
         self.go = named(QPushButton("Search"), clicked=self.search, kind="primary")
         self.said = caption(name="models.said")
 
     def _connect(self, library: ModelLibrary) -> None:
         library.stored_changed.connect(self._show_stored)
-        library.found_changed.connect(self._show_found)
-        library.repository_changed.connect(self._show_repository)
-        library.recommended_changed.connect(self._show_recommended)
-        library.recommended_changed.connect(self._show_fits)
+        library.hub.found_changed.connect(self._show_found)
+        library.hub.repository_changed.connect(self._show_repository)
+        library.verdicts.changed.connect(self._show_recommended)
+        library.verdicts.changed.connect(self._show_fits)
         library.stored_changed.connect(self._show_recommended)
-        library.downloads_changed.connect(self._show_recommended)
-        library.downloads_changed.connect(lambda: self._show_repository(self._open))
-        library.drafts_changed.connect(self._show_drafts)
-        library.downloads_changed.connect(self._show_drafts)
+        library.downloads.changed.connect(self._show_recommended)
+        library.downloads.changed.connect(lambda: self._show_repository(self._open))
+        library.drafts.changed.connect(self._show_drafts)
+        library.downloads.changed.connect(self._show_drafts)
         library.failed.connect(self._say)
         library.working.connect(self._on_working)
         library.maker.failed.connect(self._say)
@@ -138,7 +138,7 @@ class ModelsPage(FocusFirst):
         self._loaded = path
         self.disk.set_loaded(path)
         self.report.set_loaded(path)
-        self._library.set_loaded(held, self._open)
+        self._library.hub.set_loaded(held, self._open)
         self._show_stored()
         self._show_recommended()
 
@@ -153,7 +153,7 @@ class ModelsPage(FocusFirst):
             self._library.look_at_disk()
         if key == _HUB:
             self.field.setFocus()
-            if not self._library.found and not self._library.searching:
+            if not self._library.hub.found and not self._library.hub.searching:
                 self.search()
         self._place_recommended()
 
@@ -161,10 +161,7 @@ class ModelsPage(FocusFirst):
         """Look on the hub; where nothing is asked for show what is recommended."""
         self._open = ""
         self._say("")
-        if self._asks():
-            self._library.search(self._asked())
-        else:
-            self._library.end_search()
+        self._library.hub.search(self._asked() if self._asks() else None)
 
     def _asks(self) -> bool:
         """True if something is searched for."""
@@ -183,7 +180,7 @@ class ModelsPage(FocusFirst):
         self._say("")
         self._library.refresh()
         self._library.maker.refresh()
-        self._library.judge()
+        self._library.verdicts.ask()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -244,7 +241,7 @@ class ModelsPage(FocusFirst):
         if self.isVisible():
             self.watcher.watch(self._library.watched)
         for place, model in enumerate(self._library.stored):
-            told = model, model.path == self._loaded, self._library.stored_fits.get(model.path)
+            told = model, model.path == self._loaded, self._library.verdicts.stored.get(model.path)
             if row := old.pop((model.path, model.name), None):
                 row.show_model(*told)
             else:
@@ -263,7 +260,7 @@ class ModelsPage(FocusFirst):
     def _show_fits(self) -> None:
         """Show whether the models of this machine run here."""
         for row in self.stored_rows:
-            row.show_model(row.model, row.model.path == self._loaded, self._library.stored_fits.get(row.model.path))
+            row.show_model(row.model, row.model.path == self._loaded, self._library.verdicts.stored.get(row.model.path))
 
     def _place_recommended(self) -> None:
         """Below the models of this machine where these are the bundled ones alone, else where models are found."""
@@ -286,8 +283,8 @@ class ModelsPage(FocusFirst):
             self.settings_asked.emit(model.path)
         elif key == "drafts":
             self._drafting = "" if self._drafting == model.path else model.path
-            if isinstance(self._library.drafts.get(model.path), str):  # it is asked for again
-                del self._library.drafts[model.path]
+            if isinstance(self._library.drafts.answers.get(model.path), str):  # it is asked for again
+                del self._library.drafts.answers[model.path]
             self._show_drafts()
         elif key == "details":
             self._views.setCurrentIndex(len(_VIEWS))
@@ -346,20 +343,22 @@ class ModelsPage(FocusFirst):
             if row.model.path != path:
                 row.show_drafts(None)
                 continue
-            if path not in library.drafts:
-                library.offer_drafts(path)
-            offers = library.drafts.get(path)
+            if path not in library.drafts.answers:
+                library.drafts.ask(path)
+            offers = library.drafts.answers.get(path)
             if row.drafts is None or (offers is not None and offers is not row.drafts.offers):
                 drafts = DraftList(offers)
                 drafts.load_asked.connect(lambda draft: self.draft_asked.emit(path, draft))
-                drafts.get_asked.connect(library.get)
+                drafts.get_asked.connect(library.downloads.get)
                 row.show_drafts(drafts)
             assert row.drafts is not None
-            row.drafts.show_downloads(library.coming)
+            row.drafts.show_downloads(library.downloads.coming)
 
     def _show_recommended(self) -> None:
         library = self._library
-        self.recommended.show_models(library.recommended, library.stored, library.coming, self._loaded)
+        self.recommended.show_models(
+            library.verdicts.recommended, library.stored, library.downloads.coming, self._loaded
+        )
 
     def _add(self) -> None:
         self._say("")
@@ -377,18 +376,18 @@ class ModelsPage(FocusFirst):
 
     def _show_found(self) -> None:
         library = self._library
-        self.go.setEnabled(not library.searching)
-        bad = bool(library.trouble) and not library.searching
-        nothing = "" if library.found else "Nothing is found. Try fewer words."
+        self.go.setEnabled(not library.hub.searching)
+        bad = bool(library.hub.trouble) and not library.hub.searching
+        nothing = "" if library.hub.found else "Nothing is found. Try fewer words."
         self._lists.setCurrentIndex(int(self._asks() and not bad))  # what is recommended needs no network
-        self.said.setText("Searching…" if library.searching else library.trouble or nothing)
+        self.said.setText("Searching…" if library.hub.searching else library.hub.trouble or nothing)
         self.said.setVisible(bool(self.said.text()) and self._asks())
         set_role(self.said, "bad" if bad else "caption")
-        if library.searching:
+        if library.hub.searching:
             return
         _clear(self._hub, self.hub_rows)
         self.hub_rows = []
-        for model in library.found:
+        for model in library.hub.found:
             row = HubRow(model, self._theme)
             row.acted.connect(lambda key, row=row: self._on_hub(key, row))
             self.hub_rows.append(row)
@@ -397,7 +396,7 @@ class ModelsPage(FocusFirst):
     def _on_hub(self, key: str, row: HubRow) -> None:
         act, _, variant = key.partition(" ")
         if act == "get":
-            self._library.get(row.repository, variant)
+            self._library.downloads.get(row.repository, variant)
             return
         if act == "load":
             if (model := self._place(row.repository, variant).here) is not None:
@@ -409,10 +408,10 @@ class ModelsPage(FocusFirst):
         self._open = row.repository if key == "open" else ""
         if self._open:
             row.wait()
-            self._library.ask(row.repository)
+            self._library.hub.repositories.ask(row.repository)
 
     def _show_repository(self, repository: str) -> None:
-        answer = self._library.repositories.get(repository)
+        answer = self._library.hub.repositories.answers.get(repository)
         if repository != self._open or answer is None:
             return
         variants = [] if isinstance(answer, str) else answer.variants
@@ -421,12 +420,12 @@ class ModelsPage(FocusFirst):
         }
         for row in self.hub_rows:
             if row.repository == repository:
-                fits = self._library.fits.get(repository, {})
-                row.show_inside(answer, buttons, fits, self._library.fitting == repository)
+                fits = self._library.hub.fits_of(repository)
+                row.show_inside(answer, buttons, fits, self._library.hub.fitting == repository)
 
     def _place(self, repository: str, variant: str) -> getting.Place:
         library = self._library
-        return getting.place(repository, variant, library.stored, library.coming)
+        return getting.place(repository, variant, library.stored, library.downloads.coming)
 
     def _on_working(self, sentence: str) -> None:
         """The end of one thing does not take away why another was refused."""

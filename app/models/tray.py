@@ -32,15 +32,15 @@ class Tray(QWidget):
         self._scroll = _TrayRows()
         fill(QVBoxLayout(self), head, self._scroll, margins=0, spacing=6)
         self.hide()
-        library.downloads_changed.connect(self._show_downloads)
-        library.maker.making.changed.connect(self._show_makes)
+        library.downloads.changed.connect(self._show_downloads)
+        library.maker.changed.connect(self._show_makes)
         library.stored_changed.connect(self._show_makes)  # which has their names
 
     def _show_downloads(self) -> None:
-        self._show(self._library.fetching, self.downloads, self._said_of_download)
+        self._show(self._library.downloads, self.downloads, self._said_of_download)
 
     def _show_makes(self) -> None:
-        self._show(self._library.maker.making, self.makes, self._said_of_make)
+        self._show(self._library.maker, self.makes, self._said_of_make)
 
     def _show(
         self, jobs: Jobs[Job], rows: dict[Hashable, JobRow], say: Callable[[Job, bool], tuple[str, words.Said]]

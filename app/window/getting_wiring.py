@@ -59,8 +59,8 @@ class GettingWiring(QObject):
         link.loaded.connect(self._on_loaded)
         link.failed.connect(self._on_load_failed)
         link.unloaded.connect(lambda _: self._show())
-        library.recommended_changed.connect(self._on_judged)
-        for changed in (library.stored_changed, library.downloads_changed):
+        library.verdicts.changed.connect(self._on_judged)
+        for changed in (library.stored_changed, library.downloads.changed):
             changed.connect(self._show)
         self._show()
 
@@ -70,26 +70,26 @@ class GettingWiring(QObject):
         self._chat.welcome.get.show_machine(f"{device.name} · {size(device.total_bytes)} {memory}")
         self._library.refresh()
         if message.loaded is not None or not message.models:  # else once the first model is loaded, which takes a while
-            self._library.judge()
+            self._library.verdicts.ask()
 
     def _on_loaded(self, message: protocol.Loaded) -> None:
         if message.card.path == self._arrived:
             self._notice.clear(ARRIVED)
         if not self._is_bundled(message.card.path):
             self._asked = False
-        self._library.judge()
+        self._library.verdicts.ask()
         self._show()
 
     def _on_load_failed(self, error: protocol.Error) -> None:
-        if not (error.id or self._library.judged):  # no model comes after which it would be asked
-            self._library.judge()
+        if not (error.id or self._library.verdicts.judged):  # no model comes after which it would be asked
+            self._library.verdicts.ask()
 
     def _is_bundled(self, path: str) -> bool:
         return any(model.bundled and model.path == path for model in self._library.stored)
 
     def _on_judged(self) -> None:
-        if self._library.judged:
-            self._chat.welcome.show_suiting(sum(each.verdict == "fits" for each in self._library.recommended))
+        if self._library.verdicts.judged:
+            self._chat.welcome.show_suiting(sum(each.verdict == "fits" for each in self._library.verdicts.recommended))
         self._show()
 
     def _on_arrived(self, name: str, path: str) -> None:
@@ -110,13 +110,13 @@ class GettingWiring(QObject):
             bundled = paths.assets_dir() / "demo"
             alone = all(Path(path).parent == bundled for path in self._store.settings.recent)
         welcome.show_first(alone or self._asked)
-        chosen = [each for each in library.recommended if each.reason]
+        chosen = [each for each in library.verdicts.recommended if each.reason]
         chosen.sort(key=lambda each: each.model.bytes)
-        welcome.show_models([self._line(each) for each in chosen], self._library.judged)
+        welcome.show_models([self._line(each) for each in chosen], self._library.verdicts.judged)
 
     def _line(self, each: protocol.Recommendation) -> Line:
         model, library = each.model, self._library
-        at = getting.place(model.repository, model.variant, library.stored, library.coming)
+        at = getting.place(model.repository, model.variant, library.stored, library.downloads.coming)
         word, tone = advice.VERDICTS[each.verdict]
         about = f"{each.reason[:1].upper()}{each.reason[1:]}. {model.about}"
         line = Line(
@@ -149,12 +149,12 @@ class GettingWiring(QObject):
     def _act(self, act: str, key: str) -> None:
         repository, _, variant = key.partition(" ")
         library = self._library
-        at = getting.place(repository, variant, library.stored, library.coming)
+        at = getting.place(repository, variant, library.stored, library.downloads.coming)
         self._notice.clear(FAILED)
         if act == "get":
             self._asked = True
-            library.get(repository, variant)
+            library.downloads.get(repository, variant)
         elif act == "load" and at.here is not None:
             self._load(at.here.path)
         elif at.coming is not None:
-            {"cancel": library.fetching.cancel, "resume": library.fetching.resume}[act](at.coming.id)
+            {"cancel": library.downloads.cancel, "resume": library.downloads.resume}[act](at.coming.id)

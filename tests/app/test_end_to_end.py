@@ -81,9 +81,9 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot) -> None:
     qtbot.waitUntil(lambda: program.library.listed, timeout=PATIENCE_MS)
     assert any(model.name == "kvasir-guide" for model in program.library.stored)
     _kill_engine(program, qtbot)
-    program.library.describe("kvasir-guide")  # waits for the next engine
-    qtbot.waitUntil(lambda: "kvasir-guide" in program.library.details, timeout=PATIENCE_MS)
-    assert program.library.details["kvasir-guide"].layers == 8
+    program.library.details.ask("kvasir-guide")  # waits for the next engine
+    qtbot.waitUntil(lambda: "kvasir-guide" in program.library.details.answers, timeout=PATIENCE_MS)
+    assert program.library.details.answers["kvasir-guide"].layers == 8
     ask(program, qtbot, "What is the KV cache?")
     assert answered(program, qtbot)
     chats = [(chat.title, len(program.history.messages(chat.id))) for chat in program.history.chats()]

@@ -97,12 +97,12 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: WindowProgram, tmp_pa
     library, welcome = program.library, program.chat.welcome
     listed(program, GUIDE)
     assert welcome.get.isVisible()
-    program.library.show_judged(judged("the best answers", "a small download", ""))
+    program.library.verdicts.show(judged("the best answers", "a small download", ""))
     assert [(line.name.text(), line.about.text()) for line in welcome.get.lines] == [
         ("second", "A small download. A test."),
         ("first", "The best answers. A test."),
     ]
-    library._engine = engine = ScriptedOperations()
+    library.downloads._engine = engine = ScriptedOperations()
     first = welcome.get.lines[1]
     press(first, f"get.{KEY}.get")
     assert engine.requests(ADD_DOWNLOAD) == [AddDownload(repository="a/first-GGUF", variant="Q4_K_M")]
@@ -110,14 +110,14 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: WindowProgram, tmp_pa
     engine.answer(ADD_DOWNLOAD, OperationFailed("You are offline: huggingface.co cannot be reached."))
     assert program.window.notice.text.startswith("You are offline")
     coming = Download(id="1", repository="a/first-GGUF", variant="first-Q4_K_M.gguf", state="running", done=1, total=4)
-    library.fetching.merge({"1": coming})
-    library.fetching.changed.emit()
+    library.downloads.merge({"1": coming})
+    library.downloads.changed.emit()
     assert (first.bar.fraction, first.findChild(QPushButton, f"get.{KEY}.cancel").isVisible()) == (0.25, True)
     failed = Download(id="1", repository="a/first-GGUF", variant="first-Q4_K_M.gguf", state="failed", sentence="No.")
-    library.fetching.merge({"1": failed})
+    library.downloads.merge({"1": failed})
     assert (first.about.text(), first.about.property("role")) == ("No.", "bad")
     assert first.findChild(QPushButton, f"get.{KEY}.resume").text() == "Try again"
-    library.fetching.merge({})
+    library.downloads.merge({})
     new = gguf(tmp_path, "first-Q4_K_M.gguf")
     listed(program, GUIDE, new)
     assert first.isVisible(), "until it is loaded, though there is more than the bundled models now"

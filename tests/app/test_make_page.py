@@ -111,7 +111,7 @@ def make(page: ModelsPage, *choices: str) -> None:
 
 
 def states(page: ModelsPage) -> list[str]:
-    return [job.state for job in page._library.maker.making.jobs.values()]
+    return [job.state for job in page._library.maker.jobs.values()]
 
 
 def rows(page: ModelsPage) -> list[JobRow]:
@@ -159,7 +159,7 @@ def test_it_is_paused_found_again_and_goes_on(qtbot, start, state):
     press(page, f"{GPTQ}.pause")
     assert not page.findChild(QPushButton, f"{GPTQ}.pause").isEnabled()
     assert "stopping" in rows(page)[0].about.text()
-    qtbot.waitUntil(lambda: states(page) == ["paused"] and not page._library.maker.making.running)
+    qtbot.waitUntil(lambda: states(page) == ["paused"] and not page._library.maker.running)
     assert rows(page)[0].about.text() == f"paused · 1 of {LAYERS}"
     page._library.close_down()
     again = start()  # as the next start of the program finds it
@@ -185,8 +185,8 @@ def test_what_is_made_goes_on_after_the_window_was_closed(qtbot, start, state, t
     again = start()
     qtbot.waitUntil(lambda: states(again) == ["paused"])
     press(again, f"{GPTQ}.resume")
-    qtbot.waitUntil(lambda: again._library.maker.making.jobs and states(again) != ["paused"])
-    (key,) = again._library.maker.making.jobs
+    qtbot.waitUntil(lambda: again._library.maker.jobs and states(again) != ["paused"])
+    (key,) = again._library.maker.jobs
     assert key == (BIG["path"], "gptq", "--text", str(text))  # with the same text
     qtbot.waitUntil(lambda: len(again.stored_rows) == 3)
 
@@ -207,7 +207,7 @@ def test_one_at_a_time(qtbot, start, state):
     assert box.text() == "Discard GPTQ of Qwen3-0.6B? What was done of it is deleted."
     next(button for button in box.buttons() if button.text() == "Discard").click()
     qtbot.waitUntil(lambda: [row.name for row in page._library.stored][2:] == ["Qwen3-0.6B-gguf-q8_0"])
-    qtbot.waitUntil(lambda: not page._library.maker.making.jobs)
+    qtbot.waitUntil(lambda: not page._library.maker.jobs)
     assert json.loads(state.read_text())["makes"] == {}  # the first was deleted
 
 
@@ -215,11 +215,11 @@ def test_a_failure_says_why_and_can_be_tried_again(qtbot, start, state):
     change(state, fails="The disk is full. Make room, then try again.")
     page = start()
     make(page)
-    qtbot.waitUntil(lambda: states(page) == ["failed"] and not page._library.maker.making.running)
+    qtbot.waitUntil(lambda: states(page) == ["failed"] and not page._library.maker.running)
     (row,) = rows(page)
     assert row.about.text() == "The disk is full. Make room, then try again."
     assert row.about.property("role") == "bad"
-    making = page._library.maker.making
+    making = page._library.maker
     for makes in (
         {key: {**each, "state": "paused"} for key, each in json.loads(state.read_text())["makes"].items()},
         {},

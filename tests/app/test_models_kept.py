@@ -58,8 +58,9 @@ class Answered(ModelLibrary):
         self.engine = ScriptedOperations()
         super().__init__(self.engine)
         self.runs: list[Run] = []
+        self.downloads._begin = self._begin  # type: ignore[method-assign]
 
-    def _start(self, job: Download, take: Any, done: Any) -> Any:
+    def _begin(self, job: Download, take: Any, done: Any) -> Any:
         self.runs.append(Run(take, done))
         return self.runs[-1]
 
@@ -132,9 +133,9 @@ def test_a_draft_on_its_way_is_not_fetched_again(page, library):
     library.answer("drafts", [FAR])
     shown = page.stored_rows[0].drafts
     assert get(page).isEnabled()
-    library.fetching.merge({"1": download()})
+    library.downloads.merge({"1": download()})
     assert not get(page).isEnabled()
-    library.fetching.merge({})
+    library.downloads.merge({})
     assert get(page).isEnabled()
     library.refresh()
     library.list(BIG, OTHER)
@@ -159,14 +160,14 @@ def test_drafts_are_asked_for_again_after_a_failure_and_for_other_models(page, l
 
 def test_the_disk_view_keeps_its_rows_while_a_download_goes_on(page, library):
     library.folders = [ModelFolder(path="/m", store=True)]
-    library.fetching.merge({"1": download(total=10**9)})
+    library.downloads.merge({"1": download(total=10**9)})
     page.show_view("disk")
     rows = page.disk.rows
-    library.fetching.merge({"1": download(done=5 * 10**8, total=10**9)})
+    library.downloads.merge({"1": download(done=5 * 10**8, total=10**9)})
     assert page.disk.rows is rows
     assert "500 MB of 1.0 GB" in rows[-1].about.text()
     assert page.disk.total.text().startswith("2.0 GB")
-    library.fetching.merge({})
+    library.downloads.merge({})
     assert page.disk.rows is not rows
 
 
@@ -207,7 +208,7 @@ def test_a_report_is_there_at_once(page, library):
 
 def test_a_fit_is_planned_anew_for_what_is_loaded(page, library):
     page.show_view("hub")
-    library.search(operations.SearchModels(text="a"))
+    library.hub.search(operations.SearchModels(text="a"))
     library.answer("search", [HubModel(repository="a/b")])
     press(page, "models.hub.a/b.open")
     variant = HubVariant(name="v", format="gguf", quantisation="Q8_0", bytes=1, files=[])
@@ -237,14 +238,14 @@ def test_a_search_is_given_up_when_nothing_is_asked(page, library):
 def test_what_came_is_told_once_it_can_be_loaded(qtbot, page, library):
     told: list[tuple[str, str]] = []
     library.arrived.connect(lambda *what: told.append(what))
-    library.get("a/far", "Q8_0", helper=True)
-    library.get("a/new", "new-Q4_0.gguf")
+    library.downloads.get("a/far", "Q8_0", helper=True)
+    library.downloads.get("a/new", "new-Q4_0.gguf")
     come = [download(state="done", path="/m/far"), download(id="2", repository="a/new", state="done", path="/m/new")]
     for each in come:
-        library.fetching.done.emit(each)
+        library.downloads.done.emit(each)
     library.bring("/mine")
     library.answer("import", operations.Imported(name="mine", path="/mine"))
-    library.maker.making.done.emit(MakeProgress(id="3", model="/m/big", to="nf4", state="done", path="/m/made"))
+    library.maker.done.emit(MakeProgress(id="3", model="/m/big", to="nf4", state="done", path="/m/made"))
     assert told == [], "not before they are listed"
     new = [StoredModel(name=f"the {name}", path=f"/m/{name}", format="gguf", bytes=1) for name in ("far", "new")]
     library.list(BIG, *new)
@@ -262,7 +263,7 @@ def test_what_came_is_told_once_it_can_be_loaded(qtbot, page, library):
 
 def test_a_finished_download_can_be_loaded_where_it_was_asked_for(qtbot, page, library):
     page.show_view("hub")
-    library.search(operations.SearchModels(text="a"))
+    library.hub.search(operations.SearchModels(text="a"))
     library.answer("search", [HubModel(repository="a/b")])
     press(page, "models.hub.a/b.open")
     names = ("b-Q4_K_M.gguf", "b-Q4_K.gguf", "sub/b-Q8_0.gguf")
@@ -306,7 +307,7 @@ def test_where_only_the_bundled_models_are_others_are_recommended_below(qtbot, l
     library.refresh()
     library.list(guide, BIG)
     assert not page.recommended.isVisible()
-    library.show_judged(
+    library.verdicts.show(
         Recommended(models=[], stored={BIG.path: SizeFit("tight", "Slow."), OTHER.path: SizeFit("fits")})
     )
     assert [row.badge.text() for row in page.stored_rows] == ["runs well here", "runs"]
@@ -335,7 +336,7 @@ def test_a_move_says_from_where(qtbot, page, library):
 
 
 def test_many_downloads_leave_room_for_the_page(qtbot, page, library):
-    library.fetching.merge({str(id): download(id=str(id), state="paused") for id in range(8)})
+    library.downloads.merge({str(id): download(id=str(id), state="paused") for id in range(8)})
     (first, *_) = page.download_rows.values()
     qtbot.waitUntil(lambda: first.height() < page._tray.height() < 3.5 * first.height())
     assert page.minimumSizeHint().height() < 600
@@ -349,7 +350,7 @@ def test_what_could_not_be_asked_is_asked_again_when_the_engine_is_there(page, l
     gone = Error(code="not_connected", message="The engine is not running.", id="")
     press(page, "models.stored.big.drafts")
     library.engine.fail(operations.OFFER_DRAFTS, gone)
-    assert library.drafts[BIG.path] == gone.message
+    assert library.drafts.answers[BIG.path] == gone.message
     library.refresh()
     library.engine.fail(operations.LIST_MODELS, gone)
     assert page.note.isHidden()

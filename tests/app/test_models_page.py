@@ -53,16 +53,16 @@ def stored(page: ModelsPage) -> list[str]:
 
 def look(qtbot, page: ModelsPage, text: str = "model") -> None:
     page.show_view("hub")
-    qtbot.waitUntil(lambda: not page._library.searching, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not page._library.hub.searching, timeout=PATIENCE_MS)
     page.field.setText(text)
     page.search()
-    qtbot.waitUntil(lambda: not page._library.searching, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not page._library.hub.searching, timeout=PATIENCE_MS)
 
 
 def open_row(qtbot, page: ModelsPage, repository: str) -> QWidget:
     row = next(row for row in page.hub_rows if row.repository == repository)
     press(row, f"models.hub.{repository}.open")
-    qtbot.waitUntil(lambda: repository in page._library.repositories, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: repository in page._library.hub.repositories.answers, timeout=PATIENCE_MS)
     return row
 
 
@@ -113,18 +113,18 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     library = page._library
 
     def state() -> list[str]:
-        return [each.state for each in library.downloads.values()]
+        return [each.state for each in library.downloads.jobs.values()]
 
     # More than all but the largest file: so it is paused in the middle of that, whatever the order.
-    qtbot.waitUntil(lambda: any(each.done > 150_000 for each in library.downloads.values()), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: any(each.done > 150_000 for each in library.downloads.jobs.values()), timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     press(shown, "models.download.some/model.pause")
-    qtbot.waitUntil(lambda: state() == ["paused"] and not library.fetching.running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: state() == ["paused"] and not library.downloads.running, timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     assert "paused" in shown.about.text()
     again = ModelLibrary(RealOperations(), COMMAND)  # as the next start of the program finds it
     again.refresh()
-    qtbot.waitUntil(lambda: [each.state for each in again.downloads.values()] == ["paused"], timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: [each.state for each in again.downloads.jobs.values()] == ["paused"], timeout=PATIENCE_MS)
     again.close_down()
     hub.pause = 0.0
     press(shown, "models.download.some/model.resume")
@@ -133,11 +133,11 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     hub.pause = 0.05
     row = open_row(qtbot, page, "some/model-GGUF")
     press(row, "models.variant.Q8_0/model-Q8_0.gguf.get")
-    qtbot.waitUntil(lambda: any(each.done > 20_000 for each in library.downloads.values()), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: any(each.done > 20_000 for each in library.downloads.jobs.values()), timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     press(shown, "models.download.some/model-GGUF.cancel")
-    qtbot.waitUntil(lambda: not library.downloads, timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: not library.findChildren(QWidget) and not library.fetching.running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not library.downloads.jobs, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not library.findChildren(QWidget) and not library.downloads.running, timeout=PATIENCE_MS)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_what_goes_wrong_is_said_where_it_was_asked(qtbot, page, hub):
     row = open_row(qtbot, page, "closed/model")
     press(row, "models.variant.safetensors.get")
     qtbot.waitUntil(
-        lambda: [each.state for each in page._library.downloads.values()] == ["failed"], timeout=PATIENCE_MS
+        lambda: [each.state for each in page._library.downloads.jobs.values()] == ["failed"], timeout=PATIENCE_MS
     )
     (shown,) = page.download_rows.values()
     assert "Agree on" in shown.about.text()
@@ -232,10 +232,10 @@ def test_a_download_keeps_the_pace_that_the_settings_want(qtbot, start, tmp_path
     said = tmp_path / "said"
     script = f"import sys; open({str(said)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')"
     library = program.library
-    library._command = [sys.executable, "-S", "-c", script]
+    library.downloads._command = [sys.executable, "-S", "-c", script]
     for limit, words_said in ((3, "resume --json --limit 3 x"), (0, "resume --json x")):
         program.store.update(download_limit=limit)
-        library.fetching.merge({"x": Download(id="x", repository="a/b", variant="c", state="paused")})
-        library.fetching.resume("x")
-        qtbot.waitUntil(lambda: not library.fetching.running, timeout=PATIENCE_MS)
+        library.downloads.merge({"x": Download(id="x", repository="a/b", variant="c", state="paused")})
+        library.downloads.resume("x")
+        qtbot.waitUntil(lambda: not library.downloads.running, timeout=PATIENCE_MS)
         assert said.read_text().splitlines()[-1] == words_said

@@ -68,10 +68,12 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
     page.show_view("hub")
     assert len(page.recommended.rows) == FIRST, "before any process has answered"
     rows = page.recommended.rows
-    library.show_judged(Recommended(models=[entry("a/b"), entry("a/c", "tight")]))
+    library.verdicts.show(Recommended(models=[entry("a/b"), entry("a/c", "tight")]))
     assert [row.badge.text() for row in page.recommended.rows] == ["runs well here", "runs"]
     rows = page.recommended.rows
-    library.show_judged(Recommended(models=[msgspec.structs.replace(each, need=1) for each in library.recommended]))
+    library.verdicts.show(
+        Recommended(models=[msgspec.structs.replace(each, need=1) for each in library.verdicts.recommended])
+    )
     assert page.recommended.rows == rows, "rows stay where no verdict changed"
     assert not hub.asked
     assert page._lists.currentIndex() == 0
@@ -80,7 +82,7 @@ def test_what_is_recommended_is_there_before_anything_is_asked(qtbot, theme, hub
     qtbot.waitUntil(lambda: bool(page.hub_rows), timeout=PATIENCE_MS)
     assert page._lists.currentIndex() == 1
     page.filters.sizes.menu().actions()[3].trigger()  # narrows, and searches again
-    qtbot.waitUntil(lambda: not library.searching, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not library.hub.searching, timeout=PATIENCE_MS)
     _, query = hub.asked[-1]
     assert query["num_parameters"] == ["min:5B,max:10B"]
     page.filters.sizes.menu().actions()[0].trigger()
@@ -100,12 +102,12 @@ def test_without_a_network_what_is_recommended_stays(qtbot, theme, monkeypatch):
     page.field.setText("model")
     page.search()
     assert page._lists.currentIndex() == 1
-    qtbot.waitUntil(lambda: bool(library.trouble), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: bool(library.hub.trouble), timeout=PATIENCE_MS)
     assert page.said.text().startswith("You are offline: hub.invalid cannot be reached.")
     assert (page.said.isVisible(), page.recommended.isVisible()) == (True, True)
     page.field.clear()
     assert (page.said.isVisible(), page.recommended.isVisible()) == (False, True)
-    assert (library.trouble, library.found) == ("", [])
+    assert (library.hub.trouble, library.hub.found) == ("", [])
     library.close_down()
 
 
@@ -183,7 +185,7 @@ def test_drafts_below_a_model(qtbot, theme, hub):
     page.show()
     qtbot.waitUntil(lambda: len(page.stored_rows) >= 3, timeout=PATIENCE_MS)
     press(page, "models.stored.kvasir-hybrid.drafts")
-    qtbot.waitUntil(lambda: bool(library.drafts), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: bool(library.drafts.answers), timeout=PATIENCE_MS)
     with qtbot.waitSignal(page.draft_asked) as asked:
         press(page, "models.draft.the model's own layers.load")
     assert asked.args[0].endswith("kvasir-hybrid")
