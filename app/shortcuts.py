@@ -72,8 +72,7 @@ class ShortcutsDialog(QDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle("Keyboard shortcuts")
-        self.setObjectName("shortcuts")
+        named(self, "shortcuts", windowTitle="Keyboard shortcuts")
         inside = QWidget()
         fill(QVBoxLayout(self), Scrolled(inside), margins=0)
         column = fill(QVBoxLayout(inside), margins=(24, 16, 24, 24), spacing=8)

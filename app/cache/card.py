@@ -23,8 +23,7 @@ class HoverCard(QFrame):
         self._text = QLabel()
         column = fill(QVBoxLayout(self), margins=(12, 8, 12, 8), spacing=4)
         for label in (self._title, self._line, self._text):
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setWordWrap(True)
+            named(label, textFormat=Qt.TextFormat.PlainText, wordWrap=True)
             column.addWidget(label)
         self.setFixedWidth(WIDTH)
         self.hide()

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.cache import words
-from app.theme.widgets import fill, tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import Telemetry
 
 
@@ -46,8 +46,7 @@ class Figures(QWidget):
 
     def _add_row(self) -> None:
         title, value = QLabel(), QLabel()
-        title.setProperty("role", "caption")
-        title.setWordWrap(True)
+        named(title, role="caption", wordWrap=True)
         value.setProperty("role", "figure")
         row = len(self._shown)
         fill(self._grid, (title, row, 0), (value, row, 1, Qt.AlignmentFlag.AlignRight))

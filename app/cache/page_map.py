@@ -26,8 +26,7 @@ class SmallMap(QWidget):
         super().__init__(parent)
         self._canvas = Canvas(theme, hues)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
-        self.setMinimumHeight(24)
-        self.setAccessibleName("Page map")
+        named(self, title="Page map", minimumHeight=24)
 
     @property
     def together(self) -> int:
@@ -62,8 +61,7 @@ class MapBody(QWidget):
         super().__init__(parent)
         self._theme, self._canvas = theme, canvas
         self._at = -1
-        self.setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        named(self, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         named(self, "page-map", title="Page map")
 
     @property
@@ -146,8 +144,7 @@ class PageMapView(QScrollArea):
         self._next: PageStates | None = None
         self._painted = 0.0
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        named(self, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff, focusPolicy=Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(QSize(120, 60))
         self.body = MapBody(theme, self._canvas, self)
         self.setWidget(self.body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
@@ -41,7 +41,6 @@ class CacheView(QWidget):
         """The title of a chat, for people."""
         self.panes: CachePanes | None = None
         named(self, "cache", title="Cache", surface="panel", edge="top")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._row = fill(QHBoxLayout(self), margins=0)
 
     def show_chat(self, chat: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.theme.widgets import MenuButton, named
+from app.theme.menus import MenuButton
+from app.theme.widgets import named
 from engine.protocol import AdapterCard
 
 NONE = "None (the model alone)"

@@ -38,8 +38,7 @@ class MessageEdit(ExactTextEdit):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setTabChangesFocus(True)
+        named(self, frameShape=QFrame.Shape.NoFrame, tabChangesFocus=True)
         self.setWordWrapMode(wrap_mode(""))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(4)
@@ -162,8 +161,7 @@ class Composer(QFrame):
         )
         self._banner.setProperty("role", "caption")
         self._banner.setVisible(False)
-        self.edit = MessageEdit(self)
-        self.edit.setPlaceholderText(PLACEHOLDER)
+        self.edit = named(MessageEdit(self), placeholderText=PLACEHOLDER)
         self.button = named(QPushButton("Send", self), "send", kind="primary")
         self.button.setCursor(Qt.CursorShape.PointingHandCursor)
         self.thinking = ThinkingSwitch(theme, self)

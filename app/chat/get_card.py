@@ -12,7 +12,7 @@ from app.gpu.card import Buttons
 from app.gpu.words import Button
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, FillBar, caption, fill, named, show_badge, tip
+from app.theme.widgets import ElidedLabel, FillBar, caption, clear, fill, named, show_badge, tip
 
 TITLE = "Get a model for this computer"
 LOOKING = "Checking which models suit this computer…"
@@ -115,11 +115,7 @@ class GetCard(QFrame):
         known what suits this computer."""
         before = [each.key for each in self.lines], self.said.text()
         if before[0] != [each.key for each in lines]:
-            for old in self.lines:
-                self._rows.removeWidget(old)
-                old.hide()
-                old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-                old.deleteLater()
+            clear(self._rows, self.lines)
             self.lines = [self._add(each.key) for each in lines]
         for row, line in zip(self.lines, lines, strict=True):
             row.show_line(line)

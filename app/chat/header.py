@@ -82,8 +82,7 @@ class Header(QFrame):
         """Returns the folder to look for models in first."""
         self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
         """Does ``act`` unless answers are being written, which ``what`` would end: then it asks, with ``title``."""
-        named(self, "chat-header", surface="bg", edge="bottom")
-        self.setMinimumWidth(MINIMUM)
+        named(self, "chat-header", surface="bg", edge="bottom", minimumWidth=MINIMUM)
         self.model = named(QPushButton(self), "model-selector")
         self._menu = QMenu(self.model, toolTipsVisible=True)
         self._menu.aboutToShow.connect(self.fill_menu)
@@ -95,11 +94,9 @@ class Header(QFrame):
         self.context = ContextBar(theme, self)
         self.tint = QPushButton(self)
         """Checked if words are tinted; its owner says what a click does."""
-        named(self.tint, "tint-button", kind="quiet")
-        self.tint.setCheckable(True)
+        named(self.tint, "tint-button", kind="quiet", checkable=True)
         named(self.tint, title="Highlight drafted tokens", tooltip=tip(TINT_HELP))
-        self.settings = QPushButton("Chat settings", self)
-        self.settings.setObjectName("chat-settings-button")
+        self.settings = named(QPushButton("Chat settings", self), "chat-settings-button")
         named(self.settings, title="Chat settings", tooltip="System prompt and sampling of this chat", kind="quiet")
         self.settings.clicked.connect(self.settings_asked)
         self._row = row = QHBoxLayout(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
@@ -53,7 +53,6 @@ class ChatPage(FocusFirst):
         super().__init__(parent)
         self._link = link
         named(self, "chat-page", surface="bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.session = ChatSession(link, history, self)
         self.answers = self.session.answers
         self.header = Header(link, theme, self)

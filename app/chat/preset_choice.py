@@ -9,7 +9,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
-from app.theme.widgets import MenuButton, fill, named
+from app.theme.menus import MenuButton
+from app.theme.widgets import fill, named
 
 NONE = "None"
 HELP = "A system prompt and sampling under a name, for any chat"

@@ -24,11 +24,9 @@ class TintLegend(QLabel):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self.setObjectName("tint-legend")
-        self.setProperty("role", "caption")
+        named(self, "tint-legend", role="caption")
         named(self, title="What the colours mean: " + ", ".join(words for _, words in MEANINGS), tooltip=tip(HINT))
-        self.setTextFormat(Qt.TextFormat.RichText)
-        self.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        named(self, textFormat=Qt.TextFormat.RichText, alignment=Qt.AlignmentFlag.AlignHCenter)
         self.setContentsMargins(24, 6, 24, 4)
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)

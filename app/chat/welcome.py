@@ -128,8 +128,7 @@ class WelcomeView(QWidget):
         links = fill(QHBoxLayout(), 1, self.seek, self.open, self.switches, 1, spacing=16)
         fill(column, links, self.caption)
         for label in (self.title, self.caption):
-            label.setWordWrap(True)
-            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            named(label, wordWrap=True, alignment=Qt.AlignmentFlag.AlignCenter)
         place.installEventFilter(self)
         self.hide()
 

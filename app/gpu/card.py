@@ -17,8 +17,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.gpu.words import Button, CardContent
+from app.theme.menus import ARROW
 from app.theme.sheet import restyle
-from app.theme.widgets import ARROW, button_text, caption, fill, menu_text, named, tip
+from app.theme.widgets import button_text, caption, clear, fill, menu_text, named, tip
 
 _STEPS = 1000
 
@@ -44,12 +45,7 @@ class Buttons(QWidget):
         self._shown = (buttons, more)
         focus = QApplication.focusWidget()
         focused = focus is not None and (focus is self or self.isAncestorOf(focus))
-        while (item := self._row.takeAt(0)) is not None:
-            old = item.widget()
-            assert old is not None, "the row holds buttons alone"
-            old.hide()
-            old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-            old.deleteLater()
+        clear(self._row)
         made = [*([self._menu(more)] if more else []), *(self._make(button) for button in buttons)]
         for one in made:
             self._row.addWidget(one)

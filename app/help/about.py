@@ -40,8 +40,7 @@ class AboutDialog(QDialog):
         self._theme = theme
         self._entries: list[Bundled] | None = None
         self._found: list[Bundled] = []
-        self.setObjectName("about")
-        self.setWindowTitle("About Kvasir")
+        named(self, "about", windowTitle="About Kvasir")
         wanted = SIZE * max(1.0, theme.scale)
         self.resize(wanted.boundedTo(room_of(self)))
         self.title = named(QLabel(), role="title")

@@ -43,8 +43,7 @@ class HelpPage(FocusFirst):
         self._theme = theme
         self._pages: list[Page] | None = None
         self._found: list[Page] = []
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self.search_field = named(
             QLineEdit(placeholderText="Search the help", clearButtonEnabled=True), title="Search the help"
         )
@@ -52,8 +51,7 @@ class HelpPage(FocusFirst):
         self.first = self.search_field
         self.topics = named(QListWidget(), title="Help topics")
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.topics.setWordWrap(True)
-        self.topics.setTextElideMode(Qt.TextElideMode.ElideNone)
+        named(self.topics, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.topics.setResizeMode(QListView.ResizeMode.Adjust)  # rows are higher where the scroll bar takes room
         self.topics.currentItemChanged.connect(self._show)
         self.text = named(QTextBrowser(openLinks=False), title="Help text")
@@ -75,7 +73,6 @@ class HelpPage(FocusFirst):
     def _lay_out(self) -> None:
         self._side = side = QWidget()
         named(side, surface="panel", edge="right")
-        side.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         column = fill(QVBoxLayout(side), self.search_field, (self.topics, 1), margins=12, spacing=8)
         shortcuts = QPushButton("Keyboard shortcuts")
         shortcuts.setAccessibleName("Keyboard shortcuts")

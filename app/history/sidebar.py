@@ -83,15 +83,13 @@ class Sidebar(QWidget):
         self._history = history
         self._current = ""
         self._deleted = ""
-        self.setProperty("surface", "panel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="panel")
         self.setObjectName("sidebar")
         self.new_button = named(QPushButton("New chat", self), "new-chat", kind="primary")
         self.new_button.setStyleSheet("text-align: left;")
         self.new_button.clicked.connect(self.new_chat)
         self.search = SearchField(self)
-        self.search.setPlaceholderText("Search all chats")
-        self.search.setClearButtonEnabled(True)
+        named(self.search, placeholderText="Search all chats", clearButtonEnabled=True)
         named(self.search, "chat-search", title="Search all chats")
         self.model = ChatListModel(self)
         self.list = self._make_list(theme)

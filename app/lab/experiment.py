@@ -241,13 +241,11 @@ class ExperimentView(PageSection):
         return part.add(self.bar)
 
     def _side(self, at: int, name: str) -> PageSection:
-        view = PictureView(self._theme)
-        view.setMinimumHeight(self._theme.px(_PICTURE_PX))
+        view = named(PictureView(self._theme), minimumHeight=self._theme.px(_PICTURE_PX))
         self.pictures.append(view)
         title = name if name == words.EVERY_SIDE else words.lettered(at, name)
         box = PageSection(box=True).add(label(title, "figure"), view)
-        box.setObjectName(f"lab.side.{at}")
-        box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        named(box, f"lab.side.{at}", focusPolicy=Qt.FocusPolicy.StrongFocus)
         named(box, title=title, tooltip=words.TURN if len(self.sides) > 1 else "")
         return box
 

@@ -14,8 +14,9 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.lab import words
 from app.lab.experiment import ExperimentView
 from app.lab.pictures import PlotView
+from app.theme.menus import MenuButton
 from app.theme.theme import LIGHT
-from app.theme.widgets import MenuButton, named
+from app.theme.widgets import named
 from engine.protocol.compared import headline_of
 from engine.protocol.lab import LabFigure, LabPage, LabResult, LabText, PaperFigure
 

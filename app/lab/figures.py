@@ -12,7 +12,7 @@ from app.lab import words
 from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures.plot import colors
 from app.theme.theme import SECTION_PX, Theme
-from app.theme.widgets import fill, tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import Metric
 from engine.protocol.lab import LabFigure
 
@@ -48,8 +48,7 @@ class Dots(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         every = "; ".join(", ".join(told(value, metric) for value in side) for side in runs)
         self.setAccessibleName(f"{words.title(metric)}: single runs")
-        self.setAccessibleDescription(every)
-        self.setToolTip(tip(f"Single runs: {every}"))
+        named(self, tooltip=tip(f"Single runs: {every}"), accessibleDescription=every)
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:

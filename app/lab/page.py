@@ -73,8 +73,7 @@ class LabView(FocusFirst):
         self.view: ExperimentView | None = None
         self.roof: RooflineView | None = None
         self.overview: Overview | None = None
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self._make()
 
     def set_own(self, own: Subject | None) -> None:
@@ -148,7 +147,6 @@ class LabView(FocusFirst):
     def _lay_out(self) -> None:
         self._side = side = QWidget()
         named(side, surface="panel", edge="right")
-        side.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         fill(QVBoxLayout(side), self.topics, margins=12)
         self._body = body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 18, 0), spacing=10)

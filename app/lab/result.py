@@ -128,8 +128,7 @@ class ResultView(PageSection):
             box.column.addStretch(1)
 
     def _drawn(self, plot: Plot, sides: Sequence[str] = ()) -> QWidget:
-        view = PlotView(self._theme, sides=sides)
-        view.setMinimumHeight(self._theme.px(_PLOT_PX))
+        view = named(PlotView(self._theme, sides=sides), minimumHeight=self._theme.px(_PLOT_PX))
         view.show_plot(plot)
         return view
 

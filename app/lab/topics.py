@@ -12,6 +12,7 @@ from app.lab import words
 from app.lab.roofline import NAME as ROOFLINE
 from app.theme.icons import icon
 from app.theme.theme import Theme
+from app.theme.widgets import named
 from engine.protocol.lab import LabPage
 
 _NAME, _TITLE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
@@ -38,11 +39,9 @@ class TopicList(QListWidget):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self.setAccessibleName("Experiments")
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        named(self, title="Experiments", horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setItemDelegate(_TopicDelegate(self))
-        self.setWordWrap(True)
-        self.setTextElideMode(Qt.TextElideMode.ElideNone)
+        named(self, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.setResizeMode(QListView.ResizeMode.Adjust)
         self.currentItemChanged.connect(self._on_current)
 

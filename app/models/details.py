@@ -26,7 +26,7 @@ from app.models.rows import back_button
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
-from app.theme.widgets import ElidedLabel, caption, fill, named, tip
+from app.theme.widgets import ElidedLabel, caption, clear, fill, named, tip
 from engine.protocol import Error, ModelDetails, StoredModel, TextTokens
 
 _TYPED_MS = 150
@@ -67,8 +67,7 @@ class DetailsView(QWidget):
         self.metadata.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
         self.metadata.horizontalHeader().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         self.metadata.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
-        self.metadata.setShowGrid(False)
-        self.metadata.setTabKeyNavigation(False)
+        named(self.metadata, showGrid=False, tabKeyNavigation=False)
         self._typed = named(QTimer(self, singleShot=True, interval=_TYPED_MS), "details-typed")
         self._typed.timeout.connect(self._ask)
         self._lay_out()
@@ -137,10 +136,7 @@ class DetailsView(QWidget):
         self._inside.show()
 
     def _show(self, found: ModelDetails) -> None:
-        while (item := self._facts.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.hide()
-                old.deleteLater()
+        clear(self._facts)
         for row, (name, value) in enumerate(words.facts(found)):
             self._facts.addWidget(caption(name), row, 0, Qt.AlignmentFlag.AlignTop)
             shown = caption(value)
@@ -203,8 +199,4 @@ def _visible(text: str) -> str:
 
 
 def _text(name: str, title: str, read_only: bool = True) -> ExactTextEdit:
-    edit = named(ExactTextEdit(), name, title=title)
-    edit.setReadOnly(read_only)
-    edit.setProperty("field", "true")
-    edit.setTabChangesFocus(True)
-    return edit
+    return named(ExactTextEdit(), name, title=title, readOnly=read_only, field="true", tabChangesFocus=True)

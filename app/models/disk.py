@@ -14,7 +14,7 @@ from app.models.library import ModelLibrary
 from app.models.rows import Row
 from app.theme.question import ask
 from app.theme.sheet import set_role
-from app.theme.widgets import as_written, caption, fill, named
+from app.theme.widgets import as_written, caption, clear, fill, named
 from app.words import size
 from engine.protocol import Download, ModelFolder, StoredModel
 
@@ -68,11 +68,7 @@ class DiskView(QWidget):
 
     def _fill(self, coming: list[Download]) -> None:
         library = self._library
-        while (item := self._list.takeAt(0)) is not None:
-            if (old := item.widget()) is not None:
-                old.hide()
-                old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-                old.deleteLater()
+        clear(self._list)
         self.rows = []
         self._section("Folders")
         for folder in library.folders:

@@ -72,8 +72,7 @@ class Filters(QWidget):
         self.licence = FilterButton("Licence", "models.filter.licence", LICENCES)
         self.author = QLineEdit()
         named(self.author, "models.filter.author", title="Publisher")
-        self.author.setPlaceholderText("Publisher, e.g. Qwen")
-        self.author.setClearButtonEnabled(True)
+        named(self.author, placeholderText="Publisher, e.g. Qwen", clearButtonEnabled=True)
         self.fits = named(Toggle(theme), "models.filter.fits", title="Fits this machine")
         fits = named(QLabel("fits this machine"), role="caption")
         for widget in (self.fits, fits):

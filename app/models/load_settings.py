@@ -11,10 +11,11 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushBu
 
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, UserSettings
+from app.theme.menus import ChoiceButton
 from app.theme.numbers import WholeNumber
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
-from app.theme.widgets import ChoiceButton, ElidedLabel, caption, fill, named
+from app.theme.widgets import ElidedLabel, caption, fill, named
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
@@ -49,8 +50,7 @@ class LoadSettingsDialog(QDialog):
     ) -> None:
         """``settings`` are those for all models. ``loaded``: the model is loaded now."""
         super().__init__(parent)
-        self.setObjectName("load-settings")
-        self.setWindowTitle(f"Load settings of {name}")
+        named(self, "load-settings", windowTitle=f"Load settings of {name}")
         self._rows = 0
         inside = QWidget()
         self._grid = QGridLayout(inside)
@@ -64,8 +64,7 @@ class LoadSettingsDialog(QDialog):
         self.context.setRange(0, 1_048_576)
         self.context.setSingleStep(1024)
         self.context.setSpecialValueText(f"{FOR_ALL} ({settings.context:,})" if settings.context else MODEL_MAXIMUM)
-        self.context.setObjectName("load.context")
-        self.context.setMinimumWidth(CHOICE_PX)
+        named(self.context, "load.context", minimumWidth=CHOICE_PX)
         self._row("Context length in tokens", self.context)
         kinds = dict(zip(spec.choices, spec.choice_titles, strict=True)) if (spec := offers.kv_kind) else {}
         self.kv_kind = self._choice("KV cache precision", "load.kv_kind", kinds, "")
@@ -126,9 +125,7 @@ class LoadSettingsDialog(QDialog):
         """A choice of ``titles`` by their keys, below the entry ``none``, whose key is None."""
         by_key: dict[str | None, str] = {None: f"{none} ({for_all})" if for_all else none}
         by_key.update(titles)
-        box = ChoiceButton(name, by_key)
-        box.setMinimumWidth(CHOICE_PX)
-        box.setObjectName(object_name)
+        box = named(ChoiceButton(name, by_key), object_name, minimumWidth=CHOICE_PX)
         self._row(name, box)
         return box
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
@@ -34,7 +31,7 @@ from app.models.watcher import FolderWatcher
 from app.theme.question import ask
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption, fill, named
+from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -61,8 +58,7 @@ class ModelsPage(FocusFirst):
         """The repository whose files are shown."""
         self._drafting = ""
         """The path of the model below which it is shown what can draft for it."""
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self.views = Segments("Models", _VIEWS, ("On this machine", "Find on Hugging Face", "Disk"), "models.view")
         self.views.choose(_HERE)
         self.views.chosen.connect(self.show_view)
@@ -98,8 +94,7 @@ class ModelsPage(FocusFirst):
         self.field = QLineEdit()
         self.field.setObjectName("models.search")
         self.field.setPlaceholderText("Search models, e.g. qwen3")
-        self.field.setAccessibleName("Search for models")
-        self.field.setClearButtonEnabled(True)
+        named(self.field, title="Search for models", clearButtonEnabled=True)
         self.field.returnPressed.connect(self.search)
         self.field.textChanged.connect(self._on_typed)
         self.format = Segments("Format", ("", "gguf", "safetensors"), ("all", "GGUF", "safetensors"), "models.format")
@@ -251,7 +246,7 @@ class ModelsPage(FocusFirst):
             self._here.insertWidget(place, row)
         if self.form is not None and any(row.isAncestorOf(self.form) for row in old.values()):
             self._close_form()
-        _clear(self._here, list(old.values()))
+        clear(self._here, list(old.values()))
         self._show_drafts()
         self._place_recommended()
         if self._open:
@@ -385,7 +380,7 @@ class ModelsPage(FocusFirst):
         set_role(self.said, "bad" if bad else "caption")
         if library.hub.searching:
             return
-        _clear(self._hub, self.hub_rows)
+        clear(self._hub, self.hub_rows)
         self.hub_rows = []
         for model in library.hub.found:
             row = HubRow(model, self._theme)
@@ -446,15 +441,6 @@ def _list() -> tuple[QVBoxLayout, QScrollArea]:
 
 def _scrolling(inside: QWidget) -> QScrollArea:
     scroll = QScrollArea(widgetResizable=True)
-    scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    named(scroll, focusPolicy=Qt.FocusPolicy.NoFocus, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     scroll.setWidget(inside)
     return scroll
-
-
-def _clear(column: Any, rows: Sequence[QWidget]) -> None:
-    for row in rows:
-        column.removeWidget(row)
-        row.hide()
-        row.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-        row.deleteLater()

@@ -11,7 +11,7 @@ from app.gpu.words import Button
 from app.models import advice, getting
 from app.models.rows import Row
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle, caption, fill, named, tip
+from app.theme.widgets import Segments, Toggle, caption, clear, fill, named, tip
 from engine.protocol import PURPOSES, Download, Recommendation, StoredModel
 
 FIRST = 10
@@ -119,11 +119,7 @@ class RecommendedView(QWidget):
         self._show_states()
 
     def _fill(self) -> None:
-        for row in self.rows:
-            self._column.removeWidget(row)
-            row.hide()
-            row.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-            row.deleteLater()
+        clear(self._column, self.rows)
         self.rows = []
         wanted = [each for each in self._shown if not self._purpose or self._purpose in each.model.purposes]
         suit = [each for each in wanted if each.verdict != "too large"][:FIRST]

@@ -13,7 +13,7 @@ from app.models.jobs import Job, Jobs
 from app.models.library import ModelLibrary
 from app.models.rows import JobRow
 from app.theme.question import ask
-from app.theme.widgets import fill, named
+from app.theme.widgets import clear, fill, named
 from engine.protocol import Download, MakeProgress
 
 _STOPPING = "It stops at a point that it can continue from."
@@ -46,11 +46,7 @@ class Tray(QWidget):
         self, jobs: Jobs[Job], rows: dict[Hashable, JobRow], say: Callable[[Job, bool], tuple[str, words.Said]]
     ) -> None:
         for key in set(rows) - set(jobs.jobs):
-            row = rows.pop(key)
-            self._scroll.column.removeWidget(row)
-            row.hide()
-            row.setObjectName("")  # it lives until the event loop has its turn, and must not be found
-            row.deleteLater()
+            clear(self._scroll.column, [rows.pop(key)])
         for key, job in jobs.jobs.items():
             name, said = say(job, jobs.stopping(key))
             if key not in rows:
@@ -101,8 +97,7 @@ class _TrayRows(QScrollArea):
         self.column = fill(QVBoxLayout(inside), margins=(0, 0, 6, 0), spacing=6)
         self.setWidget(inside)
         self.setWidgetResizable(True)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        named(self, focusPolicy=Qt.FocusPolicy.NoFocus, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         policy = self.sizePolicy()
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)

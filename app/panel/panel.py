@@ -36,8 +36,7 @@ class OptimisationPanel(QWidget):
         self._set_meanwhile: set[str] = set()
         """The keys that the person set since the measurement began."""
         self._costs_blocked = ""
-        self.setProperty("surface", "panel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="panel")
         named(self, "panel", title="Optimisations")
         self._arrows = Arrows(self._stops, self)
         self._tint = named(Toggle(theme), "panel.tint", title="Highlight drafted tokens")
@@ -165,8 +164,7 @@ class OptimisationPanel(QWidget):
         title = named(QLabel("Optimisations"), role="title")
         unit = QLabel("Effect on this computer")
         unit.setProperty("role", "caption")
-        unit.setWordWrap(True)
-        unit.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        named(unit, wordWrap=True, alignment=Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(title)
         head.addSpacing(8)
         head.addWidget(unit, 1)

@@ -37,8 +37,7 @@ class ResultCell(QWidget):
         self._blocked = ""
         self._icon = ""
         self._figure = QLabel("–")
-        self._figure.setObjectName(f"{spec.key}.bought")
-        self._figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        named(self._figure, f"{spec.key}.bought", alignment=Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.button = named(QToolButton(), f"{spec.key}.measure", kind="quiet")
         self.button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.button.clicked.connect(self.requested)
@@ -145,8 +144,7 @@ class _Detail(QWidget):
         super().__init__()
         self._key = key
         self._labels: list[QLabel] = []
-        self.both = QPushButton("See both")
-        self.both.setProperty("kind", "link")
+        self.both = named(QPushButton("See both"), kind="link")
         named(self.both, f"{key}.both", tooltip="Both answers side by side, with the place marked where they part")
         self._column = fill(QVBoxLayout(self), (self.both, 0, Qt.AlignmentFlag.AlignLeft), margins=0, spacing=4)
 

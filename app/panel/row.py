@@ -82,8 +82,7 @@ class OptionRow(QWidget):
         self._control.changed.connect(lambda value: self.value_changed.emit(self._spec.key, value))
         self._caption = small_label(f"{spec.key}.caption")
         self._paper = small_label(f"{spec.key}.paper")
-        self._paper.setTextFormat(Qt.TextFormat.RichText)
-        self._paper.setOpenExternalLinks(True)
+        named(self._paper, textFormat=Qt.TextFormat.RichText, openExternalLinks=True)
         self.cost = CostLine(spec) if has_cost(spec) else None
         """The cost line of an approximate switch of the cache."""
         if self.cost is not None:

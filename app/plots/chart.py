@@ -14,7 +14,7 @@ from app.plots.plot import SPAN, Curve, TimePlot
 from app.plots.ring import Ring
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, fill
+from app.theme.widgets import ElidedLabel, fill, named
 from engine.protocol import Telemetry
 
 POINTS = 600
@@ -55,8 +55,7 @@ class Chart(QWidget):
     def __init__(self, title: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.theme = theme
-        self.setAccessibleName(title)
-        self.setMinimumWidth(1)
+        named(self, title=title, minimumWidth=1)
         self.title = ElidedLabel(title, "caption")
         self.figure = Figure("–", "figure")
         self.narrow = False
@@ -104,9 +103,7 @@ class LegendLabel(QLabel):
         self._theme = theme
         self._shown: list[Legend] = []
         theme.changed.connect(self._draw)
-        self.setProperty("role", "tiny")
-        self.setTextFormat(Qt.TextFormat.RichText)
-        self.setWordWrap(True)
+        named(self, role="tiny", textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def minimumSizeHint(self) -> QSize:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QWidget
 
@@ -108,7 +108,6 @@ class PlotStrip(QWidget):
         """The last frame that looked unlike the one that stood here before."""
         self._dirty = self._seen = self._flat = self._collapsed = False
         named(self, "plots", title="Live plots", surface="panel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._row = QWidget()
         self._row_layout = fill(QHBoxLayout(self._row), margins=0, spacing=0)
         self._line = StatusLine()

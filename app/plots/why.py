@@ -69,8 +69,7 @@ class WhyCard(QFrame):
         """Next to which it was opened."""
         self._found: Reasons | None = None
         """Reasons that it says, None while it waits for words."""
-        named(self, "why", title=TITLE, card="tip")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        named(self, "why", title=TITLE, card="tip", focusPolicy=Qt.FocusPolicy.StrongFocus)
         self.hide()
         title = named(QLabel(TITLE), role="figure")
         body = QWidget()

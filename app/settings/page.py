@@ -47,8 +47,7 @@ class SettingsPage(FocusFirst):
         super().__init__(parent)
         self._store = store
         self._theme = theme
-        self.setProperty("surface", "bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, surface="bg")
         self._column = self._lay_out()
         self._appearance()
         self._engine()
@@ -90,8 +89,7 @@ class SettingsPage(FocusFirst):
         column.addWidget(title)
         holder = QWidget()
         fill(QHBoxLayout(holder), 1, (body, 10), 1, margins=0)
-        self._scroll = QScrollArea(widgetResizable=True)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll = named(QScrollArea(widgetResizable=True), focusPolicy=Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(holder)
         fill(QVBoxLayout(self), self._scroll, margins=0)
         return column
@@ -106,8 +104,7 @@ class SettingsPage(FocusFirst):
         self._row("Theme", "System follows the desktop's own light or dark setting.", mode)
         size = WholeNumber()
         size.setRange(80, 160)
-        size.setSingleStep(10)
-        size.setSuffix(" %")
+        named(size, singleStep=10, suffix=" %")
         size.setValue(round(100 * settings.text_scale))
         size.valueChanged.connect(self._set_scale)
         self._row("Text size", "", size)
@@ -184,9 +181,7 @@ class SettingsPage(FocusFirst):
     def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
         box = Fraction()
         box.setRange(low, high)
-        box.setDecimals(1 if suffix == " GB" else 0)
-        box.setSuffix(suffix)
-        box.setAccessibleName(f"Memory for the engine,{suffix}")
+        named(box, title=f"Memory for the engine,{suffix}", decimals=1 if suffix == " GB" else 0, suffix=suffix)
         box.setValue(value)
         return box
 
@@ -257,8 +252,6 @@ def _number(value: int, most: int, step: int, none: str, unit: str = "") -> Whol
     """A field for 0 to ``most``; ``none`` is shown for 0."""
     field = WholeNumber(grouped=True)
     field.setRange(0, most)
-    field.setSingleStep(step)
-    field.setSuffix(unit)
-    field.setSpecialValueText(none)
+    named(field, singleStep=step, suffix=unit, specialValueText=none)
     field.setValue(value)
     return field

@@ -70,8 +70,7 @@ class SideBySide(QDialog):
 
     def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("side-by-side")
-        self.setWindowTitle("Both answers")
+        named(self, "side-by-side", windowTitle="Both answers")
         self.resize(QSize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX)).boundedTo(room_of(self)))
         both = BothTexts(one, other, about, theme)
         self.sentence, self.views = both.sentence, both.views

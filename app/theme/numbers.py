@@ -8,6 +8,8 @@ from PySide6.QtCore import QLocale, Qt
 from PySide6.QtGui import QFocusEvent, QValidator
 from PySide6.QtWidgets import QDoubleSpinBox, QSpinBox, QWidget
 
+from app.theme.widgets import named
+
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:(?P<mark>[.,'’\s])\d{3})(?:(?P=mark)\d{3})*")
 _GROUPING = re.compile(r"[+-]?\d{1,3}(?:[.,'’\s]\d{0,3})+")
 _END_PX = 6
@@ -41,8 +43,7 @@ class WholeNumber(QSpinBox):
     def __init__(self, grouped: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._grouped = grouped
-        self.setGroupSeparatorShown(grouped)
-        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        named(self, groupSeparatorShown=grouped, alignment=Qt.AlignmentFlag.AlignRight)
         self.lineEdit().setTextMargins(0, 0, _END_PX, 0)
         self.setKeyboardTracking(False)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
+from app.theme.widgets import named
+
 _TITLE_PX = 40
 """Height of a desktop's frame around a window, about."""
 _LEAST_PX = 80
@@ -20,9 +22,7 @@ class Scrolled(QScrollArea):
 
     def __init__(self, inner: QWidget) -> None:
         super().__init__()
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.setWidgetResizable(True)
+        named(self, frameShape=QFrame.Shape.NoFrame, focusPolicy=Qt.FocusPolicy.NoFocus, widgetResizable=True)
         self._inner = inner
         self.setWidget(inner)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, TypeVar
 
 import PySide6.QtGui
 from PySide6.QtCore import QEasingCurve, QEvent, QObject, QRectF, QSize, Qt, QVariantAnimation, Signal, SignalInstance
-from PySide6.QtGui import QAction, QColor, QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
@@ -18,7 +17,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
-    QMenu,
     QPushButton,
     QSizePolicy,
     QToolTip,
@@ -32,8 +30,6 @@ LayoutT = TypeVar("LayoutT", bound=QLayout)
 ItemT = TypeVar("ItemT", bound=QObject)
 Part = QWidget | QLayout | int | tuple[Any, ...]
 _TIP_LETTERS = 72
-ARROW = " ▾"
-_EDGES_PX = 24
 
 
 def fill(
@@ -66,15 +62,30 @@ def named(
     clicked: Callable[..., object] | SignalInstance | None = None,
     **properties: object,
 ) -> ItemT:
-    """Set the object name, the accessible name, the tooltip, and properties that the style sheet reads."""
+    """Set the object name, the accessible name, the tooltip, and properties: Qt's, or those that the style sheet reads.
+
+    A widget with a ``surface`` paints it, of whatever class it is.
+    """
     given = {"objectName": name, "accessibleName": title, "toolTip": tooltip, **properties}
     for key, value in given.items():
         if value is not None:
             item.setProperty(key, value)
+    if "surface" in properties and isinstance(item, QWidget):
+        item.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     if clicked is not None:
         assert isinstance(item, QAbstractButton)
         item.clicked.connect(clicked)
     return item
+
+
+def clear(layout: QLayout, widgets: Sequence[QWidget] | None = None) -> None:
+    """Take these out, or all. Until the event loop has its turn they live, unseen and without a name to be found by."""
+    items = [layout.itemAt(at) for at in range(layout.count())] if widgets is None else []
+    for widget in widgets or [widget for item in items if item and (widget := item.widget()) is not None]:
+        layout.removeWidget(widget)
+        widget.hide()
+        widget.setObjectName("")
+        widget.deleteLater()
 
 
 def tip(text: str) -> str:
@@ -124,8 +135,7 @@ class Toggle(QAbstractButton):
         self._slide = QVariantAnimation(self)
         self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
         self._slide.valueChanged.connect(self._move)
-        self.setCheckable(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        named(self, checkable=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.toggled.connect(self._go)
@@ -167,86 +177,6 @@ class Toggle(QAbstractButton):
 
     def _knob(self) -> QColor:
         return self._theme.color("on_accent", 1.0 if self.isEnabled() else 0.7)
-
-
-class MenuButton(QPushButton):
-    """A button with what is chosen now, cut where it has no room, and a menu of what can be."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setProperty("kind", "choice")
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._title = ""
-        self._menu = QMenu(self)
-        self.setMenu(self._menu)
-
-    def clear(self) -> None:
-        """Offer nothing any more."""
-        self._menu.clear()
-
-    def offer(self, title: str, name: str, act: Callable[[], object], checked: bool | None = None) -> QAction:
-        """Add to the menu what calls ``act``; with a mark of choice where ``checked`` is not None."""
-        action = self._menu.addAction(menu_text(title))
-        action.setToolTip(tip(title))
-        action.setObjectName(name)
-        action.setCheckable(checked is not None)
-        action.setChecked(bool(checked))
-        action.triggered.connect(lambda _=False: act())
-        return action
-
-    def separate(self) -> None:
-        self._menu.addSeparator()
-
-    @property
-    def title(self) -> str:
-        """Title of the choice, in full."""
-        return self._title
-
-    def show_title(self, title: str) -> None:
-        self._title = title
-        self._fit()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit()
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(0, super().minimumSizeHint().height())
-
-    def _fit(self) -> None:
-        room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(ARROW)
-        shown = self.fontMetrics().elidedText(self._title, Qt.TextElideMode.ElideRight, room)
-        self.setText(button_text(shown) + ARROW)
-
-
-class ChoiceButton(MenuButton):
-    """One of ``titles`` by their keys. ``changed`` follows a choice of the person's."""
-
-    changed = Signal()
-
-    def __init__(self, name: str, titles: Mapping[str | None, str]) -> None:
-        super().__init__()
-        self._name, self._titles = name, titles
-        self.key: str | None = None
-
-    def choose(self, key: str | None) -> None:
-        """A key without a title was chosen when there was such a thing, and stays until the person chooses again."""
-        self.key = key
-        self.clear()
-        titles = self._titles if key in self._titles else {**self._titles, key: str(key)}
-        for each, title in titles.items():
-            self.offer(title, f"{self.objectName()}.{each}", partial(self._pick, each), each == key)
-        self.setAccessibleName(f"{self._name}: {titles[key]}")
-        self.show_title(titles[key])
-
-    def retitle(self, titles: Mapping[str | None, str]) -> None:
-        """Offer these; what is chosen stays."""
-        self._titles = titles
-        self.choose(self.key)
-
-    def _pick(self, key: str | None) -> None:
-        self.choose(key)
-        self.changed.emit()
 
 
 class FillBar(QWidget):
@@ -300,8 +230,7 @@ class Segments(QFrame):
             button.deleteLater()
         self._keys = list(keys)
         for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
-            segment = named(QPushButton(button_text(title)), kind="segment")
-            segment.setCheckable(True)
+            segment = named(QPushButton(button_text(title)), kind="segment", checkable=True)
             named(segment, f"{self._prefix}.{key}", title=f"{self.accessibleName()}: {title}")
             self._group.addButton(segment, index)
             self._row.addWidget(segment)

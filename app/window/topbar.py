@@ -59,8 +59,7 @@ class TopBar(QFrame):
 
     def add_fold(self, name: str, image: str, on: bool) -> QToolButton:
         """A checkable button that shows or hides a part of the window."""
-        button = named(QToolButton(), kind="quiet")
-        button.setCheckable(True)
+        button = named(QToolButton(), kind="quiet", checkable=True)
         button.setChecked(on)
         named(button, f"top.{image}", title=name, tooltip=tip(name))
         self._fold_row.addWidget(button)
@@ -113,8 +112,7 @@ class TopBar(QFrame):
         self.status.setText(self._engine_words or ("" if self._on_chat else self._chat_words))
 
     def _add_tab(self, index: int, page: str) -> None:
-        tab = named(QPushButton(button_text(page)), kind="tab")
-        tab.setCheckable(True)
+        tab = named(QPushButton(button_text(page)), kind="tab", checkable=True)
         tab.setChecked(index == 0)
         tab.setAccessibleName(f"Page: {page}")
         tab.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+from PySide6 import QtWidgets
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication, QTextDocument
 
 import app
+from app.theme import sheet
 from app.theme.icons import app_icon, icon, pixmap
 from app.theme.sheet import apply, build
 from app.theme.theme import DARK, LIGHT, Theme, mix
@@ -121,3 +125,17 @@ def test_markup_from_elsewhere_is_shown_as_it_is_written(qtbot):
     label = caption("<b>name</b>")
     qtbot.addWidget(label)
     assert label.textFormat() is Qt.TextFormat.PlainText
+
+
+def test_a_property_that_a_widget_is_given_is_one_of_qt_or_of_the_style_sheet():
+    calls = (
+        node
+        for path in APP.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "named"
+    )
+    given = {keyword.arg for call in calls for keyword in call.keywords} - {"title", "tooltip", "clicked"}
+    styled = set(re.findall(r'\[(\w+)="', inspect.getsource(sheet)))
+    setters = {name for kind in vars(QtWidgets).values() for name in dir(kind)}
+    assert {each for each in given - styled if f"set{each[:1].upper()}{each[1:]}" not in setters} == set()
+    assert {"role", "wordWrap"} <= given

@@ -60,8 +60,7 @@ class MessageView(QWidget):
         self._waiting.setVisible(False)
         self._footer = Footer(message, self)
         self._footer.acted.connect(self._on_action)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setObjectName(f"message-{message.role}")
+        named(self, f"message-{message.role}", focusPolicy=Qt.FocusPolicy.TabFocus)
         self.show_message(message)
 
     @property

@@ -53,8 +53,7 @@ class Transcript(QScrollArea):
         self._found = ("", "")
         """A message and the words to mark in it."""
         self._pending: tuple[str, Callable[[], PartialAnswer]] | None = None
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        named(self, frameShape=QFrame.Shape.NoFrame, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         named(self, "transcript", title="Conversation")
         self._page = named(QWidget(), "transcript-page")
         self.setWidget(self._page)

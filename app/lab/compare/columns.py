@@ -29,8 +29,9 @@ from app.panel.controls import FloatControl, IntControl, control_for
 from app.panel.titles import in_two
 from app.settings.page import QUANTISE
 from app.theme.icons import icon
+from app.theme.menus import ARROW, ChoiceButton
 from app.theme.theme import Theme
-from app.theme.widgets import ARROW, ChoiceButton, ElidedLabel, button_text, fill, menu_text, named, tip
+from app.theme.widgets import ElidedLabel, button_text, fill, menu_text, named, tip
 from engine.protocol import KnownModel, OptionSpec, Value
 from engine.protocol.lab import Column
 
@@ -52,8 +53,7 @@ class SwitchSetting(QWidget):
         title = named(ElidedLabel(name, ""), tooltip=tip(f"{spec.title}\n{spec.explains}"))
         self._control = control_for(self._spec, theme)
         self._control.changed.connect(self._on_changed)
-        self._remove = QToolButton()
-        self._remove.setObjectName(f"compare.remove.{spec.key}")
+        self._remove = named(QToolButton(), f"compare.remove.{spec.key}")
         named(self._remove, title=f"Remove the setting {name}", tooltip="Remove this setting", kind="quiet")
         self._remove.clicked.connect(self.removed)
         fill(QHBoxLayout(self), (title, 1), self._control, self._remove, margins=0, spacing=8)

@@ -56,7 +56,6 @@ class ComparePage(QWidget):
     def __init__(self, caller: Caller | None, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         named(self, "compare", surface="bg")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._theme = theme
         self._blocked = "" if caller is not None else words.NO_COMPARE
         self._prompts: list[str] = []

@@ -21,7 +21,7 @@ from app.lab.pictures.strip import StripPainter
 from app.lab.pictures.tree import TreePainter
 from app.plots.chart import LegendLabel
 from app.theme.theme import SECTION_PX, Theme
-from app.theme.widgets import fill, tip
+from app.theme.widgets import fill, named, tip
 from engine.protocol import lab
 
 PAINTERS: dict[type, Callable[[Theme, Any], Painter]] = {
@@ -61,8 +61,7 @@ class PictureView(QWidget):
         self._painter = PAINTERS[type(picture)](self._face.theme, picture) if words.shows(picture) else None
         self._face.show_painter(self._painter, "" if self._painter else words.nothing(picture))
         self._show_legend()
-        self.setAccessibleName(words.name(picture))
-        self.setAccessibleDescription(words.sentence(picture))
+        named(self, title=words.name(picture), accessibleDescription=words.sentence(picture))
 
     @property
     def picture(self) -> lab.Picture | None:
@@ -89,8 +88,7 @@ class PictureView(QWidget):
         self._picture = self._painter = None
         self._face.show_painter(None, "")
         self._show_legend()
-        self.setAccessibleName(words.NO_PICTURE)
-        self.setAccessibleDescription("")
+        named(self, title=words.NO_PICTURE, accessibleDescription="")
 
     def _show_legend(self) -> None:
         self._legend.show_entries(self._painter.legend() if self._painter else [])
