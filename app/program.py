@@ -25,8 +25,8 @@ from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
+from app.models.state.library import ModelLibrary
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
@@ -37,18 +37,18 @@ from app.theme.icons import app_icon
 from app.theme.sheet import build, prepare
 from app.theme.theme import Theme
 from app.window.busy import Busy
-from app.window.cache_wiring import CacheWiring
-from app.window.engine_wiring import EngineWiring
-from app.window.getting_wiring import GettingWiring
-from app.window.gpu_wiring import GpuWiring
 from app.window.lazy import LazyPage
-from app.window.load_settings_wiring import LoadSettingsWiring
-from app.window.measure_wiring import MeasureWiring
-from app.window.model_wiring import ModelWiring
-from app.window.preset_wiring import PresetWiring
-from app.window.switch_wiring import SwitchWiring
-from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
+from app.window.wirings.cache import CacheWiring
+from app.window.wirings.engine import EngineWiring
+from app.window.wirings.getting import GettingWiring
+from app.window.wirings.gpu import GpuWiring
+from app.window.wirings.load_settings import LoadSettingsWiring
+from app.window.wirings.measure import MeasureWiring
+from app.window.wirings.model import ModelWiring
+from app.window.wirings.preset import PresetWiring
+from app.window.wirings.switch import SwitchWiring
+from app.window.wirings.why import WhyWiring
 from engine.base.installation import engine_command
 from engine.protocol import DraftOffer, Loaded
 
@@ -171,7 +171,7 @@ class WindowProgram:
         """The Lab, which many never open."""
         from app.lab.compare.page import ComparePage
         from app.lab.page import LabView
-        from app.window.lab_wiring import LabWiring
+        from app.window.wirings.lab import LabWiring
 
         window, runs = self.window, self._lab_runs()
         compare = ComparePage(self.link, self.theme)

@@ -9,10 +9,10 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.cache import tiles
-from app.cache.hues import NO_OWNER, ChatHues
-from app.cache.pages import SWAPPED
 from app.cache.words import STATE_TITLES, STATE_WORDS
+from app.charts import tiles
+from app.charts.hues import NO_OWNER, ChatHues
+from app.charts.page_states import SWAPPED
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import tip
 from engine.protocol import PAGE_STATES, PageState

@@ -9,9 +9,9 @@ from PySide6.QtGui import QEnterEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPai
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.cache import words
-from app.cache.canvas import Canvas
-from app.cache.hues import ChatHues
-from app.cache.pages import PageStates
+from app.charts.canvas import Canvas
+from app.charts.hues import ChatHues
+from app.charts.page_states import PageStates
 from app.theme.theme import Theme
 from app.theme.widgets import named
 

@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QVBoxLay
 from app.cache import words
 from app.cache.card import HoverCard
 from app.cache.figures import Figures
-from app.cache.hues import ChatHues
 from app.cache.legend import StateLegend, chats_text
 from app.cache.page_map import PageMapView
-from app.cache.pages import PageStates
 from app.cache.tree_model import TreeRow
 from app.cache.tree_view import TreeView
+from app.charts.hues import ChatHues
+from app.charts.page_states import PageStates
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 from engine.protocol import PageDescribed, RadixTree

@@ -9,8 +9,8 @@ from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.cache import words
-from app.cache.hues import ChatHues
 from app.cache.tree_model import TreeModel, TreeRow, rows_of
+from app.charts.hues import ChatHues
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import named
 from engine.protocol import RadixTree

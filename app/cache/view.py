@@ -9,14 +9,14 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.cache.hues import ChatHues
+from app.charts.hues import ChatHues
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 from engine.protocol import PageDescribed, RadixTree, Telemetry
 
 if TYPE_CHECKING:
-    from app.cache.pages import PageStates
     from app.cache.panes import CachePanes
+    from app.charts.page_states import PageStates
 
 
 class CacheView(QWidget):

@@ -9,7 +9,7 @@ from app.words import kv_cached, size, waste
 from engine.protocol import CacheStats, PageDescribed, PageState, RadixTree, Telemetry, TreeNode
 
 if TYPE_CHECKING:
-    from app.cache.pages import PageStates
+    from app.charts.page_states import PageStates
 
 STATE_WORDS: dict[PageState, str] = {
     "free": "free",

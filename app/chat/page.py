@@ -6,8 +6,6 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.chat.adapters import ChatAdapters
-from app.chat.chat_settings import ChatSettings
 from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
 from app.chat.context.offer import ContextOffer
@@ -19,6 +17,8 @@ from app.chat.session.drafts import DraftTexts
 from app.chat.session.queued import QueuedBar
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
+from app.chat.settings.adapters import ChatAdapters
+from app.chat.settings.chat_settings import ChatSettings
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
 from app.chat.transcript.stats import loading_model, reading_prompt

@@ -21,8 +21,8 @@ from PySide6.QtWidgets import (
 
 from app.link.calls import PendingCall
 from app.models import words
-from app.models.library import ModelLibrary
 from app.models.rows import back_button
+from app.models.state.library import ModelLibrary
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme

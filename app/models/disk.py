@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMessageBox, QPu
 
 from app.gpu.words import Button
 from app.models import words
-from app.models.library import ModelLibrary
 from app.models.rows import Row
+from app.models.state.library import ModelLibrary
 from app.theme.question import ask
 from app.theme.sheet import set_role
 from app.theme.widgets import as_written, caption, clear, fill, named

@@ -22,12 +22,12 @@ from app.models.disk import DiskView
 from app.models.drafts import DraftList
 from app.models.filters import Filters
 from app.models.form import MakeForm
-from app.models.library import ModelLibrary
 from app.models.recommended import RecommendedView
 from app.models.report import ReportPage
 from app.models.rows import HubRow, StoredRow
+from app.models.state.library import ModelLibrary
+from app.models.state.watcher import FolderWatcher
 from app.models.tray import Tray
-from app.models.watcher import FolderWatcher
 from app.theme.question import ask
 from app.theme.sheet import set_role
 from app.theme.theme import Theme

@@ -9,9 +9,9 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.models import make_words, words
-from app.models.jobs import Job, Jobs
-from app.models.library import ModelLibrary
 from app.models.rows import JobRow
+from app.models.state.jobs import Job, Jobs
+from app.models.state.library import ModelLibrary
 from app.theme.question import ask
 from app.theme.widgets import clear, fill, named
 from engine.protocol import Download, MakeProgress

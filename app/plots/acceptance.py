@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from app.charts.axes import BarPlot, Bars
+from app.charts.legend import Legend
 from app.plots import words
-from app.plots.chart import Chart, Legend
-from app.plots.plot import BarPlot, Bars
+from app.plots.chart import Chart
 from app.proposers import color, proposer
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, tip

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from html import escape
-from typing import NamedTuple
-
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from app.plots.plot import SPAN, Curve, TimePlot
+from app.charts.axes import SPAN, Curve, TimePlot
+from app.charts.legend import LegendLabel
 from app.plots.ring import Ring
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
@@ -20,22 +17,6 @@ from engine.protocol import Telemetry
 POINTS = 600
 MAX_MARKS = 6
 NARROW_PX = 180
-
-
-def nice_ceiling(value: float) -> float:
-    """The least of 1, 2, 5 times a power of ten that is at least ``value``; 1 for nothing."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value * (1 - 1e-9))
-
-
-class Legend(NamedTuple):
-    """``token``: of the theme, or a colour as ``#rrggbb``."""
-
-    token: str
-    text: str
-    mark: str = "■"
 
 
 class Figure(ElidedLabel):
@@ -93,44 +74,6 @@ class Chart(QWidget):
     def small_label(self) -> LegendLabel:
         """A line of rich text below the plot that never widens its chart: the five share the width evenly."""
         return LegendLabel(self.theme)
-
-
-class LegendLabel(QLabel):
-    """Squares in colours, each with its word; it is laid out again only when it changed."""
-
-    def __init__(self, theme: Theme) -> None:
-        super().__init__()
-        self._theme = theme
-        self._shown: list[Legend] = []
-        theme.changed.connect(self._draw)
-        named(self, role="tiny", textFormat=Qt.TextFormat.RichText, wordWrap=True)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(0, super().minimumSizeHint().height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._draw()
-
-    def show_entries(self, entries: list[Legend]) -> None:
-        if entries != self._shown:
-            self._shown = entries
-            self._draw()
-
-    def _draw(self) -> None:
-        tokens = self._theme.tokens
-        self.setText(
-            "&nbsp; ".join(
-                f'<span style="color:{getattr(tokens, color, color)}">{mark}</span>&nbsp;{self._whole(text)}'
-                for color, text, mark in self._shown
-            )
-        )
-
-    def _whole(self, text: str) -> str:
-        """A name is not broken between its words where a line has room for it; a sentence is."""
-        wide = self.fontMetrics().horizontalAdvance(f"■ {text}") > self.width()
-        return escape(text if len(text) > 20 or wide else text.replace(" ", "\xa0"))
 
 
 class Marks:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtGui import QResizeEvent
 
+from app.charts.axes import Curve
+from app.charts.legend import Legend
+from app.charts.scale import nice_ceiling
 from app.plots import words
-from app.plots.chart import Legend, TimeChart, nice_ceiling
-from app.plots.plot import Curve
+from app.plots.chart import TimeChart
 from app.plots.why import WhyButton
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, tip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.cache.hues import ChatHues
 from app.cache.page_map import SmallMap
-from app.cache.pages import PageStates, from_counts
+from app.charts.hues import ChatHues
+from app.charts.page_states import PageStates, from_counts
 from app.plots import words
 from app.plots.chart import Chart
 from app.theme.theme import Theme

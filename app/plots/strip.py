@@ -12,7 +12,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QWidget
 
-from app.cache.hues import ChatHues
+from app.charts.hues import ChatHues
 from app.plots import words
 from app.plots.status import StatusLine
 from app.theme.theme import Theme
@@ -20,7 +20,7 @@ from app.theme.widgets import fill, named
 from engine.protocol import GpuReading, MemoryByOwner, QueueCounts, Telemetry
 
 if TYPE_CHECKING:
-    from app.cache.pages import PageStates
+    from app.charts.page_states import PageStates
     from app.plots.chart import Chart
     from app.plots.pages import PagesChart
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.chat.page import ChatPage
 from app.notice import NoticeBar
-from app.window.measure_wiring import MeasureWiring
+from app.window.wirings.measure import MeasureWiring
 
 ANSWER = "An answer is being written"
 SWITCH = "A switch is being measured"

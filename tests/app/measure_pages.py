@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from PySide6.QtWidgets import QApplication
 
-from app.cache.hues import ChatHues
-from app.cache.pages import decode
 from app.cache.view import CacheView
+from app.charts.hues import ChatHues
+from app.charts.page_states import decode
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES, PageMap, PageOwner, RadixTree, TreeNode

@@ -11,9 +11,9 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFileDialog
 
 from app.chat import model_dialog
-from app.chat.adapter_choice import LOAD, NONE
-from app.chat.adapters import NAMES, is_adapter
 from app.chat.page import ChatPage
+from app.chat.settings.adapter_choice import LOAD, NONE
+from app.chat.settings.adapters import NAMES, is_adapter
 from app.history.store import HistoryStore
 from engine.protocol import LoadAdapter
 from tests.app.chatting import ask

@@ -12,8 +12,8 @@ from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
 from app.panel.cost import describe
 from app.program import WindowProgram
-from app.window.measure_wiring import NO_CHAT
 from app.window.window import CACHE_HEIGHTS, MainWindow
+from app.window.wirings.measure import NO_CHAT
 from engine import protocol as p
 from tests.app.conftest import fold
 from tests.app.naming import nameless

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QLabel
 
-from app.chat.chat_settings import FIELDS, ChatSettings
+from app.chat.settings.chat_settings import FIELDS, ChatSettings
 from engine.protocol import Sampling
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.link.link import LinkState
 from app.program import WindowProgram
-from app.window import gpu_wiring as wiring_module
 from app.window.window import MainWindow
+from app.window.wirings import gpu as wiring_module
 
 HERE = Path(__file__).parent
 PATIENCE_MS = 20_000

@@ -14,7 +14,10 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF
 from PySide6.QtGui import QHelpEvent, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
-from app.cache.tiles import empty_color
+from app.charts.legend import LegendLabel
+from app.charts.raster import draw_cells
+from app.charts.scale import Scale, fitting
+from app.charts.tiles import empty_color
 from app.lab.pictures import Miniature, PictureView, PlotView, words
 from app.lab.pictures.drafts import lines_of
 from app.lab.pictures.examples import EXAMPLES
@@ -22,10 +25,7 @@ from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.plot import LabAxes
 from app.lab.pictures.plot import colors as colors_of_sides
-from app.lab.pictures.raster import draw_cells
-from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.view import PAINTERS, Face
-from app.plots.chart import LegendLabel
 from engine.protocol.lab import (
     Amounts,
     Axis,

@@ -12,8 +12,8 @@ from app.link.link import EngineLink
 from app.models.load_settings import LoadSettingsDialog, Offers
 from app.program import WindowProgram
 from app.settings.store import ModelSettings, Preset, SettingsStore, UserSettings
+from app.theme.menus import ChoiceButton
 from app.theme.theme import Theme
-from app.theme.widgets import ChoiceButton
 from engine.protocol import Load, LoadOptions, Message, Set, StoredModel
 from tests.app import pressing
 

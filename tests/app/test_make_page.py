@@ -14,9 +14,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMessageBox, QPushButton
 
 from app.models import make_words, words
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.models.rows import JobRow
+from app.models.state.library import ModelLibrary
 from app.theme.theme import Theme
 from app.theme.widgets import FillBar
 from engine.protocol import LayerError, MakeProgress, MakeReport, ModelQuality, StoredModel

@@ -10,8 +10,8 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.command import End
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
+from app.models.state.library import ModelLibrary
 from app.theme.theme import Theme
 from engine.protocol import (
     Call,

@@ -1,6 +1,6 @@
 """A model that cannot be offered, because what is noted of it makes no sense, is named once on the page."""
 
-from app.models.library import ModelLibrary
+from app.models.state.library import ModelLibrary
 from engine.protocol import operations
 from tests.kit.operations import ScriptedOperations
 

@@ -13,9 +13,9 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.models import words
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
-from app.models.watcher import FolderWatcher
+from app.models.state.library import ModelLibrary
+from app.models.state.watcher import FolderWatcher
 from app.theme.theme import Theme
 from engine.library import roots
 from engine.library.paths import bundled_folder

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QSpinBox, QWidge
 
 from app.models import words
 from app.models.fit_bar import FitBar, Parts, parts_of
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
+from app.models.state.library import ModelLibrary
 from app.theme.theme import Theme
 from engine.library.paths import bundled_folder
 from engine.protocol import Download, Fit, FitReport, HubModel, KindFit

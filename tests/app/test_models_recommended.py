@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.models import advice
 from app.models.drafts import NOTHING, DraftList
 from app.models.filters import Filters
-from app.models.library import ModelLibrary
 from app.models.page import ModelsPage
 from app.models.recommended import FIRST, RecommendedView
+from app.models.state.library import ModelLibrary
 from app.theme.theme import Theme
 from engine.protocol import (
     CuratedDraft,

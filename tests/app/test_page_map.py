@@ -11,12 +11,13 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 
-from app.cache import tiles, words
-from app.cache.canvas import Canvas
-from app.cache.hues import HUES, NO_OWNER, ChatHues
+from app.cache import words
 from app.cache.legend import StateLegend
 from app.cache.page_map import PageMapView
-from app.cache.pages import SWAPPED, PageStates, decode, from_counts
+from app.charts import tiles
+from app.charts.canvas import Canvas
+from app.charts.hues import HUES, NO_OWNER, ChatHues
+from app.charts.page_states import SWAPPED, PageStates, decode, from_counts
 from app.plots.pages import PagesChart
 from app.theme.theme import Theme
 from engine import protocol as p

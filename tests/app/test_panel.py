@@ -13,7 +13,7 @@ from app.panel.panel import NO_PROMPT, OptimisationPanel
 from app.panel.row import OptionRow
 from app.panel.words import badge_of, event_label, explanation
 from app.theme.widgets import Toggle
-from app.window.measure_wiring import compare_values
+from app.window.wirings.measure import compare_values
 from engine import catalogue
 from engine.protocol import CompareProgress
 from tests.app.effects import effect, result

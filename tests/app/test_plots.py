@@ -9,12 +9,13 @@ from PySide6.QtCore import QEvent, QPoint, Qt, QTimer
 from PySide6.QtGui import QHelpEvent, QHideEvent
 from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
+from app.charts.axes import TimePlot, corners
+from app.charts.scale import nice_ceiling
 from app.plots import words
 from app.plots.acceptance import AcceptanceChart
-from app.plots.chart import MAX_MARKS, nice_ceiling
+from app.plots.chart import MAX_MARKS
 from app.plots.charts import GpuChart, MemoryChart, QueueChart, RateChart
 from app.plots.pages import PagesChart
-from app.plots.plot import TimePlot, corners
 from app.plots.ring import Ring
 from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip, still
 from app.theme.widgets import ElidedLabel

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QLabel
 
 from app.cache import tree_view, words
 from app.cache.figures import Figures
-from app.cache.hues import ChatHues
 from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.cache.tree_view import TreeView
+from app.charts.hues import ChatHues
 from app.theme.theme import Theme
 from engine.protocol import CacheStats, RadixTree, TreeNode
 from tests.app.specs import frame

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 
-from app.chat.chat_settings import ChatSettings
+from app.chat.settings.chat_settings import ChatSettings
 from app.program import WindowProgram
 from app.settings.store import ModelSettings, Preset
 from engine.protocol import Load, Sampling

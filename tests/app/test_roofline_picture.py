@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPolygonF, QTransform
 
+from app.charts.legend import LegendLabel
 from app.lab.pictures.roof import Label, Name, RoofAxes, RoofView, point_words, spread, stacked
-from app.plots.chart import LegendLabel
 from engine.protocol.lab import RoofPoint
 from tests.app.fake_lab import roofline
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from app.charts.axes import bar_edges
 from app.plots import words
 from app.plots.acceptance import MOST_SERIES, AcceptanceChart, caption, reasoning, series
-from app.plots.plot import bar_edges
 from app.proposers import color, proposer
 from app.theme.theme import DARK, LIGHT
 from engine.protocol import Acceptance, QueueCounts

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.plots.why import LOOKS, MOST, NOTHING, TITLE, WhyButton, WhyCard, remedy
 from app.program import WindowProgram
-from app.window.why_wiring import WhyWiring
 from app.window.window import MainWindow
+from app.window.wirings.why import WhyWiring
 from engine import protocol
 from engine.protocol import Reason, Reasons, Set
 from tests.app.conftest import unfold

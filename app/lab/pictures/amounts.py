@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from app.charts.legend import Legend
+from app.charts.scale import placeable
 from app.lab.pictures import words
 from app.lab.pictures.painter import GAP, Painter, solid
-from app.lab.pictures.scale import placeable
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import Amounts
 

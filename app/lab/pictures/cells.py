@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
 
+from app.charts.legend import Legend
+from app.charts.raster import cell_at, draw_cells
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter
-from app.lab.pictures.raster import cell_at, draw_cells
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import Cells
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPen
 
+from app.charts.legend import Legend
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter, solid
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import Drafts, DraftToken, Fate
 

@@ -6,10 +6,10 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter
 
+from app.charts.legend import Legend
+from app.charts.raster import cell_at, draw_cells
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter
-from app.lab.pictures.raster import cell_at, draw_cells
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import Heat
 

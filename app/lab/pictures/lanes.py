@@ -9,10 +9,10 @@ from msgspec import structs
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 
+from app.charts.legend import Legend
+from app.charts.scale import Scale
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter, solid
-from app.lab.pictures.scale import Scale
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import Doing, Lanes, Picture
 

@@ -6,14 +6,14 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
 
-from app.cache.canvas import LARGEST, Canvas
-from app.cache.hues import HUES, ChatHues
-from app.cache.pages import FILLS, RESERVED
-from app.cache.pages import PageStates as PageArrays
-from app.cache.tiles import empty_color
+from app.charts.canvas import LARGEST, Canvas
+from app.charts.hues import HUES, ChatHues
+from app.charts.legend import Legend
+from app.charts.page_states import FILLS, RESERVED
+from app.charts.page_states import PageStates as PageArrays
+from app.charts.tiles import empty_color
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES, PageOwner
 from engine.protocol.lab import Pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter
 
-from app.plots.chart import Legend
+from app.charts.legend import Legend
 from app.theme.theme import SECTION_PX, Theme
 
 GAP = 6

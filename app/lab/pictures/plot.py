@@ -9,11 +9,11 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPen
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
+from app.charts.axes import PlotAxes, bar_edges
+from app.charts.legend import Legend, LegendLabel
+from app.charts.scale import Scale, fitting
 from app.lab.pictures import words
-from app.lab.pictures.scale import Scale, fitting
 from app.lab.pictures.words import LETTERS
-from app.plots.chart import Legend, LegendLabel
-from app.plots.plot import PlotAxes, bar_edges
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption, fill, tip
 from engine.protocol.lab import Axis, Plot, Series

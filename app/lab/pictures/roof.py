@@ -10,10 +10,10 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPen, QPolygonF, QTransform
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.charts.legend import Legend, LegendLabel
+from app.charts.scale import Scale
 from app.lab.pictures import words
 from app.lab.pictures.plot import NEAR_PX, LabAxes
-from app.lab.pictures.scale import Scale
-from app.plots.chart import Legend, LegendLabel
 from app.theme.theme import Theme
 from app.theme.widgets import fill
 from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, RoofPoint, Series

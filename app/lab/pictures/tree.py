@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
+from app.charts.legend import Legend
 from app.lab.pictures import words
 from app.lab.pictures.painter import GAP, Painter, solid
-from app.plots.chart import Legend
 from app.theme.theme import Theme
 from engine.protocol.lab import LabTreeNode, Tree
 

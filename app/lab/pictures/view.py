@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
+from app.charts.legend import LegendLabel
 from app.lab.pictures import words
 from app.lab.pictures.amounts import AmountsPainter
 from app.lab.pictures.cells import CellsPainter
@@ -19,7 +20,6 @@ from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.painter import Painter
 from app.lab.pictures.strip import StripPainter
 from app.lab.pictures.tree import TreePainter
-from app.plots.chart import LegendLabel
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import lab

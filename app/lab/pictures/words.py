@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from app.lab.pictures.scale import placeable
+from app.charts.scale import placeable
 from app.plots.words import count
 from app.words import size
 from engine.protocol.lab import (

@@ -65,7 +65,7 @@ class CacheWiring(QObject):
         self._view.stop()
 
     def _on_pages(self, message: protocol.PageMap) -> None:
-        from app.cache.pages import decode  # numpy, which the plots have brought by now
+        from app.charts.page_states import decode  # numpy, which the plots have brought by now
 
         try:
             pages = decode(message)

@@ -16,7 +16,7 @@ from app.chat.page import ChatPage
 from app.gpu.words import Button
 from app.link.link import EngineLink
 from app.models import advice, getting, words
-from app.models.library import ModelLibrary
+from app.models.state.library import ModelLibrary
 from app.notice import NoticeBar
 from app.settings.store import SettingsStore
 from app.words import size

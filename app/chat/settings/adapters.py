@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
 from app.chat import model_dialog
-from app.chat.chat_settings import ChatSettings
 from app.chat.session.session import ChatSession
+from app.chat.settings.chat_settings import ChatSettings
 from app.link.link import EngineLink
 from engine import protocol
 

@@ -13,9 +13,9 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
-from app.chat.adapter_choice import AdapterChoice
 from app.chat.context.overflow import MEANINGS, TITLES
-from app.chat.preset_choice import PresetChoice
+from app.chat.settings.adapter_choice import AdapterChoice
+from app.chat.settings.preset_choice import PresetChoice
 from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
 from app.theme.numbers import with_point, without_groups

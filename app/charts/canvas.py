@@ -6,9 +6,9 @@ import numpy as np
 from PySide6.QtCore import QRect
 from PySide6.QtGui import QImage
 
-from app.cache import tiles
-from app.cache.hues import NO_OWNER, ChatHues
-from app.cache.pages import FILLS, RESERVED, SWAPPED, PageStates
+from app.charts import tiles
+from app.charts.hues import NO_OWNER, ChatHues
+from app.charts.page_states import FILLS, RESERVED, SWAPPED, PageStates
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES
 

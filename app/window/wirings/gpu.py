@@ -17,7 +17,7 @@ from app.link.link import EngineLink, LinkState
 from app.settings.store import SettingsStore
 from app.theme.question import ask
 from app.theme.widgets import named
-from app.window.measure_wiring import MeasureWiring
+from app.window.wirings.measure import MeasureWiring
 from engine import protocol
 
 CHECK_MS = 1500

@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject
 from app.command import End, LineCommand
 from app.link.calls import Caller
 from app.models.getting import names
-from app.models.jobs import Jobs
+from app.models.state.jobs import Jobs
 from engine.protocol import Download, Error, decode_library_record, operations
 from engine.protocol.base import Part
 from engine.protocol.calls import Operation

@@ -13,10 +13,10 @@ from app.lab.page import LabView
 from app.lab.runs import LabRuns, Subject
 from app.link.link import EngineLink
 from app.link.switches import reason
-from app.models.library import ModelLibrary
+from app.models.state.library import ModelLibrary
 from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
-from app.window.measure_wiring import MeasureWiring
+from app.window.wirings.measure import MeasureWiring
 from engine import protocol
 
 _LATER = "later"

@@ -6,13 +6,19 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from app.plots.chart import nice_ceiling
-
 LARGEST = 1e30
 """Values beyond it, as well as those that are no number, have no place."""
 STEPS = 4
 """Steps between round values on an upright axis, at most."""
 DECADES = 6
+
+
+def nice_ceiling(value: float) -> float:
+    """The least of 1, 2, 5 times a power of ten that is at least ``value``; 1 for nothing."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value * (1 - 1e-9))
 
 
 class Scale(NamedTuple):

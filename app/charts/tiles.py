@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from app.cache.hues import HUES, NO_OWNER
-from app.cache.pages import FILLS, RESERVED
+from app.charts.hues import HUES, NO_OWNER
+from app.charts.page_states import FILLS, RESERVED
 from app.theme.theme import Theme, mix
 from engine.protocol import PAGE_STATES
 

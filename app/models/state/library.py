@@ -13,10 +13,10 @@ from PySide6.QtCore import QObject, Signal
 from app.command import LineCommand
 from app.link.calls import NOT_CONNECTED, Caller, PendingCall
 from app.link.lookups import Lookups
-from app.models.downloads import Downloads
-from app.models.hub import HubModels
-from app.models.making import Maker
-from app.models.verdicts import Verdicts
+from app.models.state.downloads import Downloads
+from app.models.state.hub import HubModels
+from app.models.state.making import Maker
+from app.models.state.verdicts import Verdicts
 from app.words import size
 from engine.protocol import (
     Download,

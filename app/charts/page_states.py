@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.cache.hues import NO_OWNER, ChatHues
+from app.charts.hues import NO_OWNER, ChatHues
 from engine.protocol import PAGE_STATES, PageCounts, PageMap, PageOwner, PageState
 
 SWAPPED = len(PAGE_STATES)
