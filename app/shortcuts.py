@@ -83,8 +83,7 @@ class ShortcutsDialog(QDialog):
         self.resize(self.sizeHint())
 
     def _grid(self, entries: list[Shortcut]) -> QGridLayout:
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(24)
+        grid = fill(QGridLayout(), spacing=(24, -1))
         grid.setColumnMinimumWidth(0, 240)
         for row, entry in enumerate(entries):
             keys = named(QLabel(QKeySequence(entry.keys).toString(QKeySequence.SequenceFormat.NativeText)), role="mute")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QFrame, QLabel, QVBoxLayout, QWidget
 
-from app.theme.widgets import fill, named
+from app.theme.widgets import fill, named, say
 
 WIDTH = 344
 GAP = 10
@@ -39,8 +39,7 @@ class HoverCard(QFrame):
     def say(self, title: str, line: str, text: str, near: QRect) -> None:
         """Show these words near ``near`` (in the window's coordinates)."""
         for label, words in ((self._title, title), (self._line, line), (self._text, text)):
-            label.setText(words)
-            label.setVisible(bool(words))
+            say(label, words)
         self.setAccessibleName(f"{title}. {line}. {text}")
         self.adjustSize()
         self.resize(WIDTH, self.heightForWidth(WIDTH))

@@ -16,11 +16,7 @@ class Figures(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setAccessibleName("Figures of the cache")
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setVerticalSpacing(6)
-        self._grid.setHorizontalSpacing(12)
-        self._grid.setColumnStretch(0, 1)
+        self._grid = fill(QGridLayout(self), margins=0, spacing=(12, 6), wide=0)
         self._shown: list[tuple[QLabel, QLabel]] = []
 
     def text(self, name: str) -> str:

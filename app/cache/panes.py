@@ -17,7 +17,7 @@ from app.cache.tree_view import TreeView
 from app.charts.hues import ChatHues
 from app.charts.page_states import PageStates
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named
+from app.theme.widgets import fill, named, say
 from engine.protocol import PageDescribed, RadixTree
 
 DESCRIBE_MS = 120
@@ -59,8 +59,7 @@ class CachePanes(QWidget):
         owned = chats_text(pages.owned(), self._chat, self._hues, self._theme, self._name)
         said = " &nbsp; ".join(part for part in (owned, elsewhere) if part)
         if said != self.chats.text():
-            self.chats.setText(said)
-            self.chats.setVisible(bool(said))
+            say(self.chats, said)
 
     def show_tree(self, tree: RadixTree) -> None:
         self.tree.show_tree(tree)

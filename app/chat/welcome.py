@@ -55,11 +55,7 @@ class WelcomeCard(QFrame):
             QLabel(wordWrap=True, alignment=Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft), role="caption"
         )
         self.button = named(QPushButton(button_text(action)), title=f"{title}: {action}")
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(16, 12, 16, 12)
-        self._grid.setHorizontalSpacing(16)
-        self._grid.setVerticalSpacing(8)
-        self._grid.setColumnStretch(0, 1)
+        self._grid = fill(QGridLayout(self), margins=(16, 12, 16, 12), spacing=(16, 8), wide=0)
         self.stack(False)
         self.show_sentence(True)
 

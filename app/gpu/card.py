@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from app.gpu.words import Button, CardContent
 from app.theme.menus import ARROW
 from app.theme.sheet import restyle
-from app.theme.widgets import button_text, caption, clear, fill, menu_text, named, tip
+from app.theme.widgets import button_text, caption, clear, fill, menu_text, named, say, tip
 
 _STEPS = 1000
 
@@ -127,8 +127,7 @@ class PackCard(QFrame):
             self._about = content.key
             self.details.hide()
         self.title.setText(content.title)
-        self.caption.setText(content.caption)
-        self.caption.setVisible(bool(content.caption))
+        say(self.caption, content.caption)
         self.details.setText(content.details)
         self.bar.show_share(content.fraction)
         self.buttons.show_buttons(content.buttons)

@@ -10,8 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import CardContent
-from app.theme.sheet import set_role
-from app.theme.widgets import caption, fill, named
+from app.theme.widgets import caption, fill, named, say
 from app.words import size
 from engine.protocol import PackStatus
 
@@ -47,9 +46,7 @@ class PackSection(QWidget):
 
     def show_content(self, content: CardContent, status: PackStatus | None) -> None:
         self.title.setText(content.title)
-        self.caption.setText(content.caption)
-        self.caption.setVisible(bool(content.caption))
-        set_role(self.caption, "bad" if content.tone == "bad" else "caption")
+        say(self.caption, content.caption, "bad" if content.tone == "bad" else "caption")
         self.bar.show_share(content.fraction)
         self.buttons.show_buttons(content.buttons)
         there = status is not None and status.state != "none" and bool(status.folder)

@@ -25,7 +25,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, fill, named, tip
+from app.theme.widgets import button_text, fill, named, say, tip
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
@@ -104,8 +104,7 @@ class ExperimentView(PageSection):
         if running:
             self.bar.setRange(0, progress.total if progress is not None else 0)
             self.bar.setValue(progress.done if progress is not None else 0)
-        self.status.setText(status if running else blocked)
-        self.status.setVisible(bool(self.status.text()))
+        say(self.status, status if running else blocked)
         self.note.setText(note)
         self.note.setVisible(bool(note) and not running)
         set_role(self.note, words.note_role(note))

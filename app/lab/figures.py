@@ -131,10 +131,7 @@ def figure_row(figure: LabFigure, sides: Sequence[str], theme: Theme) -> PageSec
             fill(part.column, 1, spacing=0)
         return row.add(ColumnsLayout(each, theme, _COLUMN_PX, len(each)))
     table = QWidget()
-    grid = QGridLayout(table)
-    grid.setContentsMargins(0, 0, 0, 0)
-    grid.setVerticalSpacing(4)
-    grid.setHorizontalSpacing(12)
+    grid = fill(QGridLayout(table), margins=0, spacing=(12, 4))
     for value in values:
         value.setWordWrap(False)
     for column, (cells, share) in enumerate(

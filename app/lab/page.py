@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
     QSlider,
     QStackedWidget,
     QVBoxLayout,
@@ -32,9 +31,9 @@ from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.lab.sliders import SettingSlider
 from app.lab.topics import COMPARE, TOOLS, TopicList
-from app.theme.sheet import set_role
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, fill, named, tip
+from app.theme.widgets import FocusFirst, fill, named, say, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
@@ -152,10 +151,7 @@ class LabView(FocusFirst):
         column = fill(QVBoxLayout(body), margins=(24, 16, 18, 0), spacing=10)
         head = fill(QHBoxLayout(), (self.title, 1), self.everything, self.save, margins=(0, 0, 6, 0), spacing=12)
         fill(column, head, self.models, self.said, self.saved)
-        self._scroll = QScrollArea(widgetResizable=True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        named(self._scroll, title="Experiment", ring="true")
+        self._scroll = scrolling(title="Experiment")
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
         self.lesson = IntoView(self._scroll)
@@ -288,8 +284,7 @@ class LabView(FocusFirst):
         self.save.view = self.view
         self.models.set_bundled(self._bundled())
         about = f"{words.INTRODUCTION} {words.where(index)}" if index is not None and overview else ""
-        self.said.setText((runs.trouble or words.LOOKING) if index is None else about)
-        self.said.setVisible(bool(self.said.text()))
+        say(self.said, (runs.trouble or words.LOOKING) if index is None else about)
 
     def _bundled(self) -> str:
         """The bundled model that the page runs with, "" while that is not known."""
@@ -358,9 +353,7 @@ class LabView(FocusFirst):
 
     def _say(self, sentence: str, role: str = "caption") -> None:
         """Show the outcome of saving, until another page is shown."""
-        self.saved.setText(sentence)
-        self.saved.setVisible(bool(sentence))
-        set_role(self.saved, role)
+        say(self.saved, sentence, role)
 
 
 def _turn(event: QKeyEvent) -> int:

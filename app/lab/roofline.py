@@ -13,7 +13,7 @@ from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.settings.page import device_title
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named
+from app.theme.widgets import fill, named, say
 from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 
@@ -83,16 +83,13 @@ class RooflineView(QWidget):
         self.run.setText("Cancel" if running else f"Measure {'again' if self._again else 'this computer'}, about 30 s")
         self.run.setEnabled(running or not blocked)
         doing = words.STOPPING if stopping else MEASURING
-        self.state.setText(doing if running else blocked or note)
-        self.state.setVisible(bool(self.state.text()))
+        say(self.state, doing if running else blocked or note)
 
 
 def points_table(found: LabRoofline) -> QWidget:
     """A row for each point under the heading of its group, with how it was taken: of all of a group, or of each."""
     card = named(QFrame(), card="choice")
-    grid = QGridLayout(card)
-    grid.setContentsMargins(14, 12, 14, 12)
-    grid.setHorizontalSpacing(16)
+    grid = fill(QGridLayout(card), margins=(14, 12, 14, 12), spacing=(16, -1))
     for column, stretch in enumerate((4, 2, 2, 6)):
         grid.setColumnStretch(column, stretch)
     rows = itertools.count()

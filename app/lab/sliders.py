@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
-from app.theme.widgets import named
+from app.theme.widgets import fill, named
 from engine.protocol.lab import LabSetting
 
 
@@ -50,10 +50,7 @@ class Sliders(QWidget):
         super().__init__()
         self._settings = list(settings)
         self.each: list[SettingSlider] = []
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(12)
-        grid.setColumnStretch(1, 1)
+        grid = fill(QGridLayout(self), margins=0, spacing=(12, -1), wide=1)
         for row, setting in enumerate(self._settings):
             slider, value = SettingSlider(setting), QLabel(f"{setting.least:,}")
             title = QLabel(setting.title)

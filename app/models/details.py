@@ -26,7 +26,7 @@ from app.models.state.library import ModelLibrary
 from app.texts.exact import ExactTextEdit
 from app.theme.sheet import set_role
 from app.theme.theme import CAPTION_PX, Theme
-from app.theme.widgets import ElidedLabel, caption, clear, fill, named, tip
+from app.theme.widgets import ElidedLabel, caption, clear, fill, named, say, tip
 from engine.protocol import Error, ModelDetails, StoredModel, TextTokens
 
 _TYPED_MS = 150
@@ -50,10 +50,7 @@ class DetailsView(QWidget):
         self.back.clicked.connect(self.closed)
         self.title = ElidedLabel("", "figure")
         self.said = caption(name="models.details.said")
-        self._facts = QGridLayout()
-        self._facts.setHorizontalSpacing(16)
-        self._facts.setVerticalSpacing(4)
-        self._facts.setColumnStretch(1, 1)
+        self._facts = fill(QGridLayout(), spacing=(16, 4), wide=1)
         self.text = _text("models.details.text", "A text for the tokenizer", read_only=False)
         self.text.setPlaceholderText("Type a text to see its tokens.")
         self.text.textChanged.connect(self._on_typed)
@@ -188,9 +185,7 @@ class DetailsView(QWidget):
         self.count.setText(error.message)
 
     def _say(self, sentence: str, role: str = "caption") -> None:
-        self.said.setText(sentence)
-        self.said.setVisible(bool(sentence))
-        set_role(self.said, role)
+        say(self.said, sentence, role)
 
 
 def _visible(text: str) -> str:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QLi
 from app.models import make_words
 from app.models.make_words import FORMATS
 from app.theme.sheet import restyle
-from app.theme.widgets import FocusFirst, Segments, caption, fill, named
+from app.theme.widgets import FocusFirst, Segments, caption, fill, named, say
 from engine.protocol import StoredModel
 
 _TEXT = "Calibration text"
@@ -58,11 +58,7 @@ class MakeForm(FocusFirst):
         self.go.clicked.connect(self._on_go)
         self._choice = _label(_TEXT)
         self._choice.setMinimumWidth(self._choice.sizeHint().width())  # so that no row moves when it says less
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 4, 0, 0)
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(8)
-        grid.setColumnStretch(1, 1)
+        grid = fill(QGridLayout(self), margins=(0, 4, 0, 0), spacing=(16, 8), wide=1)
         text = fill(QHBoxLayout(), (self.text, 1), self._browse, self.types, spacing=8)
         text.addStretch()
         last = fill(QHBoxLayout(), (self.wrong, 1), spacing=8)
@@ -115,8 +111,7 @@ class MakeForm(FocusFirst):
             self.text.setFocus()
 
     def _say(self, sentence: str) -> None:
-        self.wrong.setText(sentence)
-        self.wrong.setVisible(bool(sentence))
+        say(self.wrong, sentence)
         self.text.setProperty("wrong", "true" if sentence else "")
         restyle(self.text)
 

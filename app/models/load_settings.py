@@ -53,11 +53,7 @@ class LoadSettingsDialog(QDialog):
         named(self, "load-settings", windowTitle=f"Load settings of {name}")
         self._rows = 0
         inside = QWidget()
-        self._grid = QGridLayout(inside)
-        self._grid.setContentsMargins(24, 16, 24, 10)
-        self._grid.setHorizontalSpacing(24)
-        self._grid.setVerticalSpacing(10)
-        self._grid.setColumnStretch(0, 1)
+        self._grid = fill(QGridLayout(inside), margins=(24, 16, 24, 10), spacing=(24, 10), wide=0)
         self._across(ElidedLabel(f"Load settings of {name}", "title"))
         self._across(caption(ABOUT))
         self.context = WholeNumber(grouped=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -29,9 +29,10 @@ from app.models.state.library import ModelLibrary
 from app.models.state.watcher import FolderWatcher
 from app.models.tray import Tray
 from app.theme.question import ask
+from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named
+from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named, say
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -219,7 +220,7 @@ class ModelsPage(FocusFirst):
         find.addWidget(self._lists, 1)
         self._views.addWidget(finding)
         for view in (self.disk, self.details):
-            self._views.addWidget(_scrolling(view))
+            self._views.addWidget(scrolling(view))
         self._views.addWidget(self.report)
         fill(column, (self._views, 1), self._tray)
         fill(QHBoxLayout(self), 1, (body, 12), 1, margins=0)
@@ -428,19 +429,10 @@ class ModelsPage(FocusFirst):
             self._say(sentence, "caption")
 
     def _say(self, sentence: str, role: str = "bad") -> None:
-        self.note.setText(sentence)
-        self.note.setVisible(bool(sentence))
-        set_role(self.note, role)
+        say(self.note, sentence, role)
 
 
 def _list() -> tuple[QVBoxLayout, QScrollArea]:
     inside = QWidget()
     column = fill(QVBoxLayout(inside), 1, margins=(0, 0, 6, 0), spacing=8)
-    return column, _scrolling(inside)
-
-
-def _scrolling(inside: QWidget) -> QScrollArea:
-    scroll = QScrollArea(widgetResizable=True)
-    named(scroll, focusPolicy=Qt.FocusPolicy.NoFocus, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    scroll.setWidget(inside)
-    return scroll
+    return column, scrolling(inside)

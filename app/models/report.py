@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.models import make_words
 from app.models.rows import back_button
+from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, FocusFirst, caption, fill, named
 from engine.protocol import MakeReport
@@ -45,10 +46,7 @@ class ReportPage(FocusFirst):
             QPushButton("Load"), "models.report.load", clicked=lambda: self.load_asked.emit(self._path), kind="primary"
         )
         head = fill(QHBoxLayout(), back, (self.title, 1), self.load, spacing=8)
-        self._scroll = QScrollArea(widgetResizable=True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        named(self._scroll, title="Report", ring="true")
+        self._scroll = scrolling(title="Report")
         fill(QVBoxLayout(self), head, (self._scroll, 1), margins=0, spacing=8)
 
     def set_loaded(self, path: str) -> None:
@@ -136,10 +134,7 @@ def _figures(report: MakeReport) -> QWidget:
 
 def _card() -> tuple[QFrame, QGridLayout]:
     card = named(QFrame(), card="choice")
-    grid = QGridLayout(card)
-    grid.setContentsMargins(14, 12, 14, 12)
-    grid.setHorizontalSpacing(24)
-    grid.setVerticalSpacing(8)
+    grid = fill(QGridLayout(card), margins=(14, 12, 14, 12), spacing=(24, 8))
     return card, grid
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.panel.arrows import Arrows, Stops
 from app.panel.row import ROW_PX, OptionRow
+from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle, fill, named, tip
 from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
@@ -145,13 +146,10 @@ class OptimisationPanel(QWidget):
     def _lay_out(self) -> None:
         self._body = QWidget()
         self._column = fill(QVBoxLayout(self._body), margins=(16, 12, 4, 8), spacing=0)
-        scroll = QScrollArea(widgetResizable=True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll = scrolling(self._body)
         scroll.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)  # else the columns move as it comes
         bar = scroll.verticalScrollBar()
         bar.rangeChanged.connect(lambda low, high: bar.setEnabled(high > low))
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(self._body)
         fill(QVBoxLayout(self), scroll, margins=0)
         self._column.addLayout(self._head())
         self._empty = named(QLabel("The switches appear when the engine is ready.", wordWrap=True), role="caption")

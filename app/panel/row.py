@@ -13,7 +13,7 @@ from app.panel.titles import in_two
 from app.panel.words import badge_of, explanation, paper
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named, tip
+from app.theme.widgets import fill, named, say, tip
 from engine.protocol import Compared, CompareProgress, OptionSpec
 
 CONTROL_PX = 104
@@ -218,8 +218,7 @@ class OptionRow(QWidget):
         """A toggle's reason comes and goes with other switches: it takes the result's place, so that no row moves."""
         reason = self._spec.disabled_reason
         why = reason if self._spec.kind == "bool" else ""
-        self._reason.setText(why)
-        self._reason.setVisible(bool(why))
+        say(self._reason, why)
         self.result.setVisible(not why)
         self._name.setWordWrap(not why)
         self._line.setStretchFactor(self._name_block, 0 if why else 1)

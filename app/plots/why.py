@@ -14,15 +14,15 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from app.panel.controls import value_title
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, caption, fill, named
+from app.theme.widgets import button_text, caption, fill, named, say
 from engine.protocol import OptionSpec, Reason, Reasons
 
 TITLE = "Why is this slow?"
@@ -78,10 +78,7 @@ class WhyCard(QFrame):
         self._limit = caption(name="why.limit")
         self._column = fill(QVBoxLayout(self), title, margins=(14, 10, 14, 12), spacing=10)
         fill(self._body, self._rows, self._limit)
-        self._scroll = QScrollArea(widgetResizable=True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the buttons inside
-        self._scroll.setWidget(body)
+        self._scroll = scrolling(body)  # it follows the buttons inside
         self._column.addWidget(self._scroll)
 
     @property
@@ -193,8 +190,7 @@ class WhyCard(QFrame):
         for row in rows:
             self._rows.addWidget(row)
             row.show()
-        self._limit.setText(limit)
-        self._limit.setVisible(bool(limit))
+        say(self._limit, limit)
         width = self._theme.px(WIDTH)
         self.setFixedWidth(width)
         edges, frame = self._column.contentsMargins(), self.contentsMargins()

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -20,8 +19,9 @@ from PySide6.QtWidgets import (
 from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
 from app.theme.numbers import Fraction, WholeNumber
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named
+from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say
 from engine.protocol import Device
 
 _WIDTH = 640
@@ -60,8 +60,7 @@ class SettingsPage(FocusFirst):
 
     def set_computing(self, words: str) -> None:
         """Show the way the loaded model computes, and the reason, if that is worth a word."""
-        self._computing.setText(words)
-        self._computing.setVisible(bool(words))
+        say(self._computing, words)
 
     def set_devices(self, devices: Sequence[Device]) -> None:
         """Offer the devices the engine found; the GPU of a choice that it did not find says why it is grey."""
@@ -89,8 +88,7 @@ class SettingsPage(FocusFirst):
         column.addWidget(title)
         holder = QWidget()
         fill(QHBoxLayout(holder), 1, (body, 10), 1, margins=0)
-        self._scroll = named(QScrollArea(widgetResizable=True), focusPolicy=Qt.FocusPolicy.NoFocus)
-        self._scroll.setWidget(holder)
+        self._scroll = scrolling(holder, sideways=True)
         fill(QVBoxLayout(self), self._scroll, margins=0)
         return column
 

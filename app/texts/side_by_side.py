@@ -37,10 +37,7 @@ class BothTexts(QWidget):
             sentence += " Their speeds are those of unlike answers."
         self._found, self._theme = found, theme
         self.sentence = _label(f"{sentence} {about}".strip(), "mute")
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(8)
+        grid = fill(QGridLayout(self), margins=0, spacing=(16, 8))
         grid.addWidget(self.sentence, 0, 0, 1, 2)
         self.views: list[QTextEdit] = []
         for column, side in enumerate((one, other)):

@@ -17,6 +17,19 @@ def room_of(widget: QWidget) -> QSize:
     return widget.screen().availableSize() - QSize(0, _TITLE_PX)
 
 
+def scrolling(inner: QWidget | None = None, title: str = "", sideways: bool = False) -> QScrollArea:
+    """Area that scrolls, downwards alone unless ``sideways``. One with a ``title`` takes the keyboard itself."""
+    focus = Qt.FocusPolicy.TabFocus if title else Qt.FocusPolicy.NoFocus
+    area = named(QScrollArea(widgetResizable=True), focusPolicy=focus)
+    if title:
+        named(area, title=title, ring="true")
+    if not sideways:
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    if inner is not None:
+        area.setWidget(inner)
+    return area
+
+
 class Scrolled(QScrollArea):
     """Something as large as it needs to be where there is room, and scrolled where there is not."""
 

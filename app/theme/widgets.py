@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.theme.sheet import restyle
+from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
 
 LayoutT = TypeVar("LayoutT", bound=QLayout)
@@ -33,17 +33,27 @@ _TIP_LETTERS = 72
 
 
 def fill(
-    layout: LayoutT, *parts: Part, margins: int | tuple[int, int, int, int] | None = None, spacing: int | None = None
+    layout: LayoutT,
+    *parts: Part,
+    margins: int | tuple[int, int, int, int] | None = None,
+    spacing: int | tuple[int, int] | None = None,
+    wide: int | None = None,
 ) -> LayoutT:
     """Add widgets and layouts in their order; a number is a stretch, a tuple what ``addWidget`` takes.
 
-    ``margins``: the same on all sides, or left, top, right and bottom, pixels; None leaves them as they are.
+    ``margins``: pixels, the same on all sides, or left, top, right, bottom. ``spacing``: pixels; of a grid also those
+    across and down, -1 for the usual. ``wide``: the column of a grid that takes what room there is.
     """
-    if margins is not None:
-        layout.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
-    if spacing is not None:
-        layout.setSpacing(spacing)
     box: Any = layout
+    if margins is not None:
+        box.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
+    if isinstance(spacing, tuple):
+        box.setHorizontalSpacing(spacing[0])
+        box.setVerticalSpacing(spacing[1])
+    elif spacing is not None:
+        box.setSpacing(spacing)
+    if wide is not None:
+        box.setColumnStretch(wide, 1)
     for part in parts:
         if isinstance(part, int):
             box.addStretch(part)
@@ -257,6 +267,14 @@ def caption(text: str = "", name: str = "") -> QLabel:
     plain = Qt.TextFormat.PlainText
     label = QLabel(text, textFormat=plain, wordWrap=True, textInteractionFlags=selectable)
     return named(label, name, role="caption")
+
+
+def say(label: QLabel, sentence: str, role: str | None = None) -> None:
+    """Show a sentence, or hide the label that has none."""
+    label.setText(sentence)
+    label.setVisible(bool(sentence))
+    if role is not None:
+        set_role(label, role)
 
 
 def show_badge(label: QLabel, text: str, tone: str) -> None:

@@ -247,9 +247,7 @@ class ChatSettings(QFrame):
         fill(
             column, self.overflow, self._overflow_meaning, _head("Adapter", self), self.adapter, _head("Sampling", self)
         )
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(24)
-        grid.setVerticalSpacing(6)
+        grid = fill(QGridLayout(), spacing=(24, 6))
         for row, field in enumerate(FIELDS):
             label = named(QLabel(field.title, self), tooltip=tip(field.help))
             label.setBuddy(self.inputs[field.name])

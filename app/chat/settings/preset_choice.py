@@ -10,7 +10,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from app.theme.menus import MenuButton
-from app.theme.widgets import fill, named
+from app.theme.widgets import fill, named, say
 
 NONE = "None"
 HELP = "A system prompt and sampling under a name, for any chat"
@@ -98,8 +98,7 @@ class PresetChoice(QWidget):
                 self.renamed.emit(old, name)
 
     def _say(self, sentence: str) -> None:
-        self._problem.setText(sentence)
-        self._problem.setVisible(bool(sentence))
+        say(self._problem, sentence)
         self.resized.emit()
 
 

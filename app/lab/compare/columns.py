@@ -115,10 +115,7 @@ class ColumnCard(QFrame):
         self.quantise.setObjectName("compare.quantise")
         self.quantise.setToolTip(tip("Packs a model that comes in 16 or 32 bits a weight while it is loaded."))
         self.quantise.choose("none")
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(8)
-        grid.setVerticalSpacing(6)
-        grid.setColumnStretch(1, 1)
+        grid = fill(QGridLayout(), spacing=(8, 6), wide=1)
         for row, (title, choice) in enumerate((("Model", self.model), ("Quantise on load", self.quantise))):
             label = QLabel(title)
             label.setBuddy(choice)

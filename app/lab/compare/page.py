@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -30,9 +29,9 @@ from app.lab.compare.run import FILES, ComparisonRun, ComparisonWork
 from app.lab.layout import take_out
 from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
-from app.theme.sheet import set_role
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, button_text, caption, fill, named, tip
+from app.theme.widgets import Segments, button_text, caption, fill, named, say, tip
 from engine.protocol import KnownModel, OptionSpec
 from engine.protocol.lab import LabCompared, LabProgress
 
@@ -79,9 +78,7 @@ class ComparePage(QWidget):
         self.note = caption(name="compare.note")
         self.note.hide()
         fill(self._column, self.note, self._save_row(), 1)
-        self._scroll = named(QScrollArea(widgetResizable=True), title="Compare", ring="true")
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._scroll.setWidget(body)
+        self._scroll = scrolling(body, "Compare", sideways=True)
         fill(QVBoxLayout(self), self._scroll, margins=0)
         theme.changed.connect(self._fit)
         self._fit()
@@ -159,11 +156,7 @@ class ComparePage(QWidget):
         self.text, browse = self._path("compare.text", "Text to score: path of a file", "None")
         self.text.setToolTip(tip("Every column is scored on it: perplexity, and KL against the first one."))
         card = named(QFrame(), card="choice")
-        grid = QGridLayout(card)
-        grid.setContentsMargins(14, 12, 14, 12)
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(8)
-        grid.setColumnStretch(1, 1)
+        grid = fill(QGridLayout(card), margins=(14, 12, 14, 12), spacing=(16, 8), wide=1)
         rows = (
             ("Prompts", prompts),
             ("Length of an answer", self.tokens),
@@ -254,9 +247,7 @@ class ComparePage(QWidget):
         self.done.emit()
 
     def _say(self, sentence: str, role: str = "bad") -> None:
-        self.note.setText(sentence)
-        self.note.setVisible(bool(sentence))
-        set_role(self.note, role)
+        say(self.note, sentence, role)
 
     def _refresh(self) -> None:
         running, stopping = self.comparison.running, self.comparison.stopping

@@ -131,10 +131,7 @@ class ComparisonView(QWidget):
 def _card(columns: int, theme: Theme, first: bool = False) -> tuple[QFrame, QGridLayout]:
     """A grid of equal columns; with ``first`` next to one of titles."""
     card = named(QFrame(), card="choice")
-    grid = QGridLayout(card)
-    grid.setContentsMargins(14, 12, 14, 12)
-    grid.setHorizontalSpacing(16)
-    grid.setVerticalSpacing(6)
+    grid = fill(QGridLayout(card), margins=(14, 12, 14, 12), spacing=(16, 6))
     if first:
         grid.setColumnMinimumWidth(0, theme.px(_TITLE_PX))
     for at in range(columns):

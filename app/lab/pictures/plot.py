@@ -15,7 +15,7 @@ from app.charts.scale import Scale, fitting
 from app.lab.pictures import words
 from app.lab.pictures.words import LETTERS
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, caption, fill, tip
+from app.theme.widgets import ElidedLabel, caption, fill, say, tip
 from engine.protocol.lab import Axis, Plot, Series
 
 LINE_PX = 1.75
@@ -93,8 +93,7 @@ class PlotView(QWidget):
         ]
         self._legend.show_entries(named)
         self._legend.setVisible(bool(named))
-        self._note.setText(plot.note)
-        self._note.setVisible(bool(plot.note))
+        say(self._note, plot.note)
         self.setAccessibleName(plot.title or "Plot")
         self.setAccessibleDescription(words.plot(plot))
 
