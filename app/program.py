@@ -26,6 +26,7 @@ from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
+from app.models.state.choice import ModelChoice
 from app.models.state.library import ModelLibrary
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
@@ -50,7 +51,7 @@ from app.window.wirings.preset import PresetWiring
 from app.window.wirings.switch import SwitchWiring
 from app.window.wirings.why import WhyWiring
 from engine.base.installation import engine_command
-from engine.protocol import DraftOffer, Loaded
+from engine.protocol import Loaded
 
 if TYPE_CHECKING:
     from app.lab.compare.run import ComparisonRun
@@ -94,8 +95,6 @@ class WindowProgram:
         self.link.start()
         self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
         prepare(self.theme, app)
-        self.chat = ChatPage(self.link, self.history, self.theme)
-        self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
         self.library = ModelLibrary(
@@ -105,6 +104,9 @@ class WindowProgram:
         )
         self.library.store_moved.connect(self.store.move_models)
         self.library.downloads.limit = lambda: self.store.settings.download_limit
+        choice = ModelChoice(self.link, self.store, self.library)
+        self.chat = ChatPage(self.link, self.history, choice, self.theme)
+        self.sidebar = Sidebar(self.history, self.theme)  # after the chat, which says what of the history is unreadable
         self.lab: LabRuns | None = None
         self.compare: ComparisonRun | None = None
         self.lab_page = LazyPage(self._make_lab)
@@ -158,13 +160,12 @@ class WindowProgram:
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
         GettingWiring(link, store, self.library, chat, notice, self.opener.open, self._find_models, window)
-        loading = LoadSettingsWiring(link, store, chat.header, self.opener.open, self.theme, window)
+        loading = LoadSettingsWiring(link, chat.header, self.opener.open, self.theme, window)
         window.models_page.settings_asked.connect(loading.open)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
         chat.header.guard = switches.guard = self.opener.guard
-        chat.header.offered = self._offered
         chat.why_asked.connect(window.show_why_fast)
 
     def _make_lab(self) -> LabView:
@@ -202,13 +203,6 @@ class WindowProgram:
         """The page Models, where others than those of this machine are found."""
         self.window.show_page(MainWindow.MODELS)
         self.window.models_page.show_view("hub")
-
-    def _offered(self, model: str) -> list[DraftOffer] | None:
-        """Return the drafts for a model; None if they are unknown, and then they are looked up for the next time."""
-        found = self.library.drafts.answers.get(model)
-        if found is None:
-            self.library.drafts.ask(model)
-        return found if isinstance(found, list) else None
 
     def _load_with(self, model: str, draft: str) -> None:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""

@@ -285,7 +285,7 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
 
     with _opened(app, home) as (program, failures):
         program.window.show_page(program.window.LAB)
-        view = program.window.lab_page.findChild(LabView)
+        view = program.lab_page.findChild(LabView)
         runs = program.lab
         assert view is not None
         assert runs is not None

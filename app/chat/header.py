@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -14,6 +14,8 @@ from app.chat import model_dialog
 from app.chat.context.bar import ContextBar
 from app.chat.notes import NotesButton
 from app.link.link import EngineLink, LinkState
+from app.models import words
+from app.models.state.choice import ModelChoice
 from app.proposers import proposer, trained
 from app.theme.icons import icon
 from app.theme.theme import Theme
@@ -51,35 +53,19 @@ class Header(QFrame):
     """The person wants to see how the model at that path is loaded."""
     loading_changed = Signal()
     """:attr:`loading` says something else."""
-    folder_used = Signal(str)
-    """Folder in which a model was found in a dialogue."""
     get_asked = Signal()
     """The person wants a model that is not here."""
     menu_shown = Signal()
     """The menu of the models opens."""
 
-    def __init__(self, link: EngineLink, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, link: EngineLink, choice: ModelChoice, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._link = link
+        self._link, self.choice = link, choice
         self._loading: protocol.Loading | None = None
         self._draft: str | None = None
         """The draft of the last Load; None takes whatever comes with the model to draft tokens."""
         self._by_hand = False
         """True if that draft is another than the settings want."""
-        self.load_options: Callable[[str], protocol.LoadOptions] = lambda model: protocol.LoadOptions()
-        """Returns the options that load a model, by its name or path."""
-        self.default_draft: Callable[[str], str | None] = lambda model: None
-        """The draft of a model where none is chosen by hand."""
-        self.offered: Callable[[str], list[protocol.DraftOffer] | None] = lambda path: None
-        """Returns the drafts for the model at a path; None: not known yet."""
-        self.recent: Callable[[], Sequence[str]] = list
-        """The paths of the models used last, the last one first."""
-        self.stored: Callable[[], Sequence[protocol.StoredModel]] = list
-        """The models of this machine as they were listed last; none before that."""
-        self.about: Callable[[protocol.StoredModel], str] = lambda model: ""
-        """Returns the menu's words about one of them, next to its name."""
-        self.folder: Callable[[], str] = str
-        """Returns the folder to look for models in first."""
         self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
         """Does ``act`` unless answers are being written, which ``what`` would end: then it asks, with ``title``."""
         named(self, "chat-header", surface="bg", edge="bottom", minimumWidth=MINIMUM)
@@ -168,7 +154,7 @@ class Header(QFrame):
         if card is None or self._loading is not None:
             return ""
         metrics, forms = self.draft.fontMetrics(), _drafters(card)
-        return next((words for words in forms if metrics.horizontalAdvance(words) <= room), forms[-1])
+        return next((said for said in forms if metrics.horizontalAdvance(said) <= room), forms[-1])
 
     def _taken(self, *widgets: QWidget) -> int:
         """The width of those widgets that show, pixels, with the gaps next to them."""
@@ -181,14 +167,14 @@ class Header(QFrame):
         if self._loading is not None:
             menu.addAction("Cancel loading", self.cancel)
             return
-        stored = {model.path: model for model in self.stored()}
+        stored = {model.path: model for model in self.choice.library.stored}
         for name, path in self._models():
             there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
-            said = self.about(stored[path]) if path in stored and not stored[path].missing else ""
+            said = words.in_menu(stored[path]) if path in stored and not stored[path].missing else ""
             action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path), said)
             action.setEnabled(there)
             action.setToolTip(as_written(path if there else f"{path} is not there any more."))
-            action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft(path)))
+            action.triggered.connect(lambda _=False, path=path: self.load(path, self.choice.default_draft(path)))
         menu.addSeparator()
         menu.addAction("Get a model…", self.get_asked.emit)
         menu.addAction("Open a file…", self.open_file).setToolTip(OPEN_HELP)
@@ -204,13 +190,13 @@ class Header(QFrame):
         """Path -> name of the models of this machine: as listed last, before that as the engine found them."""
         welcome = self._link.welcome
         started = welcome.models if welcome is not None else []
-        listed = [model for model in self.stored() if not model.missing]
+        listed = [model for model in self.choice.library.stored if not model.missing]
         return {model.path: model.name for model in listed or started}
 
     def _models(self) -> list[tuple[str, str]]:
         """(name, path) for the menu: those used last, then the others of this machine."""
         known = self._known()
-        paths = dict.fromkeys([*self.recent(), *known])
+        paths = dict.fromkeys([*self.choice.store.settings.recent, *known])
         return [(known.get(path) or Path(path).name, path) for path in paths]
 
     def _fill_helpers(self, menu: QMenu) -> None:
@@ -221,7 +207,7 @@ class Header(QFrame):
         built_in = card is not None and self._draft is None and not none
         self._checkable(menu, "Built-in", built_in).triggered.connect(lambda: self._help_with(None))
         self._checkable(menu, "No draft", none).triggered.connect(lambda: self._help_with(""))
-        offered = self.offered(card.path) if card is not None else None
+        offered = self.choice.drafts(card.path) if card is not None else None
         helpers = self._known() if offered is None else {each.path: each.name for each in offered if each.path}
         for path, name in helpers.items():
             action = self._checkable(menu, name, card is not None and card.draft == name and not built_in)
@@ -247,20 +233,20 @@ class Header(QFrame):
 
     def load_now(self, model: str) -> None:
         """Load as the settings want it, and ask nothing."""
-        self._send_load(model, self.default_draft(model))
+        self._send_load(model, self.choice.default_draft(model))
 
     def reload(self) -> None:
         """Load the present model once more, with the draft that was chosen by hand, else what the settings want."""
         if self._link.card is not None:
             path = self._link.card.path
-            self.load(path, self._draft if self._by_hand else self.default_draft(path))
+            self.load(path, self._draft if self._by_hand else self.choice.default_draft(path))
 
     def cancel(self) -> None:
         """Stop the load that is under way."""
         self._link.send(protocol.CancelLoad())
 
     def _send_load(self, model: str, draft: str | None) -> None:
-        self._link.send(protocol.Load(model=model, draft=draft, options=self.load_options(model)))
+        self._link.send(protocol.Load(model=model, draft=draft, options=self.choice.load_options(model)))
 
     def _unload(self) -> None:
         if self._link.card is not None:
@@ -273,15 +259,19 @@ class Header(QFrame):
 
     def open_file(self) -> None:
         """Ask for a model's file or folder, and load it."""
-        if path := model_dialog.ask(self, "Open a model", self.folder(), model_dialog.MODELS, model_dialog.is_model):
-            self.folder_used.emit(str(Path(path).parent))
-            self.load(path, self.default_draft(path))
+        if path := self._ask("Open a model", model_dialog.MODELS, model_dialog.is_model):
+            self.load(path, self.choice.default_draft(path))
 
     def _choose_helper(self) -> None:
         title = f"Choose a draft model, or {' or '.join(sorted(trained()))} heads"
-        if path := model_dialog.ask(self, title, self.folder(), model_dialog.HELPERS, model_dialog.is_helper):
-            self.folder_used.emit(str(Path(path).parent))
+        if path := self._ask(title, model_dialog.HELPERS, model_dialog.is_helper):
             self._help_with(path)
+
+    def _ask(self, title: str, files: str, suits: Callable[[str], bool]) -> str:
+        store = self.choice.store
+        if path := model_dialog.ask(self, title, store.settings.folder, files, suits):
+            store.update(folder=str(Path(path).parent))
+        return path
 
     def _checkable(self, menu: QMenu, title: str, checked: bool, said: str = "") -> QAction:
         """``said`` stands in a column of its own."""
@@ -311,7 +301,7 @@ class Header(QFrame):
 
     def _on_asked(self, order: protocol.Load) -> None:
         """It takes a while until the engine says something."""
-        self._draft, self._by_hand = order.draft, order.draft != self.default_draft(order.model)
+        self._draft, self._by_hand = order.draft, order.draft != self.choice.default_draft(order.model)
         connected = self._link.state is LinkState.CONNECTED
         self._on_loading(
             protocol.Loading(model=order.model, stage="looking at its files", fraction=0.0) if connected else None

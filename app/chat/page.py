@@ -26,6 +26,7 @@ from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
+from app.models.state.choice import ModelChoice
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
@@ -49,14 +50,20 @@ class ChatPage(FocusFirst):
     tint_changed = Signal(bool)
     """The person switched the tints on or off here."""
 
-    def __init__(self, link: EngineLink, history: HistoryStore, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        link: EngineLink,
+        history: HistoryStore,
+        choice: ModelChoice,
+        theme: Theme,
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._link = link
         named(self, "chat-page", surface="bg")
         self.session = ChatSession(link, history, self)
         self.answers = self.session.answers
-        self.header = Header(link, theme, self)
-        self.helper_chosen = self.header.helper_chosen
+        self.header = Header(link, choice, theme, self)
         self.loading = LoadingBar(theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)

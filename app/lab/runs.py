@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
@@ -77,7 +77,7 @@ class LabRuns(QObject):
     ) -> None:
         super().__init__(parent)
         self._caller, self._kept = caller, kept
-        self._pairs, self._seconds = pairs, seconds
+        self._effort: dict[str, Any] = {"pairs": pairs, "seconds": seconds}
         self.index = decode_file(kept, LabIndex, MOST_BYTES) if kept is not None else None
         self._answered = False
         """True if the index is this version's and this machine's own."""
@@ -195,8 +195,7 @@ class LabRuns(QObject):
             draft=subject.draft,
             options=options,
             chosen=dict(subject.chosen),
-            pairs=self._pairs,
-            seconds=self._seconds,
+            **self._effort,
         )
 
     def _on_event(self, event: LabEvent) -> None:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
+from PySide6.QtCore import QObject, Qt, Signal
 
 from app import proposers
 from app.link.calls import Calls
@@ -25,6 +25,31 @@ RETRIES = 1
 """Number of times a model is loaded once more when the engine stopped while it was being loaded again."""
 DRAIN_S = 0.006
 """Seconds that one drain of the inbox may hold the event loop before it lets the window paint."""
+
+_SIGNALS: dict[type, str] = {
+    protocol.Welcome: "welcomed",
+    protocol.Options: "options",
+    protocol.Loading: "loading",
+    protocol.Loaded: "loaded",
+    protocol.Unloaded: "unloaded",
+    protocol.Prefill: "prefill",
+    protocol.Delta: "delta",
+    protocol.Finished: "finished",
+    protocol.Telemetry: "telemetry",
+    protocol.CompareProgress: "compare_progress",
+    protocol.Compared: "compared",
+    protocol.Estimated: "estimated",
+    protocol.Counted: "counted",
+    protocol.PageMap: "page_map",
+    protocol.PageDescribed: "page_described",
+    protocol.RadixTree: "radix_tree",
+    protocol.ContextCut: "context_cut",
+    protocol.Cost: "cost",
+    protocol.Adapters: "adapters_changed",
+    protocol.Reasons: "reasons",
+    protocol.Error: "failed",
+}
+"""The signal that carries each message."""
 
 
 class EngineLink(QObject):
@@ -92,29 +117,6 @@ class EngineLink(QObject):
         """True if the next catalogue is that of a model that was just loaded."""
         self._comparing: set[str] = set()
         """The ids of comparisons that run: they set switches, and a value set in between would end them."""
-        self._signals: dict[type, SignalInstance] = {
-            protocol.Welcome: self.welcomed,
-            protocol.Options: self.options,
-            protocol.Loading: self.loading,
-            protocol.Loaded: self.loaded,
-            protocol.Unloaded: self.unloaded,
-            protocol.Prefill: self.prefill,
-            protocol.Delta: self.delta,
-            protocol.Finished: self.finished,
-            protocol.Telemetry: self.telemetry,
-            protocol.CompareProgress: self.compare_progress,
-            protocol.Compared: self.compared,
-            protocol.Estimated: self.estimated,
-            protocol.Counted: self.counted,
-            protocol.PageMap: self.page_map,
-            protocol.PageDescribed: self.page_described,
-            protocol.RadixTree: self.radix_tree,
-            protocol.ContextCut: self.context_cut,
-            protocol.Cost: self.cost,
-            protocol.Adapters: self.adapters_changed,
-            protocol.Reasons: self.reasons,
-            protocol.Error: self.failed,
-        }
 
     @property
     def state(self) -> LinkState:
@@ -260,9 +262,8 @@ class EngineLink(QObject):
         if self._calls.take(event):
             return
         self._note(event)
-        signal = self._signals.get(type(event))
-        if signal is not None:
-            signal.emit(event)
+        if (name := _SIGNALS.get(type(event))) is not None:
+            getattr(self, name).emit(event)
         if isinstance(event, protocol.Loaded):
             for card in self._last_adapters if self._restoring else ():
                 self._transmit(protocol.LoadAdapter(name=card.name, path=card.path))

@@ -47,7 +47,31 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The preset that a new chat with it begins with; "": none."""
 
 
-class UserSettings(msgspec.Struct, frozen=True, kw_only=True):
+class RememberedState(msgspec.Struct, frozen=True, kw_only=True):
+    """State that the window comes back in."""
+
+    model: Annotated[str, Meta(max_length=4096)] = ""
+    """The model loaded last, by name or path; empty: the first one the engine knows."""
+    options: dict[str, Any] = {}
+    """The switches that the user changed, by the engine's keys; what cannot be in force now is kept too."""
+    recent: Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=50)] = []
+    """The paths of the models that were loaded, the last one first."""
+    folder: Annotated[str, Meta(max_length=4096)] = ""
+    """Folder in which a model was last looked for."""
+    kv_kind_before: str = ""
+    """The value to go back to after a model with one of its own; "": that model is not loaded."""
+    tint: bool = False
+    panel_open: bool = False
+    plots_open: bool = False
+    cache_open: bool = False
+    sidebar_open: bool = True
+    gpu_dismissed: str = ""
+    """Key of the card about GPU packs that is not wanted again (a key of app.gpu.words)."""
+    geometry: str = ""
+    """QWidget.saveGeometry(), base64."""
+
+
+class UserSettings(RememberedState, frozen=True, kw_only=True):
     """Settings of the user. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
 
     theme: Literal["system", "light", "dark"] = "system"
@@ -62,28 +86,9 @@ class UserSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Minutes without a request after which the model is unloaded; 0: never."""
     download_limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
     """MB a second of each download of a model at most; 0: no limit."""
-    model: Annotated[str, Meta(max_length=4096)] = ""
-    """The model loaded last, by name or path; empty: the first one the engine knows."""
-    options: dict[str, Any] = {}
-    """The switches that the user changed, by the engine's keys; what cannot be in force now is kept too."""
-    recent: Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=50)] = []
-    """The paths of the models that were loaded, the last one first."""
-    folder: Annotated[str, Meta(max_length=4096)] = ""
-    """Folder in which a model was last looked for."""
     presets: dict[PresetName, Preset] = {}
     models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
     """By the path of the model."""
-    kv_kind_before: str = ""
-    """The value to go back to after a model with one of its own; "": that model is not loaded."""
-    tint: bool = False
-    panel_open: bool = False
-    plots_open: bool = False
-    cache_open: bool = False
-    sidebar_open: bool = True
-    gpu_dismissed: str = ""
-    """Key of the card about GPU packs that is not wanted again (a key of app.gpu.words)."""
-    geometry: str = ""
-    """QWidget.saveGeometry(), base64."""
 
     def load_options(self, path: str = "") -> LoadOptions:
         """Return the options that load the model at ``path``; "": a model without settings of its own."""

@@ -68,8 +68,7 @@ class MainWindow(QWidget):
     ) -> None:
         super().__init__()
         self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
-        self.models_page, self.lab_page = models_page, lab_page
-        self.help_page, self.settings_page = help_page, settings_page
+        self.models_page, self.settings_page = models_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
         for page in (sidebar, chat, panel, plots, cache, models_page, lab_page, help_page, settings_page, self):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -97,7 +96,6 @@ class MainWindow(QWidget):
         help_page.shortcuts_requested.connect(self.show_shortcuts)
         help_page.about_requested.connect(self.show_about)
         self._notices = TakeTurns(self.notice, chat.notice, lambda: self.page == self.CHAT)
-        self._regions = Regions(self._parts)
         self._bind()
         self._restore()
         if store.notice:
@@ -279,6 +277,7 @@ class MainWindow(QWidget):
             self._fold_plots.setChecked(True)
 
     def _bind(self) -> None:
+        regions = Regions(self._parts)
         self._shortcuts = bind(
             self,
             {
@@ -291,8 +290,8 @@ class MainWindow(QWidget):
                 "toggle_panel": lambda: self._toggle(self._fold_right),
                 "toggle_plots": lambda: self._toggle(self._fold_plots),
                 "toggle_cache": lambda: self._toggle(self._fold_cache),
-                "next_region": lambda: self._regions.step(True),
-                "previous_region": lambda: self._regions.step(False),
+                "next_region": lambda: regions.step(True),
+                "previous_region": lambda: regions.step(False),
                 "show_chat": lambda: self.show_page(self.CHAT),
                 "show_models": lambda: self.show_page(self.MODELS),
                 "show_lab": lambda: self.show_page(self.LAB),

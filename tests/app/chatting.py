@@ -5,8 +5,21 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
+from app import paths
 from app.chat.page import ChatPage
 from app.chat.transcript.message import MessageView
+from app.history.store import HistoryStore
+from app.link.link import EngineLink
+from app.models.state.choice import ModelChoice
+from app.models.state.library import ModelLibrary
+from app.settings.store import SettingsStore
+from app.theme.theme import Theme
+
+
+def chat_page(link: EngineLink, history: HistoryStore, theme: Theme) -> ChatPage:
+    """The page alone, with settings of the test's own."""
+    store = SettingsStore(paths.config_dir() / "settings.json")
+    return ChatPage(link, history, ModelChoice(link, store, ModelLibrary(link)), theme)
 
 
 def ask(qtbot, page: ChatPage, text: str) -> MessageView:

@@ -16,14 +16,14 @@ from app.chat.settings.adapter_choice import LOAD, NONE
 from app.chat.settings.adapters import NAMES, is_adapter
 from app.history.store import HistoryStore
 from engine.protocol import LoadAdapter
-from tests.app.chatting import ask
+from tests.app.chatting import ask, chat_page
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 
 
 @pytest.fixture
 def page(qtbot, make_link, history, theme) -> ChatPage:
-    page = ChatPage(make_link(), history, theme)
+    page = chat_page(make_link(), history, theme)
     qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
     page.resize(900, 900)
     page.show()
@@ -133,7 +133,7 @@ def test_after_a_restart_they_are_loaded_again(
 
 
 def test_there_is_nothing_to_load_without_a_model(qtbot, make_link, history, theme) -> None:
-    page = ChatPage(make_link(load=False), history, theme)
+    page = chat_page(make_link(load=False), history, theme)
     qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
     assert not actions(page)[LOAD].isEnabled()
     page._link.send(LoadAdapter(name="x", path="/x"))

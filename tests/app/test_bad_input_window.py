@@ -155,18 +155,18 @@ def test_out_of_memory_at_load_and_while_answering(start, qtbot) -> None:
     program = start(engine=None)
     fits: list[protocol.Loaded] = []
     program.link.loaded.connect(fits.append)
-    program.chat.header.load_options = lambda model: LoadOptions(memory=1_000_000)
+    program.chat.header.choice.load_options = lambda model: LoadOptions(memory=1_000_000)
     program.chat.header.load(str(SOUND), "")
     text = says(program, qtbot, "does not fit")
     assert text.endswith(STILL_THERE)
     check_sentence(text.removesuffix(STILL_THERE), "1 MB")
     ready(program, qtbot)
-    program.chat.header.load_options = lambda model: LoadOptions()
+    program.chat.header.choice.load_options = lambda model: LoadOptions()
     program.chat.header.load(str(SOUND), "")
     qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
     fit = fits.pop().fit
     least = fit.weights + fit.activations + 288 * fit.kv // fit.kv_tokens
-    program.chat.header.load_options = lambda model: LoadOptions(memory=least)
+    program.chat.header.choice.load_options = lambda model: LoadOptions(memory=least)
     program.chat.header.load(str(SOUND), "")
     qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
     ready(program, qtbot)

@@ -18,7 +18,7 @@ from app.link.link import EngineLink, LinkState
 from app.texts.side_by_side import SideBySide
 from engine import protocol as p
 from engine.protocol import Sampling
-from tests.app.chatting import ask, button
+from tests.app.chatting import ask, button, chat_page
 from tests.kit.engine_thread import kill
 
 
@@ -27,7 +27,7 @@ def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPa
     pages: list[ChatPage] = []
 
     def make(*arguments: str, load: bool = True, link: EngineLink | None = None) -> ChatPage:
-        page = ChatPage(link or make_link(*arguments, load=load), history, theme)
+        page = chat_page(link or make_link(*arguments, load=load), history, theme)
         qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
         page.resize(900, 700)
         page.show()

@@ -437,9 +437,9 @@ def test_what_would_end_an_answer_asks_first(start, qtbot) -> None:
         assert program.window.notice.text == f"An answer is being written. {words}"
         assert program.link.card is not None
         assert program.chat.streaming
-    with qtbot.assertNotEmitted(program.chat.helper_chosen):
+    with qtbot.assertNotEmitted(program.chat.header.helper_chosen):
         program.chat.header.load("/models/tiny", "/models/draft", chosen=True)
-    with qtbot.waitSignal(program.chat.helper_chosen):
+    with qtbot.waitSignal(program.chat.header.helper_chosen):
         qtbot.mouseClick(program.window.findChild(QPushButton, "window.notice.action"), Qt.MouseButton.LeftButton)
     program.chat.stop()
     qtbot.waitUntil(lambda: program.link.card is not None and not program.chat.streaming, timeout=10_000)

@@ -18,12 +18,13 @@ from app.history.records import AnswerStats, OmittedContext, StoredMessage
 from app.history.store import HistoryStore
 from engine import protocol as p
 from engine.protocol import Timings, Usage
+from tests.app.chatting import chat_page
 
 
 @pytest.fixture
 def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPage]]:
     def make(*arguments: str) -> ChatPage:
-        page = ChatPage(make_link("--rate", "3000", *arguments), history, theme)
+        page = chat_page(make_link("--rate", "3000", *arguments), history, theme)
         qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
         page.resize(900, 700)
         page.show()
@@ -118,7 +119,7 @@ def test_with_a_system_prompt_the_same_messages_are_meant(qtbot, make_page) -> N
 
 
 def test_the_line_is_there_while_the_answer_streams(qtbot, make_link, history, theme) -> None:
-    page = ChatPage(make_link("--rate", "40"), history, theme)
+    page = chat_page(make_link("--rate", "40"), history, theme)
     qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
     page.show()
     page.settings.overflow.chosen.emit("window")

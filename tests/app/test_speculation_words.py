@@ -20,6 +20,7 @@ from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
 from engine.protocol import Timings, Usage
+from tests.app.chatting import chat_page
 from tests.app.specs import DRAFTERS
 
 
@@ -50,7 +51,7 @@ def test_a_run_says_who_drafted_it() -> None:
 
 @pytest.fixture
 def page(qtbot, make_link, history, theme) -> Iterator[ChatPage]:
-    page = ChatPage(make_link("--rate", "2000"), history, theme)
+    page = chat_page(make_link("--rate", "2000"), history, theme)
     qtbot.addWidget(page)
     page.resize(900, 700)
     page.show()
@@ -233,7 +234,7 @@ def test_the_menu_offers_what_can_draft_once_that_is_known(qtbot, page) -> None:
     qtbot.waitUntil(lambda: page._link.card is not None and page.header._loading is None, timeout=10_000)
     assert "odd" in helpers()  # any model that the engine knows
     own = p.DraftOffer(name="its own", kind="mtp")
-    page.header.offered = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
+    page.header.choice.drafts = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
     assert helpers() == ["small"]
 
 

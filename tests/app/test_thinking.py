@@ -19,7 +19,7 @@ from app.history.store import HistoryStore
 from app.theme.theme import Theme
 from engine import protocol as p
 from engine.protocol import ModelCard, Sampling, Thinking, ThinkingModes
-from tests.app.chatting import ask, button
+from tests.app.chatting import ask, button, chat_page
 from tests.kit.fake_engine import THOUGHTS, long_answer
 
 
@@ -27,7 +27,7 @@ from tests.kit.fake_engine import THOUGHTS, long_answer
 def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPage]]:
     def make(model: str, *arguments: str) -> ChatPage:
         link = make_link(*arguments, load=False)
-        page = ChatPage(link, history, theme)
+        page = chat_page(link, history, theme)
         qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
         page.resize(900, 700)
         page.show()

@@ -15,6 +15,7 @@ from app.link.link import LinkState
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol import Load
+from tests.app.chatting import chat_page
 from tests.app.pressing import press
 
 GET, CANCEL = (Button("get", "Get"),), (Button("cancel", "Cancel"),)
@@ -23,7 +24,7 @@ KNOWLEDGE = paths.assets_dir() / "demo" / "knowledge"
 
 @pytest.fixture
 def page(qtbot, make_link, history, theme) -> ChatPage:
-    page = ChatPage(make_link(load=False), history, theme)
+    page = chat_page(make_link(load=False), history, theme)
     qtbot.addWidget(page, before_close_func=lambda page: page.close_down())
     page.resize(900, 700)
     page.show()

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.help.page import HelpPage
 from app.shortcuts import TABLE, ShortcutsDialog
 from app.theme.widgets import Toggle
 from app.window.window import MainWindow
@@ -346,7 +347,7 @@ def test_escape_stops_from_wherever_nobody_else_wants_it(qtbot, program, monkeyp
     qtbot.keyClick(program.sidebar.search, Qt.Key.Key_Escape)
     assert len(stopped) == 2
     program.window.show_page(MainWindow.HELP)
-    qtbot.keyClick(program.window.help_page.search_field, Qt.Key.Key_Escape)
+    qtbot.keyClick(program.window.findChild(HelpPage).search_field, Qt.Key.Key_Escape)
     assert len(stopped) == 3
 
 

@@ -48,8 +48,6 @@ class GettingWiring(QObject):
         self._asked = False
         """True if the first screen was asked for a model that is not loaded yet."""
         header, welcome = chat.header, chat.welcome
-        header.stored = lambda: library.stored
-        header.about = words.in_menu
         header.menu_shown.connect(library.refresh)  # of what came by itself the next opening knows
         chat.models_asked.connect(find)
         welcome.get.acted.connect(self._act)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from app.chat.header import Header
 from app.link.link import EngineLink
 from app.models.load_settings import LoadSettingsDialog, Offers
 from app.settings.page import device_key
-from app.settings.store import ModelSettings, SettingsStore
+from app.settings.store import ModelSettings
 from app.theme.theme import Theme
 from engine import protocol
 from engine.protocol import keys
@@ -26,17 +25,15 @@ class LoadSettingsWiring(QObject):
     def __init__(
         self,
         link: EngineLink,
-        store: SettingsStore,
         header: Header,
         load: Callable[[str], None],
         theme: Theme,
         window: QWidget,
     ) -> None:
         super().__init__(window)
-        self._link, self._store, self._header, self._load = link, store, header, load
+        self._link, self._choice, self._load = link, header.choice, load
+        self._store = header.choice.store
         self._theme, self._window = theme, window
-        header.load_options = lambda model: store.settings.load_options(self._path(model))
-        header.default_draft = self._draft
         header.draft_chosen.connect(self._keep_draft)
         header.load_settings_asked.connect(self.open)
         link.load_asked.connect(self._on_load_asked)
@@ -46,7 +43,7 @@ class LoadSettingsWiring(QObject):
         settings, card = self._store.settings, self._link.card
         loaded = card is not None and card.path == path
         own = settings.of(path)
-        name = next((name for name, known in self._known().items() if known == path), Path(path).name)
+        name = next((name for name, known in self._choice.known.items() if known == path), Path(path).name)
         dialog = LoadSettingsDialog(name, own, settings, self._offers(), loaded, self._theme, self._window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.saved.connect(lambda own, load: self._save(path, own, load))
@@ -72,16 +69,8 @@ class LoadSettingsWiring(QObject):
         devices = (welcome.devices or [welcome.device]) if welcome is not None else []
         gpus = [device_key(device, devices) for device in devices if device.kind != "cpu"]
         spec = self._spec()
-        drafts = {path: name for name, path in self._known().items()}
+        drafts = {path: name for name, path in self._choice.known.items()}
         return Offers(["auto", "cpu", *gpus], drafts, spec, sorted(self._store.settings.presets, key=str.casefold))
-
-    def _draft(self, model: str) -> str | None:
-        """Draft for a model; one that is not there any more does not keep the model from being loaded."""
-        path, settings = self._path(model), self._store.settings
-        own = settings.of(path).draft
-        if own and own not in self._known().values() and not os.path.exists(own):
-            return None if settings.draft else ""
-        return settings.draft_of(path)
 
     def _on_load_asked(self, order: protocol.Load) -> None:
         """The precision of keys and values is a switch of the engine's: it is set before the load that needs it, and
@@ -90,7 +79,7 @@ class LoadSettingsWiring(QObject):
         if spec is None:
             return
         now = str(self._link.wanted.get(spec.key, spec.default))
-        own, before = settings.of(self._path(order.model)).kv_kind, settings.kv_kind_before
+        own, before = settings.of(self._choice.path(order.model)).kv_kind, settings.kv_kind_before
         self._store.update(kv_kind_before="" if own is None else before or now)
         wanted = before or now if own is None else own
         if wanted != now:
@@ -98,10 +87,3 @@ class LoadSettingsWiring(QObject):
 
     def _spec(self) -> protocol.OptionSpec | None:
         return next((spec for spec in self._link.catalogue if spec.key == keys.KV_KIND), None)
-
-    def _path(self, model: str) -> str:
-        return self._known().get(model, model)
-
-    def _known(self) -> dict[str, str]:
-        """Name -> path of the models that the engine knows."""
-        return {model.name: model.path for model in self._link.welcome.models} if self._link.welcome is not None else {}

@@ -38,9 +38,6 @@ class ModelWiring(QObject):
         self._first_load_sent = False
         self._wanted = ""
         """Model to load first, in place of the model of last time."""
-        header.recent = lambda: store.settings.recent
-        header.folder = lambda: store.settings.folder
-        header.folder_used.connect(lambda folder: store.update(folder=folder))
         settings_page.reload_requested.connect(self._reload)
         link.welcomed.connect(self._on_welcome)
         link.loaded.connect(self._on_loaded)
