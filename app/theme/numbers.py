@@ -43,7 +43,7 @@ class WholeNumber(QSpinBox):
     def __init__(self, grouped: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._grouped = grouped
-        named(self, groupSeparatorShown=grouped, alignment=Qt.AlignmentFlag.AlignRight)
+        named(self, showGroupSeparator=grouped, alignment=Qt.AlignmentFlag.AlignRight)
         self.lineEdit().setTextMargins(0, 0, _END_PX, 0)
         self.setKeyboardTracking(False)
 

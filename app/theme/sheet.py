@@ -23,6 +23,9 @@ from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
 from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme
 
+STYLED = {"badge", "card", "edge", "field", "kind", "ring", "role", "segmented", "surface", "wrong"}
+"""Properties by which the style sheet tells widgets apart."""
+
 
 def restyle(widget: QWidget) -> None:
     """Make the widget notice a dynamic property that changed."""

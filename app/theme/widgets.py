@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.theme.sheet import restyle, set_role
+from app.theme.sheet import STYLED, restyle, set_role
 from app.theme.theme import Theme
 
 LayoutT = TypeVar("LayoutT", bound=QLayout)
@@ -79,7 +79,8 @@ def named(
     given = {"objectName": name, "accessibleName": title, "toolTip": tooltip, **properties}
     for key, value in given.items():
         if value is not None:
-            item.setProperty(key, value)
+            known = item.setProperty(key, value)
+            assert known or key in STYLED, f"{type(item).__name__} has no {key}"
     if "surface" in properties and isinstance(item, QWidget):
         item.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     if clicked is not None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from pathlib import Path
 
 import pytest
-from PySide6 import QtWidgets
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication, QTextDocument
+from PySide6.QtWidgets import QLabel
 
 import app
 from app.theme import sheet
 from app.theme.icons import app_icon, icon, pixmap
 from app.theme.sheet import apply, build
 from app.theme.theme import DARK, LIGHT, Theme, mix
-from app.theme.widgets import as_written, caption, tip
+from app.theme.widgets import as_written, caption, named, tip
 
 APP = Path(app.__file__).parent
 LITERAL = re.compile(r"""["'(\s]#[0-9a-fA-F]{3,8}\b|(?<!\.)\brgba?\(|QColor\(\s*\d""")
@@ -127,15 +126,14 @@ def test_markup_from_elsewhere_is_shown_as_it_is_written(qtbot):
     assert label.textFormat() is Qt.TextFormat.PlainText
 
 
-def test_a_property_that_a_widget_is_given_is_one_of_qt_or_of_the_style_sheet():
-    calls = (
-        node
-        for path in APP.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "named"
+def test_a_widget_is_given_properties_of_qt_or_of_the_style_sheet(qapp):
+    assert set(re.findall(r'\[(\w+)="', inspect.getsource(sheet))) - {"name"} == sheet.STYLED
+    label = named(QLabel(), "x", role="caption", wordWrap=True, tooltip="y")
+    assert (label.objectName(), label.property("role"), label.wordWrap(), label.toolTip()) == (
+        "x",
+        "caption",
+        True,
+        "y",
     )
-    given = {keyword.arg for call in calls for keyword in call.keywords} - {"title", "tooltip", "clicked"}
-    styled = set(re.findall(r'\[(\w+)="', inspect.getsource(sheet)))
-    setters = {name for kind in vars(QtWidgets).values() for name in dir(kind)}
-    assert {each for each in given - styled if f"set{each[:1].upper()}{each[1:]}" not in setters} == set()
-    assert {"role", "wordWrap"} <= given
+    with pytest.raises(AssertionError, match="QLabel has no worldWrap"):
+        named(label, worldWrap=True)
