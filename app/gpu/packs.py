@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
-from app.gpu.command import PackCommand
+from app.command import End, LineCommand
 from app.gpu.pace import DownloadPace
-from engine.protocol import PackProgress, PackResult, PackStatus
+from engine.protocol import PackProgress, PackResult, PackStatus, decode_pack_report
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,11 @@ class Packs(QObject):
     def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._command = list(command)
-        self._running: PackCommand | None = None
+        self._running: LineCommand | None = None
+        self._result: PackResult | None = None
+        """Result that what runs told in its last line."""
+        self._known = False
+        """True if it told the status."""
         self._stopped = False
         self._file = ""
         self.status: PackStatus | None = None
@@ -58,7 +62,7 @@ class Packs(QObject):
     def check(self) -> None:
         """Ask for the status; while something runs that comes at its end anyway."""
         if self._command and self._running is None:
-            self._start(("status",)).ended.connect(self._on_status_end)
+            self._start(("status",), self._on_status_end)
 
     def install(self, file: str = "") -> None:
         """Download and install, or go on with that; with a file from what `kvasir gpu bundle` made."""
@@ -102,7 +106,7 @@ class Packs(QObject):
     def close_down(self) -> None:
         """Before the program ends: nothing is started any more; what is half fetched goes on next time."""
         self._command = []
-        for run in self.findChildren(PackCommand):
+        for run in self.findChildren(LineCommand):
             run.drop()
         self._running = None
 
@@ -114,18 +118,28 @@ class Packs(QObject):
         self.action, self.paused, self.failed, self.failure = action, "", "", ""
         self.progress, self._stopped = None, False
         self.pace.clear()
-        run = self._start([*_ARGUMENTS[action], *more])
-        run.ended.connect(self._on_action_end)
+        self._start([*_ARGUMENTS[action], *more], self._on_action_end)
         self.changed.emit()
 
-    def _start(self, arguments: Sequence[str]) -> PackCommand:
-        self._running = PackCommand(self._command, arguments, self)
-        self._running.reported.connect(self._on_report)
-        return self._running
+    def _start(self, arguments: Sequence[str], done: Callable[[PackResult], object]) -> None:
+        """``done`` gets the command's own result, or what its end says about it."""
 
-    def _on_report(self, report: PackStatus | PackProgress) -> None:
+        def ended(end: End) -> None:
+            if end.ok and not self._known:
+                end = End(False, "The GPU pack's command stopped (exit code 0).")
+            self._running = None
+            done(self._result or PackResult(ok=end.ok, sentence=end.sentence))
+
+        self._result, self._known = None, False
+        run = LineCommand(self._command, [*arguments, "--json"], decode_pack_report, "The GPU pack's command", self)
+        self._running = run.heard(self._on_report, ended)
+
+    def _on_report(self, report: PackStatus | PackProgress | PackResult) -> None:
+        if isinstance(report, PackResult):
+            self._result = report
+            return
         if isinstance(report, PackStatus):
-            self.status = report
+            self.status, self._known = report, True
             return
         if self.progress is None or report.stage != self.progress.stage:
             self.pace.clear()
@@ -135,7 +149,6 @@ class Packs(QObject):
         self.changed.emit()
 
     def _on_status_end(self, result: PackResult) -> None:
-        self._finish()
         self.trouble = "" if result.ok else result.sentence
         if self.trouble:
             log.warning("the state of GPU packs is not known: %s", self.trouble)
@@ -144,7 +157,6 @@ class Packs(QObject):
 
     def _on_action_end(self, result: PackResult) -> None:
         action, self.action, self.progress = self.action, "", None
-        self._finish()
         if result.ok:
             log.info("gpu %s: %s", action, result.sentence)
         elif self._stopped:
@@ -156,8 +168,3 @@ class Packs(QObject):
         if result.ok or not self._stopped:
             self.ended.emit(action, result)
         self.check()
-
-    def _finish(self) -> None:
-        if self._running is not None:
-            self._running.deleteLater()
-            self._running = None

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab import words
-from app.lab.layout import ColumnsLayout, PageSection, label, take_out
+from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures import PictureView
 from app.lab.pictures.lanes import on_one_axis
 from app.lab.pictures.words import moment
@@ -25,7 +25,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, fill, named, say, tip
+from app.theme.widgets import button_text, fill, named, say, take_out, tip
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150

@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import caption, fill, named
+from app.theme.widgets import caption, fill, named, take_out
 
 SETTLE_MS = 1000
 """Milliseconds that a page with a new result may grow."""
@@ -108,12 +108,6 @@ class IntoView(QObject):
     def _bring(self) -> None:
         if self._widget is not None:
             self._area.ensureWidgetVisible(self._widget)
-
-
-def take_out(widget: QWidget) -> None:
-    """Remove it from its layout and its parent at once; it lives until the event loop runs again."""
-    widget.setParent(None)
-    widget.deleteLater()
 
 
 def label(text: str, role: str = "", name: str = "") -> QLabel:

@@ -8,12 +8,12 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QWidget
 
 from app.lab import words
-from app.lab.layout import PageSection, label, take_out
+from app.lab.layout import PageSection, label
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.settings.page import device_title
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named, say
+from app.theme.widgets import fill, named, say, take_out
 from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 

@@ -32,7 +32,7 @@ from app.theme.question import ask
 from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named, say
+from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named, say, take_out
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -307,9 +307,7 @@ class ModelsPage(FocusFirst):
         button = self.findChild(QPushButton, f"models.stored.{self.form.model.name}.more")
         if button is not None:
             button.setFocus()
-        self.form.hide()
-        self.form.setParent(None)
-        self.form.deleteLater()
+        take_out(self.form)
         self.form = None
 
     def _make(self, model: StoredModel, to: str, text: str) -> None:

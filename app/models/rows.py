@@ -14,7 +14,7 @@ from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, as_written, caption, fill, named, show_badge, tip
+from app.theme.widgets import ElidedLabel, as_written, caption, fill, named, show_badge, take_out, tip
 from engine.protocol import Download, FitReport, HubModel, HubRepository, HubVariant, MakeProgress, SizeFit, StoredModel
 
 
@@ -79,9 +79,7 @@ class StoredRow(Row):
     def show_drafts(self, drafts: DraftList | None) -> None:
         """Put these in the place of those that are shown; None: show none."""
         if self.drafts is not None:
-            self.drafts.hide()
-            self.drafts.setParent(None)
-            self.drafts.deleteLater()
+            take_out(self.drafts)
         self.drafts = drafts
         if drafts is not None:
             self.column.insertWidget(1, drafts)
@@ -175,9 +173,7 @@ class HubRow(Row):
 
     def _clear(self) -> None:
         for widget in self._rows:
-            widget.hide()
-            widget.setParent(None)
-            widget.deleteLater()
+            take_out(widget)
         self._rows, self._told = [], None
         self.buttons.show_buttons((Button("close", "Close"),))
 

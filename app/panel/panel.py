@@ -9,7 +9,7 @@ from app.panel.arrows import Arrows, Stops
 from app.panel.row import ROW_PX, OptionRow
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle, fill, named, tip
+from app.theme.widgets import Toggle, fill, named, take_out, tip
 from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
 
 NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
@@ -187,8 +187,7 @@ class OptimisationPanel(QWidget):
         self._tint_row.setParent(self)
         while (item := self._groups.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
-                widget.setParent(None)
-                widget.deleteLater()
+                take_out(widget)
         self._rows = {}
         self._empty.setVisible(not catalogue)
         groups = list(dict.fromkeys(spec.group for spec in catalogue))

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from app.panel.controls import value_title
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, caption, fill, named, say
+from app.theme.widgets import button_text, caption, fill, named, say, take_out
 from engine.protocol import OptionSpec, Reason, Reasons
 
 TITLE = "Why is this slow?"
@@ -185,8 +185,7 @@ class WhyCard(QFrame):
         while (item := self._rows.takeAt(0)) is not None:
             old = item.widget()
             assert old is not None, "rows are widgets"
-            old.setParent(None)
-            old.deleteLater()
+            take_out(old)
         for row in rows:
             self._rows.addWidget(row)
             row.show()

@@ -99,6 +99,12 @@ def clear(layout: QLayout, widgets: Sequence[QWidget] | None = None) -> None:
         widget.deleteLater()
 
 
+def take_out(widget: QWidget) -> None:
+    """Remove it from its layout and its parent at once; it lives until the event loop runs again."""
+    widget.setParent(None)
+    widget.deleteLater()
+
+
 def tip(text: str) -> str:
     """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line."""
     lines = (textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))
@@ -237,8 +243,7 @@ class Segments(QFrame):
         for button in self._group.buttons():
             self._group.removeButton(button)
             self._row.removeWidget(button)
-            button.setParent(None)
-            button.deleteLater()
+            take_out(button)
         self._keys = list(keys)
         for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
             segment = named(QPushButton(button_text(title)), kind="segment", checkable=True)

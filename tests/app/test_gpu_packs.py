@@ -183,7 +183,7 @@ def test_an_action_does_not_wait_for_a_status_that_hangs(qtbot, packs, state, mo
     with qtbot.waitSignal(hung.destroyed, timeout=PATIENCE_MS), qtbot.waitSignal(packs.ended, timeout=PATIENCE_MS):
         packs.install()
         assert packs.action == "install"
-        assert hung._run._process.state() is QProcess.ProcessState.Running
+        assert hung._process.state() is QProcess.ProcessState.Running
     assert ends == []
 
 

@@ -18,7 +18,7 @@ from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
-from app.theme.widgets import named
+from app.theme.widgets import named, take_out
 
 GAP_PX = 10
 FOOTER_PX = {"user": 24, "assistant": 40}
@@ -144,8 +144,7 @@ class MessageView(QWidget):
         if self._veil is None:
             self._veil = Veil(self._theme, self)
         else:
-            self._veil.setParent(None)
-            self._veil.deleteLater()
+            take_out(self._veil)
             self._veil = None
         self._name()
 

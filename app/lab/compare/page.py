@@ -26,12 +26,11 @@ from app.lab.compare import words
 from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ComparisonView
 from app.lab.compare.run import FILES, ComparisonRun, ComparisonWork
-from app.lab.layout import take_out
 from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, button_text, caption, fill, named, say, tip
+from app.theme.widgets import Segments, button_text, caption, fill, named, say, take_out, tip
 from engine.protocol import KnownModel, OptionSpec
 from engine.protocol.lab import LabCompared, LabProgress
 
