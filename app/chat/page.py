@@ -51,12 +51,7 @@ class ChatPage(FocusFirst):
     """The person switched the tints on or off here."""
 
     def __init__(
-        self,
-        link: EngineLink,
-        history: HistoryStore,
-        choice: ModelChoice,
-        theme: Theme,
-        parent: QWidget | None = None,
+        self, link: EngineLink, history: HistoryStore, choice: ModelChoice, theme: Theme, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._link = link

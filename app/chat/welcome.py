@@ -103,11 +103,7 @@ class WelcomeView(QWidget):
         self.seek = _link(FIND, "welcome.find", self.models_asked)
         self.open = _link(OPEN, "welcome.open", self.open_asked)
         self.switches = _link(SWITCHES, "welcome.switches", self.why_asked)
-        for card, signal in (
-            (self.chat, self.write_asked),
-            (self.more, self.models_asked),
-            (self.why, self.why_asked),
-        ):
+        for card, signal in ((self.chat, self.write_asked), (self.more, self.models_asked), (self.why, self.why_asked)):
             card.button.clicked.connect(signal)
         self.show_suiting(0)
         self._column = column = QVBoxLayout(self)

@@ -5,15 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QApplication,
-    QButtonGroup,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QRadioButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QButtonGroup, QHBoxLayout, QProgressBar, QPushButton, QRadioButton, QWidget
 
 from app.lab import words
 from app.lab.layout import ColumnsLayout, PageSection, label

@@ -161,8 +161,8 @@ class LabView(FocusFirst):
         self._right = QStackedWidget()
         experiments = QWidget()
         fill(QHBoxLayout(experiments), 1, (body, 100), 1, margins=0)
-        self._right.addWidget(experiments)
-        self._right.addWidget(self.compare)
+        for page in (experiments, self.compare):
+            self._right.addWidget(page)
         row.addWidget(self._right, 1)
 
     def _fit(self) -> None:

@@ -23,11 +23,7 @@ class Lookups(QObject, Generic[KeyT, AnswerT]):
     """The key whose answer, or the reason there is none, is known now."""
 
     def __init__(
-        self,
-        engine: Caller,
-        operation: Operation[Any, Any, AnswerT],
-        request: Callable[[KeyT], Part],
-        parent: QObject,
+        self, engine: Caller, operation: Operation[Any, Any, AnswerT], request: Callable[[KeyT], Part], parent: QObject
     ) -> None:
         super().__init__(parent)
         self._engine, self._operation, self._request = engine, operation, request

@@ -55,10 +55,7 @@ FORMATS = {
         ),
         MakeFormat("nf4", "NF4", 4.5, f"4-bit (bitsandbytes): 16 levels, spaced to match typical weights. {_LEVELS}"),
         MakeFormat(
-            "int8",
-            "int8",
-            8.0,
-            f"8-bit (compressed-tensors): evenly spaced levels, with one scale per row. {_LEVELS}",
+            "int8", "int8", 8.0, f"8-bit (compressed-tensors): evenly spaced levels, with one scale per row. {_LEVELS}"
         ),
         MakeFormat("gguf-q4_0", "GGUF Q4_0", 4.5, f"4-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),
         MakeFormat("gguf-q5_0", "GGUF Q5_0", 5.5, f"5-bit, block size 32; {_GGUF}. {_LEVELS}", embedding_bits=8.5),

@@ -93,9 +93,8 @@ class ReportPage(FocusFirst):
         for row, layer in enumerate(report.worst, 1):
             error, rounded = make_words.percent(layer.error), make_words.percent(layer.rounded)
             bars = named(QWidget(), title=f"{layer.name}: {error} by {method}, {rounded} rounded to nearest")
-            pair = QVBoxLayout(bars)
-            pair.setContentsMargins(0, 0, 0, 0)
-            fill(pair, self._bar(_OURS, layer.error / most), self._bar(_ROUNDED, layer.rounded / most), spacing=2)
+            pair = fill(QVBoxLayout(bars), self._bar(_OURS, layer.error / most), margins=0, spacing=2)
+            fill(pair, self._bar(_ROUNDED, layer.rounded / most))
             grid.addWidget(QLabel(layer.name.removeprefix("model.")), row, 0)
             grid.addWidget(bars, row, 1, Qt.AlignmentFlag.AlignVCenter)
             fill(grid, (_right(error, "figure"), row, 2), (_right(rounded, "mute"), row, 3))

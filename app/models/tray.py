@@ -74,10 +74,7 @@ class Tray(QWidget):
 
     def _said_of_make(self, job: MakeProgress, stopping: bool) -> tuple[str, words.Said]:
         said = words.Said(
-            self._title_of(job),
-            make_words.progress(job, stopping),
-            _STOPPING if stopping else "",
-            "Discard",
+            self._title_of(job), make_words.progress(job, stopping), _STOPPING if stopping else "", "Discard"
         )
         return f"models.make.{self._name_of(job)}.{job.to}", said
 

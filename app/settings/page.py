@@ -8,13 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
@@ -132,10 +126,7 @@ class SettingsPage(FocusFirst):
         self._computing.hide()
         self._column.addWidget(self._computing)
         quantise = Segments(
-            "Quantise 16-bit models on load",
-            list(QUANTISE),
-            list(QUANTISE.values()),
-            "settings.quantise",
+            "Quantise 16-bit models on load", list(QUANTISE), list(QUANTISE.values()), "settings.quantise"
         )
         quantise.choose(settings.quantise)
         quantise.chosen.connect(lambda key: self._set(quantise=key))

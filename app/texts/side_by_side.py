@@ -37,8 +37,7 @@ class BothTexts(QWidget):
             sentence += " Their speeds are those of unlike answers."
         self._found, self._theme = found, theme
         self.sentence = _label(f"{sentence} {about}".strip(), "mute")
-        grid = fill(QGridLayout(self), margins=0, spacing=(16, 8))
-        grid.addWidget(self.sentence, 0, 0, 1, 2)
+        grid = fill(QGridLayout(self), (self.sentence, 0, 0, 1, 2), margins=0, spacing=(16, 8))
         self.views: list[QTextEdit] = []
         for column, side in enumerate((one, other)):
             grid.addWidget(_label(side.heading, "figure"), 1, column)
@@ -98,10 +97,7 @@ def _go_to(view: QTextEdit, at: int) -> None:
 def _marks(view: QTextEdit, at: int, theme: Theme) -> list[QTextEdit.ExtraSelection]:
     """Selections that tint the text from ``at`` on, and its first word more so."""
     marks = []
-    for move, share in (
-        (QTextCursor.MoveOperation.End, _REST),
-        (QTextCursor.MoveOperation.EndOfWord, _PLACE),
-    ):
+    for move, share in ((QTextCursor.MoveOperation.End, _REST), (QTextCursor.MoveOperation.EndOfWord, _PLACE)):
         mark = QTextEdit.ExtraSelection()
         mark.cursor = _cursor(view, at, move)
         mark.format.setBackground(QColor(theme.tint("warn", share)))

@@ -49,10 +49,7 @@ class Conversation:
         head = [ChatMessage(role="system", content=system)] if system else []
         return head + [
             ChatMessage(
-                role=message.role,
-                content=message.content,
-                thinking=message.thinking,
-                pictures=list(message.pictures),
+                role=message.role, content=message.content, thinking=message.thinking, pictures=list(message.pictures)
             )
             for message in self.tree.path(leaf)
         ]

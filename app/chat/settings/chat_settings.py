@@ -30,66 +30,37 @@ class _Field(NamedTuple):
     name: str
     title: str
     help: str
-    kind: Callable[[str], float | int]
     low: float
     high: float
     neutral: str
+    kind: Callable[[str], float | int] = float
 
 
 FIELDS = (
-    _Field(
-        "temperature", "Temperature", "0 always takes the most likely token; higher is more varied.", float, 0, 5, "1"
-    ),
-    _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", float, 0, 1, "1"),
-    _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", int, 0, 1_000_000, "0"),
-    _Field("min_p", "Min-p", "Drop tokens below this share of the likeliest one's probability.", float, 0, 1, "0"),
-    _Field("typical_p", "Typical-p", "Keep the tokens of typical surprise that together reach this.", float, 0, 1, "1"),
+    _Field("temperature", "Temperature", "0 always takes the most likely token; higher is more varied.", 0, 5, "1"),
+    _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", 0, 1, "1"),
+    _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", 0, 1_000_000, "0", int),
+    _Field("min_p", "Min-p", "Drop tokens below this share of the likeliest one's probability.", 0, 1, "0"),
+    _Field("typical_p", "Typical-p", "Keep the tokens of typical surprise that together reach this.", 0, 1, "1"),
     _Field(
         "repetition_penalty",
         "Repetition penalty",
         "Above 1, tokens of prompt and answer become less likely.",
-        float,
         0.01,
         10,
         "1",
     ),
+    _Field("presence_penalty", "Presence penalty", "Taken off every token that the answer already has.", -10, 10, "0"),
     _Field(
-        "presence_penalty",
-        "Presence penalty",
-        "Taken off every token that the answer already has.",
-        float,
-        -10,
-        10,
-        "0",
+        "frequency_penalty", "Frequency penalty", "Taken off for each time that the answer has the token.", -10, 10, "0"
     ),
     _Field(
-        "frequency_penalty",
-        "Frequency penalty",
-        "Taken off for each time that the answer has the token.",
-        float,
-        -10,
-        10,
-        "0",
+        "dry_multiplier", "DRY (stops loops)", "Strength against repeating long runs of the text; 0 is off.", 0, 10, "0"
     ),
     _Field(
-        "dry_multiplier",
-        "DRY (stops loops)",
-        "Strength against repeating long runs of the text; 0 is off.",
-        float,
-        0,
-        10,
-        "0",
+        "max_tokens", "Max tokens", "Tokens; empty means as long as the context allows.", 1, 10_000_000, "no limit", int
     ),
-    _Field(
-        "max_tokens",
-        "Max tokens",
-        "Tokens; empty means as long as the context allows.",
-        int,
-        1,
-        10_000_000,
-        "no limit",
-    ),
-    _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "Random"),
+    _Field("seed", "Seed", "Empty draws a new one for each answer.", 0, 2**63 - 1, "Random", int),
 )
 _NEUTRAL = Sampling()
 SYSTEM_PX, STOP_PX = 72, 52
@@ -237,16 +208,9 @@ class ChatSettings(QFrame):
         outer = fill(QVBoxLayout(self), margins=1)
         self._scroll = Scrolled(inside)
         outer.addWidget(self._scroll)
-        column = QVBoxLayout(inside)
-        column.setContentsMargins(15, 13, 15, 13)
-        column.setSpacing(6)
-        column.addWidget(self.preset)
-        column.addWidget(_head("System prompt", self))
-        column.addWidget(self.system)
-        column.addWidget(_head("When the context is full", self))
-        fill(
-            column, self.overflow, self._overflow_meaning, _head("Adapter", self), self.adapter, _head("Sampling", self)
-        )
+        column = fill(QVBoxLayout(inside), self.preset, margins=(15, 13, 15, 13), spacing=6)
+        fill(column, _head("System prompt", self), self.system, _head("When the context is full", self), self.overflow)
+        fill(column, self._overflow_meaning, _head("Adapter", self), self.adapter, _head("Sampling", self))
         grid = fill(QGridLayout(), spacing=(24, 6))
         for row, field in enumerate(FIELDS):
             label = named(QLabel(field.title, self), tooltip=tip(field.help))

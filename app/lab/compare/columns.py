@@ -127,9 +127,8 @@ class ColumnCard(QFrame):
         self.add.setMenu(self._menu)
         self._groups: dict[str, QMenu] = {}
         self._actions: dict[str, QAction] = {}
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 12)
-        fill(column, head, grid, self._rows, (self.add, 0, Qt.AlignmentFlag.AlignLeft), 1, spacing=8)
+        column = fill(QVBoxLayout(self), head, grid, self._rows, margins=(14, 12, 14, 12), spacing=8)
+        fill(column, (self.add, 0, Qt.AlignmentFlag.AlignLeft), 1)
         self._offer()
 
     @property

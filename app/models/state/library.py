@@ -50,11 +50,7 @@ class ModelLibrary(QObject):
     """Reason something that was asked for was not done, as a sentence."""
 
     def __init__(
-        self,
-        engine: Caller,
-        command: Sequence[str] = (),
-        quantise: Sequence[str] = (),
-        parent: QObject | None = None,
+        self, engine: Caller, command: Sequence[str] = (), quantise: Sequence[str] = (), parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._engine = engine

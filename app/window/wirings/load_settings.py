@@ -23,12 +23,7 @@ class LoadSettingsWiring(QObject):
     """Lives as long as the window. ``load`` opens a model by its path."""
 
     def __init__(
-        self,
-        link: EngineLink,
-        header: Header,
-        load: Callable[[str], None],
-        theme: Theme,
-        window: QWidget,
+        self, link: EngineLink, header: Header, load: Callable[[str], None], theme: Theme, window: QWidget
     ) -> None:
         super().__init__(window)
         self._link, self._choice, self._load = link, header.choice, load
