@@ -375,7 +375,7 @@ def test_fates_of_drafts_differ_in_colour_and_in_sign(view, theme):
         drawn = show(view, Drafts(steps=[[DraftToken(text="x", fate=fate)]]))
         assert drawn[theme.tint(token, 0.3, "panel")] > 50
         assert all(not drawn[theme.tint(other, 0.3, "panel")] for other in {"good", "warn", "accent"} - {token})
-        chip = face(view)._painter._chips[0][0].toRect()
+        chip = face(view)._painter.areas[0][0].toRect()
         area = pixels(face(view))[chip.top() : chip.bottom(), chip.left() : chip.left() + 16]
         signs[fate] = area != int(theme.tint(token, 0.3, "panel")[1:], 16)
     assert all(sign.any() for sign in signs.values())
@@ -402,7 +402,7 @@ def test_a_long_draft_keeps_inside_the_picture(view):
     chain = [DraftToken(text="a long token", fate="refused", parent=place - 1) for place in range(16)]
     view.show_picture(Drafts(steps=[chain]))
     pixels(view)
-    chips = [area for area, _ in face(view)._painter._chips]
+    chips = [area for area, _ in face(view)._painter.areas]
     assert len(chips) == 16
     assert max(area.right() for area in chips) <= face(view).width()
 

@@ -25,14 +25,13 @@ class AmountsPainter(Painter):
             for name, amount in zip(picture.names, picture.amounts, strict=False)
         ]
         self._limit = picture.limit if placeable(picture.limit, False) else 0.0
-        self._areas: list[tuple[QRectF, str]] = []
 
     @property
     def height(self) -> float:
         return (self.line + 4) * (self._limit > 0) + self.theme.px(ROW_PX) * len(self._rows)
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
-        metrics, self._areas = self.metrics, []
+        metrics = self.metrics
         largest = max((amount for _, amount in self._rows), default=0.0)
         named = 0.0 if self.wordless else self._limit
         far = named > FAR * largest
@@ -60,7 +59,7 @@ class AmountsPainter(Painter):
             if amount > inside:
                 solid(painter, over, self.theme.color("warn"))
             self._write_size(painter, QPointF(over.right() + GAP, top), high, words.in_bytes(amount))
-            self._areas.append((QRectF(room.left(), top, room.width(), high), words.amount(name, amount, self._limit)))
+            self.areas.append((QRectF(room.left(), top, room.width(), high), words.amount(name, amount, self._limit)))
 
     def _write_size(self, painter: QPainter, at: QPointF, high: float, text: str) -> None:
         """On the line of the limit, where that is in the way, which is taken out there."""
@@ -79,9 +78,6 @@ class AmountsPainter(Painter):
         wide = self.metrics.horizontalAdvance(text) + 2
         start = max(area.left(), min(at - wide / 2, area.right() - wide))
         self.write(painter, QRectF(start, area.top(), wide, high), text, Qt.AlignmentFlag.AlignLeft)
-
-    def under(self, at: QPointF) -> str:
-        return next((said for area, said in self._areas if area.contains(at)), "")
 
     def legend(self) -> list[Legend]:
         over = self._limit > 0 and any(amount > self._limit for _, amount in self._rows)

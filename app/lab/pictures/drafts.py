@@ -69,7 +69,6 @@ class DraftsPainter(Painter):
         super().__init__(theme)
         self._steps = picture.steps
         self.moments = 2 * len(picture.steps)
-        self._chips: list[tuple[QRectF, str]] = []
 
     @property
     def height(self) -> float:
@@ -80,7 +79,6 @@ class DraftsPainter(Painter):
         return self.theme.px(BARE_PX if self.wordless else CHIP_PX) + 4
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
-        self._chips = []
         row = self._row
         shown = self._steps[: -(-self.at // 2)]
         left_out = self._left_out(shown, room, row)
@@ -132,7 +130,7 @@ class DraftsPainter(Painter):
                 self._link(painter, areas[spot.parent], area, fit.link / 2)
         for token, text, area, width in compress(zip(step, texts, areas, widths, strict=True), there):
             self._draw_chip(painter, token.fate if checked else None, text, area, width, fit.pad)
-            self._chips.append((area, words.drafted(number, token) if checked else words.unchecked(number, token)))
+            self.areas.append((area, words.drafted(number, token) if checked else words.unchecked(number, token)))
         return _lines(step)
 
     def _areas(self, spots: list[TokenSpot], widths: list[int], fit: ChipFit, room: QRectF) -> list[QRectF]:
@@ -185,9 +183,6 @@ class DraftsPainter(Painter):
             path.lineTo(box.left() + 0.35 * box.width(), box.bottom())
             path.lineTo(box.topRight())
         painter.strokePath(path, QPen(color, 1.6))
-
-    def under(self, at: QPointF) -> str:
-        return next((said for area, said in self._chips if area.contains(at)), "")
 
     def legend(self) -> list[Legend]:
         found = {token.fate for step in self._steps for token in step}

@@ -39,7 +39,6 @@ class LanesPainter(Painter):
         longest = max([end for end in (picture.seconds, *ends) if 0 < end < float("inf")], default=0.0)
         self._axis = Scale(0.0, longest or 1.0)
         self.moments = math.ceil(min(longest, MOST_SECONDS) * words.MOMENTS_A_SECOND)
-        self._bars: list[tuple[QRectF, str]] = []
 
     @property
     def height(self) -> float:
@@ -55,7 +54,6 @@ class LanesPainter(Painter):
         self._draw_axis(painter, area)
         inset = min(4.0, 0.15 * high)
         now = math.inf if self.at == self.moments else self.at / words.MOMENTS_A_SECOND
-        self._bars = []
         for row, lane in enumerate(lanes):
             top = area.top() + row * high
             if names:
@@ -65,7 +63,7 @@ class LanesPainter(Painter):
                 ends = (span.start, min(span.end, now))
                 start, end = (area.left() + self._share(at) * area.width() for at in ends)
                 bar = QRectF(start, top + inset, max(1.0, end - start), high - 2 * inset)
-                self._bars.append((bar, words.span(lane.name, span)))
+                self.areas.append((bar, words.span(lane.name, span)))
                 self._draw_span(painter, bar, span.doing)
         if now < math.inf:
             x = area.left() + self._share(now) * area.width()
@@ -109,9 +107,6 @@ class LanesPainter(Painter):
         painter.setPen(QPen(color, 1))
         painter.setBrush(QBrush(color, Qt.BrushStyle.BDiagPattern))
         painter.drawRect(bar.adjusted(0.5, 0.5, -0.5, -0.5))
-
-    def under(self, at: QPointF) -> str:
-        return next((said for bar, said in reversed(self._bars) if bar.contains(at)), "")
 
     def legend(self) -> list[Legend]:
         found = {span.doing for lane in self._picture.lanes for span in lane.spans}

@@ -29,6 +29,8 @@ class Painter:
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
+        self.areas: list[tuple[QRectF, str]] = []
+        """Areas that were painted last, each with its words."""
 
     def draw(self, painter: QPainter, room: QRectF) -> None:
         """Draw into ``room``, in logical pixels."""
@@ -37,7 +39,7 @@ class Painter:
         if self.wordless:
             font.setPixelSize(1)
         painter.setFont(font)
-        self.metrics = painter.fontMetrics()
+        self.metrics, self.areas = painter.fontMetrics(), []
         self.paint(painter, room)
 
     @property
@@ -60,7 +62,7 @@ class Painter:
 
     def under(self, at: QPointF) -> str:
         """Describe what was painted last at that place; "" for nothing."""
-        raise NotImplementedError
+        return next((said for area, said in reversed(self.areas) if area.contains(at)), "")
 
     def legend(self) -> list[Legend]:
         return []
