@@ -226,7 +226,7 @@ class WindowProgram:
         sidebar.new_chat.connect(chat.new_chat)
         for chosen in (sidebar.chat_selected, sidebar.hit_selected, sidebar.new_chat):
             chosen.connect(self.window.close_overlay)
-        chat.background.changed.connect(sidebar.show_marks)
+        chat.background.changed.connect(sidebar.model.set_marks)
         chat.background.tell()
         chat.chat_changed.connect(sidebar.select)
         self.leaving = Leaving(self.history, self.window)

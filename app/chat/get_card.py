@@ -106,10 +106,6 @@ class GetCard(QFrame):
         self.lines: list[ModelLine] = []
         self.show_lines([], False)
 
-    def show_machine(self, words: str) -> None:
-        """Show the properties of this computer that count for models."""
-        self.machine.setText(words)
-
     def show_lines(self, lines: Sequence[Line], judged: bool) -> bool:
         """These models, whose rows stay while they do; whether the card has another height now. ``judged``: it is
         known what suits this computer."""

@@ -127,7 +127,7 @@ class Header(QFrame):
         """
         narrow = width < NARROW
         self._row.setSpacing(GAP // 2 if narrow else GAP)
-        self.context.show_bar(not narrow)
+        self.context.bar.setVisible(not narrow)
         self.settings.setText("" if narrow else "Chat settings")
         self.settings.setIcon(icon(self._theme, "settings", self._theme.px(ICON_PX)) if narrow else QIcon())
         title, metrics = self._title(), self.model.fontMetrics()

@@ -31,7 +31,7 @@ from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named
-from engine.protocol import ChatMessage, Sampling, Thinking
+from engine.protocol import ChatMessage, Sampling
 
 
 class ChatPage(FocusFirst):
@@ -136,10 +136,6 @@ class ChatPage(FocusFirst):
     def last_prompt(self) -> tuple[list[ChatMessage], Sampling] | None:
         """The prompt of the last answer with the settings and seed it was drawn with; None before the first message."""
         return self.session.talk.last_prompt()
-
-    def last_thinking(self) -> Thinking:
-        """Thinking setting of the last answer, as far as the present model knows that."""
-        return self.session.last_thinking()
 
     def last_adapter(self) -> str:
         """The adapter that gave the last answer; in an empty chat the one that will give the next."""

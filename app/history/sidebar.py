@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal
@@ -133,10 +132,6 @@ class Sidebar(QWidget):
         else:
             self.list.clearSelection()
             self.list.setCurrentIndex(QModelIndex())
-
-    def show_marks(self, running: Iterable[str], unread: Iterable[str]) -> None:
-        """The chats that are being answered, and those whose answer nobody has seen."""
-        self.model.set_marks(running, unread)
 
     def focus_search(self) -> None:
         self.search.setFocus()

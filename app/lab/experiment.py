@@ -140,10 +140,6 @@ class ExperimentView(PageSection):
             self.found.rest.ended.connect(self._order)
             self.column.insertWidget(self.column.indexOf(self._try), self.found)
 
-    def show_used(self, sentence: str) -> None:
-        """Show the outcome of using it in chats."""
-        self.used.setText(sentence)
-
     def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
         """Paint pictures of ``sides``: all possible ones while it runs, and then those that ran."""
         if pictures and sides != self.sides:

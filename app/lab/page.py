@@ -75,10 +75,6 @@ class LabView(FocusFirst):
         named(self, surface="bg")
         self._make()
 
-    def set_own(self, own: Subject | None) -> None:
-        """The person's own model that is loaded, None for none."""
-        self.models.set_own(own)
-
     def set_blocked(self, reason: str) -> None:
         """Set the reason nothing can be run now; "" when it can."""
         if reason != self._blocked:
@@ -229,7 +225,7 @@ class LabView(FocusFirst):
         self.view = view = ExperimentView(page, left.choice, self._theme)
         view.run_asked.connect(self._run)
         view.cancel_asked.connect(runs.cancel)
-        view.use_asked.connect(lambda: view.show_used(self.use(page.use)))
+        view.use_asked.connect(lambda: view.used.setText(self.use(page.use)))
         view.predicted.connect(lambda at: setattr(left, "choice", at))
         found = before or runs.tried.pop(page.name, None) or runs.results.get(page.name)
         view.sliders.show_values(left.settings or (found.chosen if found is not None else {}))

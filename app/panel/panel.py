@@ -96,7 +96,7 @@ class OptimisationPanel(QWidget):
             self._set_meanwhile.clear()
         self._measuring = key if progress is not None else ""
         if key in self._rows:
-            self._rows[key].set_progress(progress)
+            self._rows[key].result.set_progress(progress)
             spec = self._rows[key].spec
             # Stopped while it was set the other way: the engine is putting it back, and says so.
             back = key in self._set_meanwhile or any((s.key, s.value) == (key, spec.value) for s in self._told)
@@ -222,7 +222,7 @@ class OptimisationPanel(QWidget):
 
     def _update_blocked(self) -> None:
         for key, row in self._rows.items():
-            row.set_blocked(BUSY if self._measuring and key != self._measuring else self._blocked)
+            row.result.set_blocked(BUSY if self._measuring and key != self._measuring else self._blocked)
             if row.cost is not None:
                 row.cost.set_blocked(self._costs_blocked)
 

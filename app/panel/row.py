@@ -14,7 +14,7 @@ from app.panel.words import badge_of, explanation, paper
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, say, tip
-from engine.protocol import Compared, CompareProgress, OptionSpec
+from engine.protocol import Compared, OptionSpec
 
 CONTROL_PX = 104
 """Width of the column of controls."""
@@ -109,13 +109,6 @@ class OptionRow(QWidget):
             self.cost.set_spec(spec)
         self.result.set_spec(spec)
         self._refresh()
-
-    def set_blocked(self, reason: str) -> None:
-        """Set the reason nothing can be measured now; empty when it can."""
-        self.result.set_blocked(reason)
-
-    def set_progress(self, progress: CompareProgress | None) -> None:
-        self.result.set_progress(progress)
 
     def set_result(self, result: Compared | None, asked: str = "") -> None:
         """Unfolds the row, unless that would move others under the mouse. ``asked``: the prompt that was replayed."""

@@ -60,14 +60,14 @@ def start(qtbot, qapp) -> Iterator[Callable[..., ComparePage]]:
         pages.append(page)
         qtbot.addWidget(page)
         page.resize(1000, 700)
-        page.set_catalogue(CATALOGUE)
-        page.set_models([KnownModel(name=BUNDLED, path="/bundled"), OWN])
+        page.columns.set_catalogue(CATALOGUE)
+        page.columns.set_models([KnownModel(name=BUNDLED, path="/bundled"), OWN])
         page.show()
         return page
 
     yield begin
     for page in pages:
-        page.close_down()
+        page.comparison.close_down()
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_cards_are_changed_duplicated_and_removed(qtbot, page, state):
     row = page.columns.cards[1].settings["kv_cache"]
     row.findChild(QWidget, "compare.remove.kv_cache").click()
     assert page.columns.cards[1].column.set == {"draft_length": 7}
-    page.set_models([])  # the model of the cards went away
+    page.columns.set_models([])  # the model of the cards went away
     compare(qtbot, page)
     assert [column.model for column in asked(state).columns] == [OWN.path] * 2
     for _ in range(len(words.LETTERS) - 2):

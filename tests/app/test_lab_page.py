@@ -539,7 +539,7 @@ def test_ones_own_model_is_chosen(qtbot, lab, state):
     own = Subject(name="Qwen3-4B", path="/models/Qwen3-4B", draft="/models/draft", options=options)
     lab._runs.device = lambda: "cuda:1"
     assert not lab.models.isVisibleTo(lab)
-    lab.set_own(own)
+    lab.models.set_own(own)
     lab.show_experiment("prefixes")
     assert said(lab, "lab.memory") == ""
     chosen = button_of(lab, "lab.model.own")
@@ -611,7 +611,7 @@ def test_what_comes_from_outside_is_text_in_an_exported_page():
 
 @pytest.mark.parametrize(("width", "scale", "columns"), [(800, 1.0, 1), (800, 1.5, 1), (1300, 1.0, 2)])
 def test_nothing_is_cut_off_at_the_side(qtbot, lab, theme, width, scale, columns):
-    lab.set_own(Subject(name="Qwen3-4B", path="/models/Qwen3-4B"))
+    lab.models.set_own(Subject(name="Qwen3-4B", path="/models/Qwen3-4B"))
     run(qtbot, lab)
     try:
         theme.set_scale(scale)
@@ -888,7 +888,7 @@ def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state
 
 
 def test_the_model_that_an_experiment_brings_is_the_one_that_is_offered(lab):
-    lab.set_own(Subject("llama", "/llama"))
+    lab.models.set_own(Subject("llama", "/llama"))
     assert lab.models._bundled == "kvasir-guide"
     lab.show_experiment("needle")
     assert lab.models._bundled == "needle-tiny"

@@ -265,14 +265,14 @@ def test_the_switch_is_remembered_by_its_chat(qtbot, make_page, history: History
     page.regenerate_last()
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].message.thinking == THOUGHTS
-    assert page.last_thinking() == Thinking(on=True)
+    assert page.session.last_thinking() == Thinking(on=True)
     page.session.set_thinking(Thinking(on=True, effort="high"))  # as chosen for another model
     page.regenerate_last()
-    assert page.last_thinking() == Thinking(on=True)
+    assert page.session.last_thinking() == Thinking(on=True)
     assert page.session.next_prompt(page.composer.draft)[1] == Thinking(on=True)
     page.new_chat()
     page.session.set_thinking(Thinking(effort="high"))
-    assert page.last_thinking() == Thinking()
+    assert page.session.last_thinking() == Thinking()
 
 
 def card(modes: ThinkingModes) -> ModelCard:

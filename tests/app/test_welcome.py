@@ -228,7 +228,7 @@ def test_what_is_offered_is_seen_with_larger_text(qtbot, page: ChatPage, theme) 
     page.resize(1000, 560)
     load(qtbot, page, BUNDLED)
     page.welcome.show_first(True)
-    page.welcome.get.show_machine("A processor with a long name (2 cores) · 25.3 GB RAM")
+    page.welcome.get.machine.setText("A processor with a long name (2 cores) · 25.3 GB RAM")
     page.welcome.show_models([offer(key) for key in "abc"], True)
     try:
         theme.set_scale(1.5)

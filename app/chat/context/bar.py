@@ -26,18 +26,14 @@ class ContextBar(QWidget):
         self.overflow: Overflow = "stop"
         """Policy for a conversation that does not fit."""
         self._label = QLabel(self)
-        self._bar = FillBar(theme, self)
-        self._bar.setFixedWidth(120)
-        fill(QHBoxLayout(self), self._label, self._bar, margins=0, spacing=12)
+        self.bar = FillBar(theme, self)
+        self.bar.setFixedWidth(120)
+        fill(QHBoxLayout(self), self._label, self.bar, margins=0, spacing=12)
         self.setVisible(False)
 
     @property
     def text(self) -> str:
         return "" if self.isHidden() else self._label.text()
-
-    def show_bar(self, visible: bool) -> None:
-        """The bar takes room that a narrow page has not; the figures stay."""
-        self._bar.setVisible(visible)
 
     def show_tokens(self, used: int | None, limit: int, seen: int | None = None) -> None:
         """Show the counts. ``used`` None: not known. ``seen`` is how much of it the model sees, None all of it."""
@@ -50,8 +46,8 @@ class ContextBar(QWidget):
         level = "bad" if over and self.overflow == "stop" else "warn" if over or share > NEARLY_FULL else "mute"
         self._label.setText(f"context {used:,} / {limit:,}")
         set_role(self._label, level)
-        self._bar.fraction, self._bar.token = share, "accent" if level == "mute" else level
-        self._bar.update()
+        self.bar.fraction, self.bar.token = share, "accent" if level == "mute" else level
+        self.bar.update()
         if whole != used:
             over = f"The conversation has {whole:,} tokens, of which the model sees {used:,}. {over}".strip()
         self.setToolTip(tip(over or f"{share:.0%} of the context is taken by this conversation."))

@@ -31,7 +31,6 @@ from app.theme.numbers import WholeNumber
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, button_text, caption, fill, named, say, take_out, tip
-from engine.protocol import KnownModel, OptionSpec
 from engine.protocol.lab import LabCompared, LabProgress
 
 BUILT_IN, CHAT, FILE = "built-in", "chat", "file"
@@ -43,8 +42,7 @@ _NUMBER_PX = 130
 class ComparePage(QWidget):
     """``caller`` performs a comparison; None means that none can be made, which is said.
 
-    Whoever puts it into the window tells it the models, the switches and the chat's prompts with the ``set_`` methods,
-    and calls :meth:`close_down` before the program ends.
+    Whoever puts it into the window tells its ``columns`` the models and the switches, and it the chat's prompts.
     """
 
     changed = Signal()
@@ -90,14 +88,6 @@ class ComparePage(QWidget):
         """True while a comparison runs."""
         return self.comparison.running
 
-    def set_models(self, models: Sequence[KnownModel]) -> None:
-        """Set the models that can be chosen besides the bundled one, with full paths."""
-        self.columns.set_models(models)
-
-    def set_catalogue(self, catalogue: Sequence[OptionSpec]) -> None:
-        """The switches, as the engine tells them."""
-        self.columns.set_catalogue(catalogue)
-
     def set_prompts(self, prompts: Sequence[str]) -> None:
         """The last messages that the person sent in the chat on screen."""
         self._prompts = list(prompts)
@@ -129,10 +119,6 @@ class ComparePage(QWidget):
 
     def stop(self) -> None:
         self.comparison.stop()
-
-    def close_down(self) -> None:
-        """Before the program ends."""
-        self.comparison.close_down()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self.busy:

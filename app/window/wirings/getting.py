@@ -65,7 +65,7 @@ class GettingWiring(QObject):
     def _on_welcome(self, message: protocol.Welcome) -> None:
         device = message.device
         memory = "RAM" if device.kind == "cpu" else "memory"
-        self._chat.welcome.get.show_machine(f"{device.name} · {size(device.total_bytes)} {memory}")
+        self._chat.welcome.get.machine.setText(f"{device.name} · {size(device.total_bytes)} {memory}")
         self._library.refresh()
         if message.loaded is not None or not message.models:  # else once the first model is loaded, which takes a while
             self._library.verdicts.ask()

@@ -43,7 +43,7 @@ class LabWiring(QObject):
         self._chat, self._measuring = chat, measuring
         self._library = library
         compare = view.compare
-        link.options.connect(lambda message: compare.set_catalogue(message.catalogue))
+        link.options.connect(lambda message: compare.columns.set_catalogue(message.catalogue))
         for changed in (link.welcomed, link.loaded, library.stored_changed):
             changed.connect(self._tell_compare)
         chat.prompt_changed.connect(self._tell_prompts)
@@ -74,8 +74,8 @@ class LabWiring(QObject):
         stored = [(each.name, each.path) for each in self._library.stored if not (each.missing or each.bundled)]
         for name, path in [*stored, *([(card.name, card.path)] if card is not None else [])]:
             models.setdefault(path, protocol.KnownModel(name=name, path=path))
-        self._view.compare.set_models(list(models.values()))
-        self._view.compare.set_catalogue(self._link.catalogue)
+        self._view.compare.columns.set_models(list(models.values()))
+        self._view.compare.columns.set_catalogue(self._link.catalogue)
 
     def _tell_prompts(self, *_: object) -> None:
         """Tell the comparison the prompts that the person sent in the chat on screen."""
@@ -87,10 +87,10 @@ class LabWiring(QObject):
         """The model of the person that can be chosen."""
         card, order = self._link.card, self._link.last_load
         if card is None or card.name == BUNDLED:
-            self._view.set_own(None)
+            self._view.models.set_own(None)
         else:
             order = order or protocol.Load(model=card.path)
-            self._view.set_own(Subject(card.name, card.path, order.draft, order.options))
+            self._view.models.set_own(Subject(card.name, card.path, order.draft, order.options))
 
     @property
     def _busy(self) -> bool:

@@ -86,7 +86,7 @@ class MeasureWiring(QObject):
             prompt=messages,
             sampling=sampling,
             values=compare_values(spec),
-            thinking=self._chat.last_thinking(),
+            thinking=self._chat.session.last_thinking(),
             adapter=self._chat.last_adapter(),
         )
         self._notice.clear(_COMPARE)
