@@ -156,10 +156,6 @@ class ChatPage(FocusFirst):
         """Another answer to the last question, with a new seed."""
         self.message_actions.act_on_last("assistant", "regenerate")
 
-    def edit_last(self) -> None:
-        """Take the last message of the person back into the composer."""
-        self.message_actions.act_on_last("user", "edit")
-
     def focus_composer(self) -> None:
         self.composer.setFocus()
 

@@ -106,10 +106,6 @@ class Sidebar(QWidget):
         theme.changed.connect(self.list.viewport().update)
         self.refresh()
 
-    @property
-    def undo_visible(self) -> bool:
-        return not self._undo_bar.isHidden()
-
     def refresh(self) -> None:
         """Read the list again, keeping the chosen chat."""
         if self.list.state() == QAbstractItemView.State.EditingState:

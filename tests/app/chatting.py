@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtGui import QTextCursor
+from PySide6.QtWidgets import QPushButton, QTextEdit
 
 from app import paths
 from app.chat.page import ChatPage
 from app.chat.transcript.message import MessageView
+from app.chat.transcript.text.tint import TintRun
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from app.models.state.choice import ModelChoice
@@ -33,3 +35,11 @@ def ask(qtbot, page: ChatPage, text: str) -> MessageView:
 
 def button(view: MessageView, name: str) -> QPushButton:
     return view.findChild(QPushButton, f"message-{name}")
+
+
+def shown_text(view: QTextEdit, run: TintRun) -> str:
+    """The text behind a run."""
+    cursor = QTextCursor(view.document())
+    cursor.setPosition(run.start)
+    cursor.setPosition(run.end, QTextCursor.MoveMode.KeepAnchor)
+    return cursor.selectedText()

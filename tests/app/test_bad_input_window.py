@@ -89,7 +89,7 @@ def test_a_prompt_longer_than_the_context_stays_and_can_be_shortened(start, qtbo
     ready(program, qtbot)
     messages = program.history.messages(program.chat.chat_id)
     assert [(message.role, message.content) for message in messages] == [("user", "word " * 9000)]
-    program.chat.edit_last()
+    program.chat.message_actions.act_on_last("user", "edit")
     assert program.chat.composer.text == "word " * 9000
     program.chat.composer.edit.setPlainText("What is a page?")
     qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)

@@ -12,13 +12,12 @@ from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.chat.page import ChatPage
 from app.chat.transcript.message import MessageView
-from app.chat.transcript.text.tint import shown_text
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.texts.side_by_side import SideBySide
 from engine import protocol as p
 from engine.protocol import Sampling
-from tests.app.chatting import ask, button, chat_page
+from tests.app.chatting import ask, button, chat_page, shown_text
 from tests.kit.engine_thread import kill
 
 
@@ -42,9 +41,9 @@ def test_an_answer_streams_in_is_kept_and_counted(qtbot, make_page, history: His
     view = ask(qtbot, page, "Why does the cache need pages?")
     stats = view.message.stats
     assert stats.usage is not None
-    assert "finished" not in view.stats_text
-    assert "tok/s" in view.stats_text
-    assert "TTFT" in view.stats_text
+    assert "finished" not in view._footer.stats.text()
+    assert "tok/s" in view._footer.stats.text()
+    assert "TTFT" in view._footer.stats.text()
     assert [chat.title for chat in history.chats()] == ["Why does the cache need pages?"]
     saved = history.messages(page.chat_id)
     assert [(m.role, m.state) for m in saved] == [("user", "complete"), ("assistant", "complete")]
@@ -91,7 +90,7 @@ def test_send_is_stop_while_an_answer_streams(qtbot, make_page) -> None:
     qtbot.mouseClick(page.composer.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not page.streaming, timeout=5_000)
     view = page.transcript.views[-1]
-    assert view.stats_text.endswith("stopped")
+    assert view._footer.stats.text().endswith("stopped")
     assert view.message.content
     assert page.composer.button.text() == "Send"
 
@@ -194,7 +193,7 @@ def test_editing_starts_a_branch_and_keeps_the_old_one(qtbot, make_page, history
 def test_escape_leaves_a_message_as_it_was(qtbot, make_page) -> None:
     page = make_page()
     ask(qtbot, page, "first")
-    page.edit_last()
+    page.message_actions.act_on_last("user", "edit")
     qtbot.keyClick(page.composer.edit, Qt.Key.Key_Escape)
     assert not page.composer.editing
     ask(qtbot, page, "second")
@@ -232,7 +231,7 @@ def test_a_killed_engine_leaves_the_half_answer_and_comes_back(qtbot, make_page,
     kill(page._link.engine_pid)
     qtbot.waitUntil(lambda: not page.streaming, timeout=1_000)
     view = page.transcript.views[-1]
-    assert view.stats_text == "interrupted"
+    assert view._footer.stats.text() == "interrupted"
     assert "SIGKILL" in page.notice.text
     kept = history.messages(page.chat_id)[-1]
     assert kept.state == "interrupted"
@@ -279,7 +278,7 @@ def test_an_answer_goes_on_behind_another_chat(qtbot, make_page, history: Histor
     ask(qtbot, page, "hello")
     page.open_chat(first)
     qtbot.waitUntil(lambda: not page.streaming, timeout=20_000)
-    assert "tok/s" in page.transcript.views[-1].stats_text
+    assert "tok/s" in page.transcript.views[-1]._footer.stats.text()
     assert history.messages(first)[-1].content == page.transcript.views[-1].message.content
 
 
@@ -327,11 +326,11 @@ def test_tint_marks_accepted_and_corrected_words(qtbot, make_page) -> None:
 def test_reopened_chats_show_what_was_there(qtbot, make_page, history: HistoryStore) -> None:
     page = make_page()
     view = ask(qtbot, page, "Show me code")
-    chat, stats = page.chat_id, view.stats_text
+    chat, stats = page.chat_id, view._footer.stats.text()
     other = make_page(link=page._link)
     other.open_chat(chat)
     again = other.transcript.views[-1]
-    assert again.stats_text == stats
+    assert again._footer.stats.text() == stats
     assert again.message == view.message
     button(again, "copy").click()
     assert QGuiApplication.clipboard().text() == view.message.content

@@ -171,7 +171,7 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     answered(program, qtbot)
     assert last(program).stats.usage.cached_tokens == last(program).stats.usage.prompt_tokens - 1
     assert "cached +" in describe(last(program))
-    program.chat.edit_last()
+    program.chat.message_actions.act_on_last("user", "edit")
     program.chat.composer.edit.clear()
     ask(program, qtbot, "What is the KV cache?")
     answered(program, qtbot)

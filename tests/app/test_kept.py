@@ -65,11 +65,11 @@ def test_an_edit_goes_with_its_chat_and_gives_back_what_stood_there(start, qtbot
     page = program.chat
     first = answer(program, qtbot, "hello")
     qtbot.keyClicks(page.composer.edit, "unsent")
-    page.edit_last()
+    page.message_actions.act_on_last("user", "edit")
     assert page.composer.text == "hello"
     qtbot.keyClick(page.composer.edit, Qt.Key.Key_Escape)
     assert (page.composer.text, page.composer.editing) == ("unsent", False)
-    page.edit_last()
+    page.message_actions.act_on_last("user", "edit")
     qtbot.keyClicks(page.composer.edit, ", you")
     page.new_chat()
     assert not page.composer.editing
@@ -89,7 +89,7 @@ def test_what_an_edit_set_aside_stays_with_its_chat_and_over_a_restart(start, qt
     first = answer(program, qtbot, "hello")
     answer(program, qtbot, "hello again")
     qtbot.keyClicks(page.composer.edit, "unsent")
-    page.edit_last()
+    page.message_actions.act_on_last("user", "edit")
     page.message_actions.act(page.session.talk.path[0].id, "edit")  # another one, in the middle of that
     page.new_chat()
     answer(program, qtbot, "elsewhere")

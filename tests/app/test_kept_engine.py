@@ -266,7 +266,7 @@ def test_taking_back_another_version_leaves_the_first_on_screen(start, qtbot, bu
     answer(program, qtbot, "hello")
     path = page.session.talk.path
     page.header.load("/models/odd", None)
-    page.edit_last()
+    page.message_actions.act_on_last("user", "edit")
     send(program, qtbot, ", you")
     assert page.session.queued
     page.waits.findChild(QPushButton, f"queued-{button}").click()

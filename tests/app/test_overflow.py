@@ -134,7 +134,7 @@ def test_the_line_is_there_while_the_answer_streams(qtbot, make_link, history, t
 def test_a_full_context_is_marked_and_another_policy_offered(qtbot, make_page, monkeypatch) -> None:
     page = make_page()
     view = ask(qtbot, page, "an overflow now")
-    assert view.stats_text.startswith("the context is full · ")
+    assert view._footer.stats.text().startswith("the context is full · ")
     assert view._footer.stats.property("role") == "warn"
     assert page.notice.text.startswith("The context is full, so the answer stopped after")
     button = page.notice.findChild(QPushButton, "notice.action")

@@ -92,7 +92,7 @@ def test_delete_and_undo(qtbot, sidebar: Sidebar, history: HistoryStore) -> None
     with qtbot.waitSignal(sidebar.deleted, timeout=1_000):
         qtbot.keyClick(sidebar.list, Qt.Key.Key_Delete)
     assert "Trondheim" not in titles(sidebar)
-    assert sidebar.undo_visible
+    assert not sidebar._undo_bar.isHidden()
     with qtbot.waitSignal(sidebar.chat_selected, timeout=1_000) as selected:
         sidebar.undo()
     assert selected.args == ["c1"]

@@ -14,13 +14,13 @@ from app.chat.page import ChatPage
 from app.chat.session.answers import _Answer, origin
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
-from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
+from app.chat.transcript.text.tint import TintRun, run_at, who
 from app.history.records import AnswerStats, StoredMessage, TextSpan
 from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
 from engine.protocol import Timings, Usage
-from tests.app.chatting import chat_page
+from tests.app.chatting import chat_page, shown_text
 from tests.app.specs import DRAFTERS
 
 
@@ -199,13 +199,13 @@ def test_the_footer_shows_it(qtbot, page) -> None:
     plain = ask(qtbot, page, "hello")
     assert plain.stats.timings is not None
     assert not plain.stats.timings.proposed
-    assert "a step" not in page.transcript.views[-1].stats_text
+    assert "a step" not in page.transcript.views[-1]._footer.stats.text()
     made = ask(qtbot, page, "Show me code", speculation="medusa")
     assert made.stats.timings is not None
     assert made.stats.usage is not None
     saved = made.stats.usage.generated_tokens - made.stats.timings.steps
     assert saved > 50
-    assert f"{saved} forward passes saved" in page.transcript.views[-1].stats_text
+    assert f"{saved} forward passes saved" in page.transcript.views[-1]._footer.stats.text()
 
 
 def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:

@@ -81,10 +81,6 @@ class MessageView(QWidget):
         return self._focused
 
     @property
-    def stats_text(self) -> str:
-        return self._footer.stats.text()
-
-    @property
     def waiting_text(self) -> str:
         return self._waiting.text() if not self._waiting.isHidden() else ""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF
-from PySide6.QtGui import QPainter, QTextBlock, QTextCursor, QTextLine
+from PySide6.QtGui import QPainter, QTextBlock, QTextLine
 from PySide6.QtWidgets import QTextEdit
 
 from app.history.records import TextSpan, Tint
@@ -131,11 +131,3 @@ def who(run: TintRun) -> str:
     if run.token == TOKENS["corrected"]:
         return "The model's token: the draft was rejected here"
     return f"Drafted {proposer(run.by).by}, accepted by the model" if run.by else "Drafted, accepted by the model"
-
-
-def shown_text(view: QTextEdit, run: TintRun) -> str:
-    """The text behind a run."""
-    cursor = QTextCursor(view.document())
-    cursor.setPosition(run.start)
-    cursor.setPosition(run.end, QTextCursor.MoveMode.KeepAnchor)
-    return cursor.selectedText()
