@@ -26,7 +26,7 @@ from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
-from app.models.state.choice import ModelChoice
+from app.models.state.choice import LoadChoice
 from app.models.state.library import ModelLibrary
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
@@ -104,7 +104,7 @@ class WindowProgram:
         )
         self.library.store_moved.connect(self.store.move_models)
         self.library.downloads.limit = lambda: self.store.settings.download_limit
-        choice = ModelChoice(self.link, self.store, self.library)
+        choice = LoadChoice(self.link, self.store, self.library)
         self.chat = ChatPage(self.link, self.history, choice, self.theme)
         self.sidebar = Sidebar(self.history, self.theme)  # after the chat, which says what of the history is unreadable
         self.lab: LabRuns | None = None

@@ -10,12 +10,12 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
 
-from app.chat import model_dialog
+from app import model_dialog
 from app.chat.context.bar import ContextBar
 from app.chat.notes import NotesButton
 from app.link.link import EngineLink, LinkState
 from app.models import words
-from app.models.state.choice import ModelChoice
+from app.models.state.choice import LoadChoice
 from app.proposers import proposer, trained
 from app.theme.icons import icon
 from app.theme.theme import Theme
@@ -58,7 +58,7 @@ class Header(QFrame):
     menu_shown = Signal()
     """The menu of the models opens."""
 
-    def __init__(self, link: EngineLink, choice: ModelChoice, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, link: EngineLink, choice: LoadChoice, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._link, self.choice = link, choice
         self._loading: protocol.Loading | None = None

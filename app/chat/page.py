@@ -26,7 +26,7 @@ from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
-from app.models.state.choice import ModelChoice
+from app.models.state.choice import LoadChoice
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
@@ -51,7 +51,7 @@ class ChatPage(FocusFirst):
     """The person switched the tints on or off here."""
 
     def __init__(
-        self, link: EngineLink, history: HistoryStore, choice: ModelChoice, theme: Theme, parent: QWidget | None = None
+        self, link: EngineLink, history: HistoryStore, choice: LoadChoice, theme: Theme, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._link = link

@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
-from app.models import advice, getting
+from app.models import advice
+from app.models.state import getting
 from app.theme.sheet import set_role
 from app.theme.widgets import ElidedLabel, as_written, caption, fill, named
 from engine.protocol import Download, DraftOffer

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.chat import model_dialog
-from app.models import getting, words
+from app import model_dialog
+from app.models import words
 from app.models.details import DetailsView
 from app.models.disk import DiskView
 from app.models.drafts import DraftList
@@ -25,6 +25,7 @@ from app.models.form import MakeForm
 from app.models.recommended import RecommendedView
 from app.models.report import ReportPage
 from app.models.rows import HubRow, StoredRow
+from app.models.state import getting
 from app.models.state.library import ModelLibrary
 from app.models.state.watcher import FolderWatcher
 from app.models.tray import Tray

@@ -8,8 +8,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.words import Button
-from app.models import advice, getting
+from app.models import advice
 from app.models.rows import Row
+from app.models.state import getting
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle, caption, clear, fill, named, tip
 from engine.protocol import PURPOSES, Download, Recommendation, StoredModel

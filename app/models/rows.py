@@ -9,9 +9,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
-from app.models import advice, getting, make_words, words
+from app.models import advice, make_words, words
 from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
+from app.models.state import getting
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, as_written, caption, fill, named, show_badge, take_out, tip

@@ -12,7 +12,7 @@ from app.chat.transcript.message import MessageView
 from app.chat.transcript.text.tint import TintRun
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
-from app.models.state.choice import ModelChoice
+from app.models.state.choice import LoadChoice
 from app.models.state.library import ModelLibrary
 from app.settings.store import SettingsStore
 from app.theme.theme import Theme
@@ -21,7 +21,7 @@ from app.theme.theme import Theme
 def chat_page(link: EngineLink, history: HistoryStore, theme: Theme) -> ChatPage:
     """The page alone, with settings of the test's own."""
     store = SettingsStore(paths.config_dir() / "settings.json")
-    return ChatPage(link, history, ModelChoice(link, store, ModelLibrary(link)), theme)
+    return ChatPage(link, history, LoadChoice(link, store, ModelLibrary(link)), theme)
 
 
 def ask(qtbot, page: ChatPage, text: str) -> MessageView:

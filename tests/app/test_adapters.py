@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFileDialog
 
-from app.chat import model_dialog
+from app import model_dialog
 from app.chat.page import ChatPage
 from app.chat.settings.adapter_choice import LOAD, NONE
 from app.chat.settings.adapters import NAMES, is_adapter

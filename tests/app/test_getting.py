@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.gpu.words import Button
-from app.models import getting, words
+from app.models import words
+from app.models.state import getting
 from engine.protocol import Download, HubModel, HubVariant, StoredModel
 
 

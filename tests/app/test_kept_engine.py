@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
-from app.chat import model_dialog
+from app import model_dialog
 from app.link.link import LinkState
 from app.link.switches import Switches
 from app.program import WindowProgram

@@ -143,7 +143,7 @@ def test_it_is_read_aloud_as_what_it_does(qtbot, theme) -> None:
 
 
 def test_three_things_to_do_are_a_click_away(qtbot, page: ChatPage, monkeypatch) -> None:
-    monkeypatch.setattr("app.chat.model_dialog.ask", lambda *_: "")
+    monkeypatch.setattr("app.model_dialog.ask", lambda *_: "")
     load(qtbot, page, BUNDLED)
     welcome = page.welcome
     assert "tiny" in welcome.chat.about.text()

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from app.chat import model_dialog
+from app import model_dialog
 from app.chat.session.session import ChatSession
 from app.chat.settings.chat_settings import ChatSettings
 from app.link.link import EngineLink

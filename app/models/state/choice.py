@@ -10,7 +10,7 @@ from app.settings.store import SettingsStore
 from engine.protocol import DraftOffer, LoadOptions
 
 
-class ModelChoice:
+class LoadChoice:
     """Asked wherever a model is chosen or loaded, so that all of them know the same."""
 
     def __init__(self, link: EngineLink, store: SettingsStore, library: ModelLibrary) -> None:

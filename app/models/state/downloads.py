@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject
 
 from app.command import End, LineCommand
 from app.link.calls import Caller
-from app.models.getting import names
+from app.models.state.getting import names
 from app.models.state.jobs import Jobs
 from engine.protocol import Download, Error, decode_library_record, operations
 from engine.protocol.base import Part
@@ -23,7 +23,7 @@ AT_ONCE = 2
 """Downloads that run together; others wait their turn."""
 
 
-class Downloads(Jobs[Download]):
+class DownloadJobs(Jobs[Download]):
     """By their IDs. ``command`` is how `kvasir models` is started."""
 
     def __init__(self, engine: Caller, command: Sequence[str], parent: QObject) -> None:

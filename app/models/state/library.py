@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from app.command import LineCommand
 from app.link.calls import NOT_CONNECTED, Caller, PendingCall
 from app.link.lookups import Lookups
-from app.models.state.downloads import Downloads
+from app.models.state.downloads import DownloadJobs
 from app.models.state.hub import HubModels
 from app.models.state.making import Maker
 from app.models.state.verdicts import Verdicts
@@ -56,7 +56,7 @@ class ModelLibrary(QObject):
         self._engine = engine
         self.hub = HubModels(engine, self)
         self.verdicts = Verdicts(engine, self)
-        self.downloads = Downloads(engine, command, self)
+        self.downloads = DownloadJobs(engine, command, self)
         self.maker = Maker(engine, quantise, self)
         self.drafts: Lookups[str, list[DraftOffer]] = Lookups(
             engine, operations.OFFER_DRAFTS, lambda path: OfferDrafts(model=path), self

@@ -15,7 +15,8 @@ from app.chat.get_card import Line
 from app.chat.page import ChatPage
 from app.gpu.words import Button
 from app.link.link import EngineLink
-from app.models import advice, getting, words
+from app.models import advice, words
+from app.models.state import getting
 from app.models.state.library import ModelLibrary
 from app.notice import NoticeBar
 from app.settings.store import SettingsStore
