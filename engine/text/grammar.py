@@ -32,6 +32,8 @@ MAX_SOURCE = 1 << 20
 ON_ONE_LINE: JsonCompileOptions = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """JSON has one space after commas and colons, as Python writes it. Where more is allowed, a small model may write
 nothing else, and where none need be, less of the text is known beforehand."""
+FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")
+"""Formats of texts that hold; others are notes."""
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 _SPECIAL = b"\xff"
@@ -278,7 +280,7 @@ def _json_grammar(schema: Any) -> str:
     from llguidance import LLMatcher
 
     # A schema is an object or one of the words true and false, of which the library takes objects alone.
-    whole = schema if isinstance(schema, dict) else {"allOf": [schema]}
+    whole = _without_notes(schema) if isinstance(schema, dict) else {"allOf": [schema]}
     return LLMatcher.grammar_from_json_schema(json.dumps(whole), overrides=ON_ONE_LINE)
 
 
@@ -294,6 +296,20 @@ def _place(schema: Any, problem: str, vocabulary: LLTokenizer) -> str:
         else:
             break
     return place
+
+
+def _without_notes(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without formats that are only notes (draft 2020-12, section 7.2.1): the library refuses them."""
+    found = {name: value for name, value in schema.items() if name != "format" or value in FORMATS}
+    for place, part in _parts(schema):
+        name, _, key = place.partition("/")
+        if not key:
+            found[name] = _without_notes(part)
+        elif isinstance(found[name], list):
+            found[name] = [_without_notes(part) if each is part else each for each in found[name]]
+        else:
+            found[name] = {**found[name], key: _without_notes(part)}
+    return found
 
 
 def _parts(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -51,6 +51,12 @@ SCHEMAS: list[Any] = [
         "maxProperties": 2,
     },
     {"type": "string", "format": "date"},
+    {
+        "type": "object",
+        "properties": {"format": {"anyOf": [{"type": "null", "format": "x"}, {"type": "boolean"}]}},
+        "required": ["format"],
+        "additionalProperties": False,
+    },
     {"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 5}]},
 ]
 
