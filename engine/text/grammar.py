@@ -235,7 +235,7 @@ def _vocabulary(tokenizer: Tokenizer, end_ids: list[int], vocabulary: int) -> LL
     """The vocabulary as llguidance knows it."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
-    class Vocabulary:
+    class GuidanceTokens:
         eos_token_id, bos_token_id = end_ids[0], None
         special_token_ids = sorted(tokenizer.special_ids)
         tokens = list(_bytes_of(tokenizer, vocabulary))
@@ -243,7 +243,7 @@ def _vocabulary(tokenizer: Tokenizer, end_ids: list[int], vocabulary: int) -> LL
         def __call__(self, text: str) -> list[int]:
             return tokenizer.encode(text, special=False)
 
-    return LLTokenizer(TokenizerWrapper(Vocabulary()), n_vocab=vocabulary, eos_token=end_ids)
+    return LLTokenizer(TokenizerWrapper(GuidanceTokens()), n_vocab=vocabulary, eos_token=end_ids)
 
 
 def _bytes_of(tokenizer: Tokenizer, vocabulary: int) -> Iterator[bytes]:

@@ -433,6 +433,24 @@ _VERIFIER = (
 
 _SAMPLING = (
     Fault(
+        "draft-rows-masked-as-the-first",
+        "sampling",
+        "engine/compute/sampling/sampler.py",
+        "draw.constraint.allowed(draw.tokens, draw.path)",
+        "draw.constraint.allowed(draw.tokens, ())",
+        "All rows of a draft have the mask of the first, so that a schema holds for one token of each step.",
+        "tests/conformance/test_structured.py",
+    ),
+    Fault(
+        "grammar-not-rolled-back",
+        "sampling",
+        "engine/text/grammar.py",
+        "            if taken:\n                self._matcher.rollback(taken)",
+        "            if taken > 1:\n                self._matcher.rollback(taken)",
+        "A drafted token moves the grammar on, although it was not accepted yet.",
+        "tests/engine/text/test_grammar.py",
+    ),
+    Fault(
         "nucleus-one-short",
         "sampling",
         "engine/compute/sampling/truncation.py",
