@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
+from engine.doors.http.openai.tokens import TokenRoutes
 from engine.doors.http.service import HttpService
 
 
@@ -27,4 +28,5 @@ def register(dialect: Callable[[HttpService], Dialect]) -> None:
 
 
 register(OpenAIRoutes)
+register(TokenRoutes)
 register(OllamaRoutes)

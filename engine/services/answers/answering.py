@@ -28,7 +28,7 @@ from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.structured import compiled_in_thread
 from engine.services.answers.turns import Turn
 from engine.services.hub import EngineHub
-from engine.text.prompt import PromptText, rendered
+from engine.text.prompt import PromptForm, PromptText, rendered
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ class Prepared(NamedTuple):
 
 
 async def tokenised(
-    hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()
+    hub: EngineHub,
+    prompt: Sequence[ChatMessage] | str,
+    thinking: Thinking = Thinking(),
+    form: PromptForm = PromptForm(),
 ) -> PromptTokens:
     """The tokens of a prompt, made in a thread. Raises :class:`Refused` without a model, for a text that is too long or
     for an effort that the model does not know, and :class:`engine.text.template.PromptError`."""
@@ -77,11 +80,17 @@ async def tokenised(
 
     def read() -> PromptTokens:
         shown = PromptImages(loaded, prompt)
-        text = shown.around(rendered(template, prompt, thinking))
+        text = shown.around(rendered(template, prompt, thinking, form))
         check_length(text.text, tokenizer)
         return shown.within(tokenizer.encode(text.text, special=text.special))
 
     return await in_thread(hub, prompt, read)
+
+
+async def rendered_text(hub: EngineHub, prompt: Sequence[ChatMessage], thinking: Thinking, form: PromptForm) -> str:
+    """The text of a conversation, as :func:`tokenised` reads it."""
+    _, _, template = _text_parts(hub, thinking)
+    return await in_thread(hub, prompt, lambda: rendered(template, prompt, thinking, form).text)
 
 
 async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:

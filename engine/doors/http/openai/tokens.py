@@ -1,0 +1,140 @@
+"""Tokens of texts and conversations over HTTP, as vLLM's and llama.cpp's servers tell them: /tokenize, /detokenize and
+/apply-template."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from engine.doors.http.errors import refusal_of
+from engine.doors.http.fields import BadField, Fields, decoded
+from engine.doors.http.openai.types import OpenAIChat
+from engine.doors.http.service import HttpService
+from engine.doors.security import error_response
+from engine.services.answers.answering import rendered_text, tokenised
+from engine.services.residency import Lease
+from engine.text.prompt import PromptForm
+from engine.text.tokenizer import Tokenizer
+
+
+class ConversationIn(OpenAIChat, kw_only=True):
+    return_token_strs: bool = False
+    with_pieces: bool = False
+
+    @property
+    def form(self) -> PromptForm:
+        """Form in which the conversation is written. Raises BadField."""
+        return PromptForm(self.prefills(), self.add_generation_prompt is not False, self.variables())
+
+
+class TextIn(msgspec.Struct, kw_only=True):
+    """``prompt`` is vLLM's, with the tokens that the tokenizer puts around a text unless it is told otherwise;
+    ``content`` is llama.cpp's, without them."""
+
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"parse_special": (True,)}
+
+    model: str = ""
+    prompt: str | None = None
+    content: str | None = None
+    add_special_tokens: bool = True
+    add_special: bool = False
+    return_token_strs: bool = False
+    with_pieces: bool = False
+
+
+class TokensIn(msgspec.Struct):
+    tokens: list[int]
+    model: str = ""
+
+
+class TokenRoutes:
+    """Nothing of these asks the model, but its files are needed."""
+
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(path, self._serving(answer), methods=["POST"])
+            for path, answer in (
+                ("/tokenize", self._tokenise),
+                ("/detokenize", self._detokenise),
+                ("/apply-template", self._apply_template),
+            )
+        ]
+
+    def _serving(
+        self, answer: Callable[[bytes, Lease], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            refusal = self._service.stranger(request)
+            return refusal or await self._service.serve(request, answer, _refused)
+
+        return serve
+
+    async def _tokenise(self, body: bytes, use: Lease) -> Response:
+        asked: ConversationIn | TextIn
+        asked = decoded(body, ConversationIn) if _has_messages(body) else decoded(body, TextIn)
+        await use.model(asked.model)
+        loaded = self._service.loaded(asked.model)
+        assert loaded.files is not None
+        tokenizer = loaded.files.tokenizer
+        if isinstance(asked, ConversationIn):
+            asked.check(loaded.card.vocabulary)
+            prompt = await tokenised(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)
+            ids = prompt.ids
+        elif asked.content is not None:
+            ids = tokenizer.encode(asked.content, special=asked.add_special)
+        elif asked.prompt is not None:
+            ids = tokenizer.encode(asked.prompt, special=asked.add_special_tokens)
+        else:
+            raise BadField("prompt", "There is no text. Send prompt, content or messages.")
+        told: dict[str, Any] = {"tokens": ids, "count": len(ids), "max_model_len": loaded.card.context}
+        if asked.return_token_strs:
+            told["token_strs"] = [tokenizer.token(id) for id in ids]
+        if asked.with_pieces:
+            told["tokens"] = [{"id": id, "piece": _piece(tokenizer, id)} for id in ids]
+        return JSONResponse(told)
+
+    async def _detokenise(self, body: bytes, use: Lease) -> Response:
+        asked = decoded(body, TokensIn)
+        await use.model(asked.model)
+        loaded = self._service.loaded(asked.model)
+        assert loaded.files is not None
+        if unknown := [id for id in asked.tokens if not 0 <= id < loaded.card.vocabulary]:
+            text = f"The model knows the tokens 0 to {loaded.card.vocabulary - 1:,}: {unknown[0]} is not one of them."
+            raise BadField("tokens", text)
+        text = loaded.files.tokenizer.decode(asked.tokens, skip_special=False)
+        return JSONResponse({"prompt": text, "content": text})
+
+    async def _apply_template(self, body: bytes, use: Lease) -> Response:
+        asked = decoded(body, ConversationIn)
+        await use.model(asked.model)
+        asked.check(self._service.loaded(asked.model).card.vocabulary)
+        text = await rendered_text(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)
+        return JSONResponse({"prompt": text})
+
+
+def _has_messages(body: bytes) -> bool:
+    try:
+        return "messages" in msgspec.json.decode(body, type=Fields)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False  # its refusal is the other record's
+
+
+def _piece(tokenizer: Tokenizer, id: int) -> str | list[int]:
+    """Text of a token, the bytes of one that is no whole text."""
+    data = tokenizer.id_to_bytes(id) or tokenizer.token(id).encode()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return list(data)
+
+
+def _refused(error: Exception) -> Response:
+    return error_response(refusal_of(error, "prompt"))
