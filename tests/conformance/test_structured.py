@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import anthropic
 import httpx
 import jsonschema
 import ollama
@@ -117,6 +118,17 @@ def test_plain_completions_and_prompts_of_ids(api: openai.OpenAI) -> None:
             model="", prompt=prompt, max_tokens=20, extra_body={"guided_regex": " [0-9]{3}"}
         )
         assert re.fullmatch(" [0-9]{3}", answer.choices[0].text)
+
+
+def test_anthropics_client(serving: Serving) -> None:
+    url = f"http://127.0.0.1:{serving.server.port}"
+    form: Any = {"format": {"type": "json_schema", "schema": SCHEMA}}
+    with anthropic.Anthropic(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as client:
+        message = client.messages.create(
+            model="kvasir-guide", messages=MESSAGES, max_tokens=200, output_config=form, extra_body={"seed": 3}
+        )
+    assert message.stop_reason == "end_turn"
+    jsonschema.validate(json.loads(message.content[0].text), SCHEMA)  # type: ignore[union-attr]
 
 
 def test_ollamas_client(serving: Serving) -> None:

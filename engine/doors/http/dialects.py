@@ -7,6 +7,7 @@ from typing import Protocol
 
 from starlette.routing import Route
 
+from engine.doors.http.anthropic.routes import AnthropicRoutes
 from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
@@ -27,6 +28,7 @@ def register(dialect: Callable[[HttpService], Dialect]) -> None:
     DIALECTS.append(dialect)
 
 
+register(AnthropicRoutes)
 register(OpenAIRoutes)
 register(TokenRoutes)
 register(OllamaRoutes)

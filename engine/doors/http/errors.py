@@ -11,7 +11,10 @@ from engine.doors.security import HttpRefusal, error_response
 from engine.services.answers.refused import Refused, shortened
 from engine.text.template import PromptError
 
-SERVED = "/v1/models, /v1/chat/completions, /v1/completions, and Ollama's /api/chat, /api/generate and /api/tags"
+SERVED = (
+    "/v1/models, /v1/chat/completions, /v1/completions, Anthropic's /v1/messages, and Ollama's /api/chat, "
+    "/api/generate and /api/tags"
+)
 FAILURES = (Refused, PromptError, BadField)
 _STATUS = {
     "body_timeout": 408,

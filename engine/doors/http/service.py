@@ -107,6 +107,23 @@ class HttpService:
         checked_window(len(found.ids), asked.overflow == "window", loaded.card.context)
         return PromptRequest(asked.command(found.tokens, found.window), heard), found.context_cut("")
 
+    async def answer(
+        self,
+        request: Request,
+        prompts: Sequence[PromptRequest],
+        streams: bool,
+        write: Callable[[Stream], Awaitable[Response]],
+    ) -> Response:
+        """Give the engine the prompts, and ``write`` the response once it has begun; one that ``streams`` begins
+        while it is silent still. Raises :class:`Refused`, and ClientDisconnect."""
+        stream = self.begin(prompts)
+        try:
+            await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if streams else None))
+            return await write(stream)
+        except BaseException:
+            stream.leave()
+            raise
+
     def begin(self, prompts: Sequence[PromptRequest]) -> Stream:
         """Give the engine the prompts. Raises :class:`Refused` once the server stops."""
         if self._stopping:

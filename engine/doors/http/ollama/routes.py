@@ -32,7 +32,6 @@ from engine.doors.http.ollama.types import (
 )
 from engine.doors.http.ollama.writer import lines, part_of, whole
 from engine.doors.http.service import (
-    KEEP_ALIVE_SECONDS,
     HttpService,
     StreamedAnswer,
     adapter_of,
@@ -42,6 +41,7 @@ from engine.doors.http.service import (
 from engine.doors.security import HttpRefusal
 from engine.library.local import size_of
 from engine.services.answers.request import AnswerRequest
+from engine.services.answers.stream import Stream
 from engine.services.residency import Lease
 from engine.text.prompt import PromptForm
 
@@ -153,17 +153,15 @@ class OllamaRoutes:
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
         headers = {} if cut is None else cut_header(cut)
-        stream = self._service.begin([prompt])
-        try:
-            await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if wanted.stream else None))
+
+        async def write(stream: Stream) -> Response:
             if wanted.stream:
                 body = lines(stream, part, loaded_in)
                 return StreamedAnswer(body, "application/x-ndjson", headers, stream, use)
             text = await while_there(request, whole(stream, part, loaded_in))
             return Response(text, media_type="application/json", headers=headers)
-        except BaseException:
-            stream.leave()
-            raise
+
+        return await self._service.answer(request, [prompt], wanted.stream, write)
 
     async def _unloaded(self, name: str, wanted: OllamaChat | GenerateIn) -> Response:
         """Let a model go at once, as a request for nothing asks that is not to keep it."""

@@ -20,7 +20,6 @@ from engine.doors.http.openai.stream import events, whole
 from engine.doors.http.openai.types import CompletionIn, Ids, ModelOut, OpenAIChat, OpenAIModelList, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, Echo, TextWriter, Writer
 from engine.doors.http.service import (
-    KEEP_ALIVE_SECONDS,
     HttpService,
     StreamedAnswer,
     adapter_names,
@@ -114,9 +113,9 @@ class OpenAIRoutes:
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
-        stream, echoes, headers = await while_there(request, self._begun(wanted, loaded))
-        try:
-            await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if wanted.stream else None))
+        prompts, echoes, headers = await while_there(request, self._prompts(wanted, loaded))
+
+        async def write(stream: Stream) -> Response:
             told = stream.told if wanted.sampling().logprobs is not None else [None] * len(echoes)
             writer = _writer(wanted, loaded, [Echo(*echo, known) for echo, known in zip(echoes, told, strict=True)])
             if wanted.prompt_logprobs is not None:
@@ -125,14 +124,13 @@ class OpenAIRoutes:
                 body = events(stream, writer, wanted.stream_options or StreamOptions())
                 return StreamedAnswer(body, "text/event-stream", headers, stream, use)
             return _json(await while_there(request, whole(stream, writer)), headers)
-        except BaseException:
-            stream.leave()
-            raise
 
-    async def _begun(
+        return await self._service.answer(request, prompts, bool(wanted.stream), write)
+
+    async def _prompts(
         self, wanted: OpenAIChat | CompletionIn, loaded: LoadedModel
-    ) -> tuple[Stream, list[tuple[str, Sequence[int]]], dict[str, str]]:
-        """The request as the engine has it, the texts and ids of its prompts, and what a header says of them. Raises
+    ) -> tuple[list[PromptRequest], list[tuple[str, Sequence[int]]], dict[str, str]]:
+        """The prompts as the engine has them, the texts and ids of its prompts, and what a header says of them. Raises
         :class:`Refused`."""
         if self._service.fetches and isinstance(wanted, OpenAIChat):
             await fetch_pictures(wanted)
@@ -146,7 +144,7 @@ class OpenAIRoutes:
             texts.append((given if isinstance(given, str) else _text(loaded, ids), ids) if wanted.echoes else ("", ()))
             if told is not None:
                 headers |= cut_header(told)
-        return self._service.begin(prompts), texts, headers
+        return prompts, texts, headers
 
     async def _prompt(
         self, wanted: OpenAIChat | CompletionIn, given: list[ChatMessage] | str | Ids, loaded: LoadedModel

@@ -129,7 +129,7 @@ def test_a_silent_stream_says_that_it_goes_on(
 ) -> None:
     """Also before the engine says anything, as while another prompt is read."""
     monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.01)
-    monkeypatch.setattr("engine.doors.http.openai.routes.KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("engine.doors.http.service.KEEP_ALIVE_SECONDS", 0.01)
     held: list[Prefill] = []
     emit = running.engine.emit
     running.engine.emit = lambda event: held.append(event) if isinstance(event, Prefill) else emit(event)

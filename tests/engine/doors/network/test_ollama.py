@@ -108,7 +108,6 @@ def test_clients_find_the_server_without_a_token(refused: httpx.Client) -> None:
     [
         ({"model": "other"}, "not loaded"),
         ({"tools": [{"type": "function"}]}, "tools"),
-        ({"format": "json"}, "format"),
         ({"options": {"temperatur": 1}}, "temperature"),
         ({"messages": [{"role": "tool", "content": "4"}]}, "Tools"),
         ({"messages": [{"role": "user", "content": "", "images": ["?"]}]}, "base64"),

@@ -1,0 +1,162 @@
+"""Anthropic's Messages, by Anthropic's own client."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import pytest
+
+from engine import protocol as p
+from engine.doors.http.anthropic.types import BILLING
+from engine.doors.http.anthropic.writer import Ending
+from engine.loop.commands import AddRequest
+from engine.protocol import Thinking
+from tests.engine.doors.network.conftest import Running
+from tests.kit.servers import TOKEN
+
+MESSAGES: Any = [{"role": "user", "content": "abc"}]
+USAGE = p.Usage(prompt_tokens=1, cached_tokens=0, generated_tokens=1, seed=0)
+TIMINGS = p.Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)
+RENDERED = "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.fixture
+def api(running: Running) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=running.url, api_key=TOKEN, max_retries=0, timeout=300) as client:
+        yield client
+
+
+def last(running: Running) -> AddRequest:
+    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
+
+
+def prompt(running: Running) -> str:
+    return str(running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False))
+
+
+def expected(running: Running) -> str:
+    command = last(running)
+    ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens]
+    return str(running.engine.loaded.files.tokenizer.decode(ids))
+
+
+def test_a_message_whole_and_as_events(api: anthropic.Anthropic, running: Running) -> None:
+    given: Any = {"model": "tiny", "messages": MESSAGES, "max_tokens": 5, "system": "be kind"}
+    fields = {"temperature": 0.5, "top_k": 7}
+    message = api.messages.create(**given, extra_body=fields, stop_sequences=["xyz"], metadata={"user_id": "me"})
+    sampling = last(running).sampling
+    assert (sampling.temperature, sampling.top_k, sampling.max_tokens, sampling.stop) == (0.5, 7, 5, ["xyz"])
+    assert prompt(running) == RENDERED
+    assert [block.type for block in message.content] == ["text"]
+    assert message.content[0].text == expected(running)  # type: ignore[union-attr]
+    assert (message.role, message.model, message.type) == ("assistant", "tiny", "message")
+    usage = message.usage
+    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) == len(last(running).prompt_ids)
+    assert usage.output_tokens == 5
+    with api.messages.stream(**given) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_message()
+    assert final.content[0].text == message.content[0].text  # type: ignore[union-attr]
+    assert final.usage.output_tokens == 5
+    named = [kind for kind in kinds if kind.startswith(("message", "content_block"))]
+    assert named[:2] == ["message_start", "content_block_start"]
+    assert named[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+
+
+def test_blocks_of_a_conversation(api: anthropic.Anthropic, running: Running) -> None:
+    cached: Any = {"cache_control": {"type": "ephemeral"}}
+    api.messages.create(
+        model="tiny",
+        max_tokens=2,
+        system=[{"type": "text", "text": f"{BILLING}: cch=1;"}, {"type": "text", "text": "be kind", **cached}],
+        messages=[
+            {"role": "user", "content": [{"type": "text", "text": "ab", **cached}, {"type": "text", "text": "c"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "de"}]},
+        ],
+    )
+    assert prompt(running) == RENDERED + "de"
+    assert last(running).prefilled
+
+
+def test_tokens_are_counted_as_they_are_read(api: anthropic.Anthropic, running: Running) -> None:
+    counted = api.messages.count_tokens(model="tiny", messages=MESSAGES, system="be kind")
+    api.messages.create(model="tiny", messages=MESSAGES, system="be kind", max_tokens=1)
+    assert counted.input_tokens == len(last(running).prompt_ids)
+
+
+@pytest.mark.parametrize(
+    ("thinking", "wanted"),
+    [
+        ({"type": "enabled", "budget_tokens": 2000}, Thinking(on=True)),
+        ({"type": "adaptive"}, Thinking(on=True)),
+        ({"type": "disabled"}, Thinking(on=False)),
+        (None, Thinking(on=False)),
+    ],
+)
+def test_thinking(api: anthropic.Anthropic, running: Running, thinking: Any, wanted: Thinking) -> None:
+    more = {} if thinking is None else {"thinking": thinking}
+    api.messages.create(model="tiny", messages=MESSAGES, max_tokens=3, **more)
+    assert last(running).thinks is bool(wanted.on)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"tools": [{"name": "f", "input_schema": {"type": "object"}}]}, "tools: The field 'tools' is not supported"),
+        ({"messages": []}, "messages: There is no message to answer."),
+        ({"max_tokens": 0}, "max_tokens: max_tokens is at least 1"),
+        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages.0.content.0.type"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "u"}}]}]},
+            "messages.0.content.0.source: Pictures are not fetched",
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "image",
+                                "source": {
+                                    "type": "base64",
+                                    "media_type": "image/png",
+                                    "data": base64.b64encode(b"x").decode(),
+                                },
+                            }
+                        ],
+                    }
+                ]
+            },
+            "reads text only",
+        ),
+        ({"messages": [{"role": "user", "content": "a" * 4000}]}, "This model's maximum context length is"),
+    ],
+    ids=["tools", "no message", "no tokens", "document", "address", "picture", "too long"],
+)
+def test_what_is_refused(api: anthropic.Anthropic, given: Any, told: str) -> None:
+    with pytest.raises(anthropic.BadRequestError) as refused:
+        api.messages.create(**{"model": "tiny", "messages": MESSAGES, "max_tokens": 3} | given)
+    body: Any = refused.value.body
+    assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
+    assert told in body["error"]["message"]
+
+
+def test_why_an_answer_ended(running: Running) -> None:
+    words = running.engine.loaded.files.tokenizer
+    ending = Ending(["day", "b"], [7], words)
+    stopped, text = (p.Finished("", "stop", USAGE, TIMINGS), words.encode("a nice day", special=False))
+    assert ending.reason(stopped, [*text, 7]) == ("end_turn", None)
+    assert ending.reason(stopped, text) == ("stop_sequence", "day")
+    assert ending.reason(p.Finished("", "length", USAGE, TIMINGS), text) == ("max_tokens", None)
+    assert Ending([], [7], words).reason(stopped, text) == ("end_turn", None)
+
+
+def test_strangers_and_unknown_models(api: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.AuthenticationError):
+        api.with_options(api_key="wrong").messages.create(model="tiny", messages=MESSAGES, max_tokens=1)
+    with pytest.raises(anthropic.NotFoundError):
+        api.messages.create(model="claude", messages=MESSAGES, max_tokens=1)
