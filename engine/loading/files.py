@@ -13,6 +13,7 @@ from engine.library import paths
 from engine.protocol import Quantise
 from engine.text.channels import ChannelStyle, channel_style
 from engine.text.doubts import chat_doubts
+from engine.text.grammar import Grammars
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -24,13 +25,17 @@ class ModelFiles(NamedTuple):
     tokenizer: Tokenizer
     template: ChatTemplate
     channels: ChannelStyle | None
+    grammars: Grammars
 
     @classmethod
     def open(cls, path: str, context: int | None) -> ModelFiles:
         """Raises :class:`CheckpointError`."""
         checkpoint = open_checkpoint(path).for_context(context)
         tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
-        return cls(checkpoint, tokenizer, template, channel_style(tokenizer, template.source))
+        channels, ends = channel_style(tokenizer, template.source), checkpoint.end_ids(tokenizer)
+        eos_ids = channels.eos(ends) if channels is not None else ends
+        grammars = Grammars(tokenizer, eos_ids, checkpoint.config.vocab_size)
+        return cls(checkpoint, tokenizer, template, channels, grammars)
 
     @property
     def name(self) -> str:
@@ -39,8 +44,7 @@ class ModelFiles(NamedTuple):
     @property
     def eos_ids(self) -> list[int]:
         """The tokens that end an answer."""
-        named = self.checkpoint.end_ids(self.tokenizer)
-        return self.channels.eos(named) if self.channels is not None else named
+        return self.grammars.end_ids
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -17,13 +17,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from engine.decoding.telemetry import runs
 from engine.decoding.telemetry.records import StepRecord
-from engine.decoding.telemetry.runs import Recorder
 from engine.decoding.telemetry.window import TelemetryWindow
 from engine.loading.model import LoadModel, load_name
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
@@ -34,10 +32,8 @@ from engine.protocol import (
     Delta,
     Error,
     Finished,
-    GpuReading,
     LoadAdapter,
     Loaded,
-    MemoryByOwner,
     Options,
     Prefill,
     Set,
@@ -46,6 +42,7 @@ from engine.protocol import (
     UnloadAdapter,
     Unloaded,
 )
+from engine.services.measured import Measurements
 
 if TYPE_CHECKING:
     from engine.compute.runner.perplexity import Scores
@@ -61,8 +58,6 @@ MOST_IDS = 4096
 REST_SECONDS = 1.0
 """The pause between two looks at an engine that does nothing and whose last steps have left the figures."""
 
-MEASURE_EVERY_SECONDS = 0.5
-"""How long a measurement of the machine serves all windows before it is taken again."""
 INSPECT_SECONDS = 10.0
 """How long a look into the cache may take: a step in progress is finished first."""
 MEASURE_SECONDS = 600.0
@@ -79,24 +74,14 @@ class _Running:
     left: int
 
 
-class _Measured(NamedTuple):
-    """Measurements of the machine: its memory, and the GPU if one computes."""
-
-    memory: MemoryByOwner
-    gpu: GpuReading | None
-
-
 class EngineHub:
     """One engine for all sessions. Everything but ``_emit`` is called in the event loop's thread."""
 
     def __init__(self, make_engine: Callable[[Emit], Engine], probes: MachineProbes, died: Callable[[], None]) -> None:
         """``died`` is called in the loop when the engine's thread ended without being asked to."""
-        self.probes = probes
+        self.measurements = Measurements(probes)
         self.engine = make_engine(self._emit)
         self.window = TelemetryWindow()
-        self.bandwidth: float | None = None
-        self._recorder: Recorder | None = None
-        """Keeps how fast the loaded model is, for those who ask before they load one."""
         self.long_prompts = ThreadPoolExecutor(1, thread_name_prefix="long-prompts")
         """Where long prompts are tokenised, one after the other."""
         self._died = died
@@ -118,11 +103,6 @@ class EngineHub:
         self._held: list[Command] = []
         """What others ordered meanwhile."""
         self._numbers = itertools.count(1)
-        self._machine: tuple[_Measured, float] | None = None
-        """The last measurement, and when it was taken."""
-        self._measure_lock = asyncio.Lock()
-        self._measuring: asyncio.Future[None] | None = None
-        self._keeping: asyncio.Future[None] | None = None
         self._stirred = asyncio.Event()
 
     def start(self) -> None:
@@ -143,6 +123,15 @@ class EngineHub:
         """The event loop, once it is started."""
         assert self._loop is not None
         return self._loop
+
+    @property
+    def probes(self) -> MachineProbes:
+        return self.measurements.probes
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes a second that the model's device reads; None until that is measured."""
+        return self.measurements.bandwidth
 
     @property
     def loaded(self) -> LoadedModel | None:
@@ -226,11 +215,14 @@ class EngineHub:
 
     async def frame(self, since: float = 0.0) -> Telemetry:
         """A telemetry frame as of now."""
-        memory, gpu = await self._measured()
+        pages = self.engine.cache_pages()
+        machine, new = await self.measurements.reading(self.loaded, pages)
+        if new and machine.gpu is not None and machine.gpu.joules is not None:
+            self.window.add_energy(machine.taken_at, machine.gpu.joules)
         frame = self.window.frame(
-            time.monotonic(), memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
+            time.monotonic(), machine.memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
         )
-        return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=gpu)
+        return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=machine.gpu)
 
     async def pause(self, interval: float) -> None:
         """Sleep between two looks: ``interval`` seconds; at rest REST_SECONDS, or until something begins."""
@@ -263,8 +255,7 @@ class EngineHub:
     async def settled(self) -> None:
         """Wait until every command so far was obeyed and nothing of the machine is measured for the loaded model."""
         await self.caught_up(None)
-        if self._measuring is not None:
-            await asyncio.wait([self._measuring])
+        await self.measurements.settled()
 
     async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float | None) -> _T:
         """Send a command to the engine thread and return its reply. Raises TimeoutError; a later reply is dropped."""
@@ -282,38 +273,6 @@ class EngineHub:
         self.engine.submit(command(reply))
         async with asyncio.timeout(seconds):
             return await answer
-
-    async def _measure_bandwidth(self) -> None:
-        """Measure what the model's device can read, once for each, when nobody is waiting for an answer."""
-        if not self._running:
-            loaded = self.loaded
-            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth, loaded)
-            if loaded is not None and self.bandwidth:
-                recorder = await asyncio.to_thread(self.probes.recorder, loaded, self.bandwidth)
-                self._recorder = recorder if loaded is self.loaded else None
-
-    async def _measured(self) -> _Measured:
-        """The last measurement, or a new one, taken in another thread with the pages in use as of now."""
-        async with self._measure_lock:
-            if self._machine is None or time.monotonic() - self._machine[1] > MEASURE_EVERY_SECONDS:
-                pages, loaded = self.engine.cache_pages(), self.loaded
-                used_share = pages.share
-                if used_share is None:
-                    used_share = pages.used / pages.total if pages.total else 0.0
-
-                def measure() -> _Measured:
-                    return _Measured(self.probes.memory(loaded, used_share), self.probes.gpu(loaded))
-
-                measured = await asyncio.to_thread(measure)
-                self._machine = measured, time.monotonic()
-                if measured.gpu is not None and measured.gpu.joules is not None:
-                    self.window.add_energy(time.monotonic(), measured.gpu.joules)
-            return self._machine[0]
-
-    def _keep_runs(self) -> None:
-        """Write down how fast the last answers were, once none runs."""
-        if not self._running and self._recorder is not None and (found := self._recorder.take()):
-            self._keeping = asyncio.ensure_future(asyncio.to_thread(runs.add, found))
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 
@@ -371,8 +330,8 @@ class EngineHub:
         match event:
             case StepRecord():
                 self.window.add(event)
-                if self._recorder is not None and self._taker is None:
-                    self._recorder.add(event)
+                if self._taker is None:
+                    self.measurements.add(event)
                 for watcher in self._watchers:
                     watcher(event)
             case Delta(id=name) | Prefill(id=name):
@@ -389,11 +348,10 @@ class EngineHub:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, Loaded | Unloaded):
-            self._machine = None
             self.window.model_changed()
-            self._recorder = None
-        if isinstance(event, Loaded):
-            self._measuring = asyncio.ensure_future(self._measure_bandwidth())
+            self.measurements.model_changed(self.loaded if isinstance(event, Loaded) else None)
+            if not self._running:
+                self.measurements.rest()
 
     def _ended(self, name: str, event: Finished | Error) -> None:
         running = self._running.get(name)
@@ -402,5 +360,6 @@ class EngineHub:
         running.left -= 1
         if running.left == 0 or isinstance(event, Error):
             del self._running[name]
-            self._keep_runs()
+            if not self._running:
+                self.measurements.rest()
         running.listener(event)

@@ -36,6 +36,7 @@ FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4",
 """Formats of texts that hold; others are notes."""
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
+NO_TOKEN = "no token of this model goes on with it."
 _SPECIAL = b"\xff"
 """Begins the name of a token without text, as llguidance wants it."""
 _TITLES = {
@@ -65,7 +66,7 @@ class Grammars:
 
     def __init__(self, tokenizer: Tokenizer, end_ids: Sequence[int], vocabulary: int) -> None:
         """``vocabulary``: rows of the model's scores, which may be more than the tokenizer has tokens."""
-        self._tokenizer, self._end_ids, self._vocabulary = tokenizer, list(end_ids), vocabulary
+        self._tokenizer, self.end_ids, self._vocabulary = tokenizer, list(end_ids), vocabulary
         self._lock = threading.Lock()
         self._kept: OrderedDict[StructuredOutput, Future[LLMatcher]] = OrderedDict()
 
@@ -74,7 +75,7 @@ class Grammars:
         if len(asked.source) > MAX_SOURCE:
             text = f"{_TITLES[asked.kind]} has {len(asked.source):,} characters, and at most {MAX_SOURCE:,} are read."
             raise GrammarError(text)
-        if not self._end_ids:
+        if not self.end_ids:
             raise GrammarError("This model has no token that ends an answer, so that no grammar can be served.")
         with self._lock:
             made = self._kept.get(asked)
@@ -95,7 +96,10 @@ class Grammars:
 
     @cached_property
     def _inner(self) -> LLTokenizer:
-        return _vocabulary(self._tokenizer, self._end_ids, self._vocabulary)
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        words = TokenizerWrapper(_Words(self._tokenizer, self.end_ids, self._vocabulary))
+        return LLTokenizer(words, n_vocab=self._vocabulary, eos_token=self.end_ids)
 
     def _compiled(self, asked: StructuredOutput) -> LLMatcher:
         matcher, problem = _tried(_source(asked), self._inner)
@@ -141,11 +145,12 @@ class GrammarConstraint:
         self._words = -(-vocabulary // 32)
         self._start = self._known = prompt_length
         self._masks: dict[tuple[int, ...], AllowedTokens | None] = {}
+        self._stuck = ""
 
     @property
     def failed(self) -> str:
         """Reason that nothing is known of the next token, "" as long as that is not so."""
-        return self._matcher.get_error() if self._matcher.is_error() else ""
+        return self._matcher.get_error() if self._matcher.is_error() else self._stuck
 
     def allowed(self, tokens: Sequence[int], path: Sequence[int] = ()) -> AllowedTokens | None:
         """Tokens that may follow the sequence ``tokens`` (prompt and answer) and then a drafted ``path``.
@@ -204,6 +209,8 @@ class GrammarConstraint:
     def _mask(self, more: Sequence[int]) -> AllowedTokens:
         words = np.zeros(self._words, dtype=np.uint32)
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        if not words.any():
+            self._stuck = NO_TOKEN
         for token in more:
             words[token >> 5] |= np.uint32(1 << (token & 31))
         return AllowedTokens(words, self._matcher.is_stopped())
@@ -226,24 +233,24 @@ def _tried(source: str, vocabulary: LLTokenizer) -> tuple[LLMatcher, str]:
     from llguidance import LLMatcher
 
     matcher = LLMatcher(vocabulary, source)
-    if not matcher.is_error():
-        matcher.compute_bitmask()
+    if not matcher.is_error() and not any(matcher.compute_bitmask()) and not matcher.is_error():
+        return matcher, NO_TOKEN
     return matcher, _one_line(matcher.get_error()) if matcher.is_error() else ""
 
 
-def _vocabulary(tokenizer: Tokenizer, end_ids: list[int], vocabulary: int) -> LLTokenizer:
-    """The vocabulary as llguidance knows it."""
-    from llguidance import LLTokenizer, TokenizerWrapper
+class _Words:
+    """The vocabulary as llguidance asks for it. A class made in a function would hold the tokenizer until collected."""
 
-    class GuidanceTokens:
-        eos_token_id, bos_token_id = end_ids[0], None
-        special_token_ids = sorted(tokenizer.special_ids)
-        tokens = list(_bytes_of(tokenizer, vocabulary))
+    bos_token_id = None
 
-        def __call__(self, text: str) -> list[int]:
-            return tokenizer.encode(text, special=False)
+    def __init__(self, tokenizer: Tokenizer, end_ids: Sequence[int], vocabulary: int) -> None:
+        self._tokenizer = tokenizer
+        self.eos_token_id = end_ids[0]
+        self.special_token_ids = sorted(tokenizer.special_ids)
+        self.tokens = list(_bytes_of(tokenizer, vocabulary))
 
-    return LLTokenizer(TokenizerWrapper(GuidanceTokens()), n_vocab=vocabulary, eos_token=end_ids)
+    def __call__(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, special=False)
 
 
 def _bytes_of(tokenizer: Tokenizer, vocabulary: int) -> Iterator[bytes]:

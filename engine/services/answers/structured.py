@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from typing import TYPE_CHECKING
 
 from engine.services.answers.refused import Refused
-from engine.text.grammar import Grammar, GrammarError, Grammars
-from engine.text.tokenizer import Tokenizer
+from engine.text.grammar import Grammar, GrammarError
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
@@ -18,18 +16,14 @@ if TYPE_CHECKING:
 LONG = 1 << 13
 """Characters of a long grammar."""
 
-_of_tokenizers: weakref.WeakKeyDictionary[Tokenizer, Grammars] = weakref.WeakKeyDictionary()
-
 
 def compiled(loaded: LoadedModel, asked: StructuredOutput | None) -> Grammar | None:
     """The grammar of what is asked for; None where nothing is. Raises :class:`Refused`."""
     if asked is None:
         return None
     assert loaded.files is not None
-    tokenizer = loaded.files.tokenizer
-    made = Grammars(tokenizer, loaded.card.eos_ids, loaded.card.vocabulary)
     try:
-        return _of_tokenizers.setdefault(tokenizer, made).compile(asked)
+        return loaded.files.grammars.compile(asked)
     except GrammarError as error:
         raise Refused("bad_structure", str(error)) from error
 

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -225,6 +226,16 @@ def test_large_ones_are_served() -> None:
     recursive = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
     for asked in (schema(deep), schema(wide), schema(recursive), StructuredOutput("regex", "((a{1,99}){1,99}){1,99}")):
         assert tokens_of(constraint(asked).allowed([]))
+
+
+def test_a_vocabulary_that_cannot_write_it() -> None:
+    inner = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "end": 2}, unk_token="b")))
+    grammars = Grammars(inner, [2], 3)
+    assert tokens_of(grammars.compile(StructuredOutput("regex", "ac?")).constraint(0, None).allowed([])) == {0}
+    stuck = grammars.compile(StructuredOutput("regex", "ac")).constraint(0, None)
+    assert not stuck.failed
+    stuck.allowed([0, 1])
+    assert stuck.failed, "b is no c"
 
 
 def test_other_forms_of_a_grammar() -> None:

@@ -19,7 +19,7 @@ from engine.doors.http.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
 from engine.doors.http.openai.types import OpenAIChat
 from engine.loop.commands import AddRequest
 from engine.protocol import PROTOCOL, CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
-from engine.services import hub
+from engine.services import measured
 from engine.text.template import ChatTemplate
 from tests.engine.doors.network.conftest import Running
 from tests.engine.doors.network.fake import FakeProbes
@@ -412,7 +412,7 @@ def test_metrics(running: Running, api: openai.OpenAI, http: httpx.Client) -> No
 def test_metrics_of_a_gpu(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its driver says comes from the probes, in a thread of their own, as memory does."""
     assert "gpu" not in http.get("/metrics").text
-    monkeypatch.setattr(hub, "MEASURE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(measured, "MEASURE_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(FakeProbes, "reading", GpuReading(watts=250.0, joules=12.5))
     lines = http.get("/metrics").text.splitlines()
     assert "kvasir_gpu_watts 250" in lines

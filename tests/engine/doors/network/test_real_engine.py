@@ -246,6 +246,9 @@ def used(client: Client) -> None:
     client.send(p.Subscribe(topics=["telemetry", "pages", "tree"]))
     client.send(p.Generate(id="g", prompt=PROMPT, chat="c", sampling=p.Sampling(max_tokens=4)))
     client.until(p.Finished)
+    words = p.StructuredOutput("regex", "[w0-9]+")
+    client.send(p.Generate(id="s", prompt=PROMPT, sampling=p.Sampling(max_tokens=4), structured=words))
+    client.until(p.Finished)
     client.send(p.MeasureCost(id="m", prompt="", chat="c"))
     client.until(p.Cost)
     client.until(p.Telemetry)
@@ -254,7 +257,7 @@ def used(client: Client) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole_collector")
 def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> None:
-    serving.server.hub.probes = MachineProbes("cpu")
+    serving.server.hub.measurements.probes = MachineProbes("cpu")
     used(client)
     parts, path = parts_of(serving), serving.engine.loaded.command.path  # type: ignore[union-attr]
     client.send(p.Set(key="kv_kind", value="int4"))
