@@ -25,4 +25,5 @@ def elsewhere(command: str, what: str, experiment: str = "") -> Metric:
 PAUSED = elsewhere("kvasir bench --cache", "many chats")
 MANY_CHATS = elsewhere("kvasir bench --cache", "many chats", "Prefix caching")
 RESTART = elsewhere("kvasir bench --cache", "a chat that goes on after a restart", "Prefix caching")
+HELD_TO_A_FORM = elsewhere("kvasir bench", "answers that are held to a schema")
 OTHERS_WAIT = elsewhere("kvasir bench", "an answer that waits while another prompt is read", "Continuous batching")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.catalogue.metrics import PER_STEP
+from engine.catalogue.metrics import HELD_TO_A_FORM, PER_STEP
 from engine.catalogue.option import Choice, Option
 from engine.catalogue.technique import Technique
 from engine.protocol import SPECULATION_GROUP, keys
@@ -46,6 +46,7 @@ _ROWS = (
         key=keys.FORCED_TOKENS,
         title="Forced tokens at once",
         default=True,
+        metric=HELD_TO_A_FORM,
         explains="Where a schema or grammar leaves only one text, such as the next key of a JSON object, its tokens "
         "are read in one pass. They are not guessed: the model could write no others.",
         shows="tokens per step of answers that are held to a form",

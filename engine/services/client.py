@@ -49,6 +49,7 @@ from engine.services.answers.request import AnswerRequest, PromptTokens
 
 if TYPE_CHECKING:
     from engine.services.hub import EngineHub
+    from engine.text.grammar import Grammar
 
 _T = TypeVar("_T")
 ALIVE_SECONDS = 0.2
@@ -206,10 +207,11 @@ class EngineClient:
         sampling: Sampling,
         optimisations: Mapping[str, Value] | None = None,
         chat: str = "",
+        grammar: Grammar | None = None,
     ) -> Answer:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
         request = _request("bench", prompt_ids, sampling, optimisations)
-        return self._run([request._replace(chat=chat)])[0]
+        return self._run([request._replace(chat=chat, grammar=grammar)])[0]
 
     def stream(self, asked: AnswerRequest, tokens: PromptTokens) -> Iterator[Delta | Finished]:
         """The events of one answer up to its end, with what the cache holds; closed earlier, the iterator cancels it.

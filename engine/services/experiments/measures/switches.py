@@ -17,14 +17,23 @@ from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.pairs import estimate
 from engine.loading.model import LoadModel
-from engine.protocol import ChatMessage, Metric, OptionSpec, Run, Sampling, Value, keys
+from engine.protocol import ChatMessage, Metric, OptionSpec, Run, Sampling, StructuredOutput, Value, keys
 from engine.protocol.compared import amount
 from engine.services.answers.compare import run_of
+from engine.services.answers.structured import compiled
 from engine.services.client import Answer, EngineClient
 from engine.services.experiments.measures.timing import PeakMemory, anonymous_bytes, timed
 from engine.services.experiments.pairs import turns
 from engine.services.experiments.reports.tables import MB, say, show_absent, show_table
 from engine.services.experiments.sides import greedy
+
+SCHEMA = StructuredOutput(
+    "json_schema",
+    '{"type": "object", "required": ["answer", "confidence", "follow_up_question"], "additionalProperties": false, '
+    '"properties": {"answer": {"type": "string", "maxLength": 60}, "confidence": {"enum": ["low", "high"]}, '
+    '"follow_up_question": {"type": "string", "maxLength": 60}}}',
+)
+"""What answers are held to that show the tokens a schema forces."""
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
@@ -165,11 +174,14 @@ def _measure(
     rounds: int,
 ) -> SwitchRow:
     before, after = sides = [_Side(value) for value in values]
+    grammar = None
+    if spec.key == keys.FORCED_TOKENS:
+        grammar, sampling = compiled(client.model, SCHEMA), greedy(sampling.max_tokens or 0, ends=True)
     for _, place in turns(2, rounds, random.Random()):
         side = sides[place]
         overrides = _apply(client, spec, side.value)
-        client.answer(prompts[0], sampling, overrides)  # warm-up: caches, buckets, draft length
-        answers = [client.answer(prompt, sampling, overrides) for prompt in prompts]
+        client.answer(prompts[0], sampling, overrides, grammar=grammar)  # warm-up: caches, buckets, draft length
+        answers = [client.answer(prompt, sampling, overrides, grammar=grammar) for prompt in prompts]
         side.answers.extend(answers)
         side.runs += [
             run_of(side.value, len(each.ids), each.timings, each.usage, each.steps, client.model) for each in answers
