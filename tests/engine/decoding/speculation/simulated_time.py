@@ -24,6 +24,7 @@ class FakeRequest:
         self.num_computed, self.pending = 0, 1
         self.chat, self.answer = "", 0
         self.most_depth = 1 << 30
+        self.constraint = None
 
 
 class FakeProposer(Proposer):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from engine.decoding.speculation.base import MAX_DEPTH, NO_DRAFT
 from engine.decoding.speculation.control.candidate import LONGEST_WAIT, TRIALS
-from tests.engine.decoding.speculation.simulated_time import FakeProposer, FakeRepeats, Simulation
+from engine.decoding.speculation.control.controller import FORCED, Controller, Round
+from engine.decoding.speculation.verify.verifier import Verdict
+from tests.engine.decoding.speculation.simulated_time import FakeProposer, FakeRepeats, FakeRequest, Simulation
 
 
 def cheap(rows: int) -> float:
@@ -217,3 +222,22 @@ def test_the_best_fixed_length_is_hardly_better(batch: int, share: float, hold: 
         return simulation.tokens / simulation.seconds
 
     assert speed() > share * max(speed(draft_length=length) for length in (1, 2, 4, 6, 8, 12, 16))
+
+
+def test_what_a_grammar_forces_comes_before_any_proposer_and_teaches_nothing() -> None:
+    """And is dropped where the scheduler has no room for it."""
+    request: Any = FakeRequest(0, speculation="off")
+    request.constraint, request.cached = SimpleNamespace(forced=lambda tokens: list(range(5, 40))), True
+    controller = Controller([])
+    wished = controller.plan([request])
+    assert wished == {request.owner: MAX_DEPTH}
+    piece: Any = SimpleNamespace(sequence=request, rows=1, drafts=3)
+    (tree,) = controller.propose([piece]).trees
+    assert (tree.tokens, tree.parents, tree.proposer) == ((5, 6, 7), None, FORCED.key)
+    (record,) = controller.record([Round(request, tree, Verdict((0, 1, 2), 8, "bonus"))], [], decoding_only=True)
+    assert (record.proposer, record.draft_tokens, record.accepted) == (FORCED.key, 3, (1, 1, 1))
+    controller.plan([request])
+    piece.drafts = 0
+    assert controller.propose([piece]).trees == [NO_DRAFT]
+    request.options = request.options._replace(forced_tokens=False)
+    assert controller.plan([request]) == {}
