@@ -54,7 +54,7 @@ _ROWS = (
         costs="Nothing. Free answers have no such tokens.",
         source=("engine/text/grammar.py", "engine/decoding/speculation/control/controller.py"),
         also=("jump-forward decoding", "fast-forward tokens"),
-        reference="Zheng et al. 2024, SGLang, compressed finite state machines (arXiv 2312.07104)",
+        reference="Zheng et al. 2023, SGLang: compressed finite state machines (arXiv 2312.07104)",
         compare=(False, True),
     ),
     _drafting(

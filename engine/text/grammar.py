@@ -34,6 +34,10 @@ ON_ONE_LINE: JsonCompileOptions = {"whitespace_flexible": False, "item_separator
 nothing else, and where none need be, less of the text is known beforehand."""
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")
 """Formats of texts that hold; others are notes."""
+_TOGETHER = frozenset(["allOf", "anyOf", "oneOf"])
+"""Keywords whose parts hold for the same value."""
+_OPEN = _TOGETHER | {"additionalProperties", "patternProperties", "unevaluatedProperties", "minProperties", "$ref"}
+"""Keywords beside which an object may have further keys."""
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 NO_TOKEN = "no token of this model goes on with it."
@@ -92,14 +96,14 @@ class Grammars:
                 made.set_exception(error)
                 with self._lock:
                     self._kept.pop(asked, None)
-        return Grammar(made.result(), self._tokenizer, self._vocabulary)
+        return Grammar(made.result(), Words(self._tokenizer, self.end_ids, self._vocabulary))
 
     @cached_property
     def _inner(self) -> LLTokenizer:
         from llguidance import LLTokenizer, TokenizerWrapper
 
         words = TokenizerWrapper(_Words(self._tokenizer, self.end_ids, self._vocabulary))
-        return LLTokenizer(words, n_vocab=self._vocabulary, eos_token=self.end_ids)
+        return LLTokenizer(words, n_vocab=self._vocabulary, eos_token=self.end_ids[0])
 
     def _compiled(self, asked: StructuredOutput) -> LLMatcher:
         matcher, problem = _tried(_source(asked), self._inner)
@@ -111,19 +115,27 @@ class Grammars:
         return matcher
 
 
+class Words(NamedTuple):
+    """What a grammar knows of a model."""
+
+    tokenizer: Tokenizer
+    end_ids: Sequence[int]
+    rows: int
+    """Rows of the model's scores."""
+
+
 class Grammar:
     """A compiled grammar; each answer that it constrains has a :class:`GrammarConstraint` of its own."""
 
-    def __init__(self, matcher: LLMatcher, tokenizer: Tokenizer, vocabulary: int) -> None:
-        self._matcher, self._tokenizer, self._vocabulary = matcher, tokenizer, vocabulary
+    def __init__(self, matcher: LLMatcher, words: Words) -> None:
+        self._matcher, self._words = matcher, words
 
     def constraint(
         self, prompt_length: int, channels: ChannelParser | None, opens: Sequence[int] = ()
     ) -> GrammarConstraint:
         """The constraint of one answer. ``channels`` sorts what it thinks first from its content; ``opens`` are tokens
         that begin its thinking, with which it may begin instead."""
-        matcher = self._matcher.deep_copy()
-        return GrammarConstraint(matcher, self._tokenizer, self._vocabulary, prompt_length, channels, opens)
+        return GrammarConstraint(self._matcher.deep_copy(), self._words, prompt_length, channels, opens)
 
 
 class GrammarConstraint:
@@ -135,14 +147,14 @@ class GrammarConstraint:
     def __init__(
         self,
         matcher: LLMatcher,
-        tokenizer: Tokenizer,
-        vocabulary: int,
+        words: Words,
         prompt_length: int,
         channels: ChannelParser | None,
         opens: Sequence[int],
     ) -> None:
-        self._matcher, self._tokenizer, self._channels, self._opens = matcher, tokenizer, channels, opens
-        self._words = -(-vocabulary // 32)
+        self._matcher, self._tokenizer, self._channels, self._opens = matcher, words.tokenizer, channels, opens
+        self._words = -(-words.rows // 32)
+        self._end, *self._other_ends = words.end_ids  # the matcher knows one end
         self._start = self._known = prompt_length
         self._masks: dict[tuple[int, ...], AllowedTokens | None] = {}
         self._stuck = ""
@@ -186,7 +198,7 @@ class GrammarConstraint:
             if self._thinks(self._channels) or self._begins_to_think(token, self._known == self._start):
                 _push(self._channels, token, self._tokenizer)
             elif not self._matcher.is_stopped():
-                self._matcher.consume_token(token)
+                self._matcher.consume_token(self._known_as(token))
             self._known += 1
 
     def _after(self, path: tuple[int, ...]) -> AllowedTokens | None:
@@ -196,7 +208,7 @@ class GrammarConstraint:
             for token in path:
                 if self._thinks(channels) or self._begins_to_think(token, first):
                     _push(channels, token, self._tokenizer)
-                elif self._matcher.is_stopped() or not self._matcher.try_consume_tokens([token]):
+                elif self._matcher.is_stopped() or not self._matcher.try_consume_tokens([self._known_as(token)]):
                     return None
                 else:
                     taken += 1
@@ -211,9 +223,15 @@ class GrammarConstraint:
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         if not words.any():
             self._stuck = NO_TOKEN
+        if words[self._end >> 5] >> np.uint32(self._end & 31) & 1:
+            more = (*more, *self._other_ends)
         for token in more:
             words[token >> 5] |= np.uint32(1 << (token & 31))
         return AllowedTokens(words, self._matcher.is_stopped())
+
+    def _known_as(self, token: int) -> int:
+        """The token as the matcher knows it."""
+        return self._end if token in self._other_ends else token
 
     def _begins_to_think(self, token: int, first: bool) -> bool:
         return first and token in self._opens
@@ -287,7 +305,9 @@ def _json_grammar(schema: Any) -> str:
     from llguidance import LLMatcher
 
     # A schema is an object or one of the words true and false, of which the library takes objects alone.
-    whole = _without_notes(schema) if isinstance(schema, dict) else {"allOf": [schema]}
+    whole = (
+        _closed(schema, True, '"allOf"' not in json.dumps(schema)) if isinstance(schema, dict) else {"allOf": [schema]}
+    )
     return LLMatcher.grammar_from_json_schema(json.dumps(whole), overrides=ON_ONE_LINE)
 
 
@@ -305,17 +325,26 @@ def _place(schema: Any, problem: str, vocabulary: LLTokenizer) -> str:
     return place
 
 
-def _without_notes(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without formats that are only notes (draft 2020-12, section 7.2.1): the library refuses them."""
+def _closed(schema: dict[str, Any], closes: bool, shared: bool) -> dict[str, Any]:
+    """The schema as it is held to: without formats that are only notes (draft 2020-12, section 7.2.1), and where it
+    ``closes``, objects have no other keys than it names, unless it speaks of them. Whatever holds to it holds to the
+    schema. Parts of an ``allOf`` stay open, because each names some keys; so do ``shared`` ones if there may be some.
+    """
     found = {name: value for name, value in schema.items() if name != "format" or value in FORMATS}
+    keys = schema.get("properties")
+    named = isinstance(keys, dict) and {*schema.get("required", ())} <= keys.keys()
+    if closes and named and not _OPEN & schema.keys():
+        found["additionalProperties"] = False
     for place, part in _parts(schema):
         name, _, key = place.partition("/")
+        inner = name not in _TOGETHER or (closes and name in ("anyOf", "oneOf") and keys is None)
+        held = _closed(part, shared if name in ("$defs", "definitions") else inner, shared)
         if not key:
-            found[name] = _without_notes(part)
+            found[name] = held
         elif isinstance(found[name], list):
-            found[name] = [_without_notes(part) if each is part else each for each in found[name]]
+            found[name] = [held if each is part else each for each in found[name]]
         else:
-            found[name] = {**found[name], key: _without_notes(part)}
+            found[name] = {**found[name], key: held}
     return found
 
 

@@ -59,6 +59,19 @@ SCHEMAS: list[Any] = [
         "additionalProperties": False,
     },
     {"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 5}]},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "object", "properties": {"b": {"type": "null"}}}},
+        "required": ["a"],
+    },
+    {
+        "type": "object",
+        "allOf": [
+            {"properties": {"a": {"type": "boolean"}}, "required": ["a"]},
+            {"properties": {"b": {"type": "null"}}, "required": ["b"], "additionalProperties": True},
+        ],
+        "maxProperties": 2,
+    },
 ]
 
 
