@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
+
 from engine.cache.groups.residual import ResidualPart
 from engine.cache.groups.state import StatePart
 from engine.cache.prefix.states import StateSnapshots
@@ -15,6 +17,7 @@ from tests.engine.cache.sequences_support import Asked, House, prompt, run
 longest, keep = StatePart.longest, StateSnapshots.keep
 
 
+@pytest.mark.slow
 class TestWindowsAndStates(SequenceCacheContract):
     kind, tight = "windows, states", {"window": 40, "slots": 8, "states": 8}
     cases: ClassVar = {
@@ -54,6 +57,7 @@ class TestRecentAndWindows(SequenceCacheContract):
     }
 
 
+@pytest.mark.slow
 class TestAllAtOnce(SequenceCacheContract):
     kind, tight = "recent, windows, states", TestRecentAndWindows.tight | {"states": 8}
     cases: ClassVar = {

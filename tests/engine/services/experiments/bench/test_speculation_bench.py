@@ -22,6 +22,7 @@ from engine.services.experiments.measures.verify import measure_verify
 from engine.services.experiments.workloads import texts as speculation_texts
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from engine.services.experiments.workloads.texts import Prompt, Text, texts
+from engine.text.grammar import Grammar
 from tests.engine.loop.toy_engine import toy_model
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=512)
@@ -57,8 +58,9 @@ class ToyClient(EngineClient):
         sampling: Sampling,
         optimisations: Mapping[str, Value] | None = None,
         chat: str = "",
+        grammar: Grammar | None = None,
     ) -> Answer:
-        answer = super().answer(prompt_ids, sampling, optimisations, chat)
+        answer = super().answer(prompt_ids, sampling, optimisations, chat, grammar)
         told = dict(optimisations or {})
         self.asked.append(f"{told['speculation']} {told.get('draft_length', '')}".strip())
         if self.changed and told["speculation"] == "draft":
