@@ -38,6 +38,8 @@ _TOGETHER = frozenset(["allOf", "anyOf", "oneOf"])
 """Keywords whose parts hold for the same value."""
 _OPEN = _TOGETHER | {"additionalProperties", "patternProperties", "unevaluatedProperties", "minProperties", "$ref"}
 """Keywords beside which an object may have further keys."""
+MOST_TRIED = 200
+"""Parts of a schema that are compiled to find the one that is refused."""
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 NO_TOKEN = "no token of this model goes on with it."
@@ -157,12 +159,14 @@ class GrammarConstraint:
         self._end, *self._other_ends = words.end_ids  # the matcher knows one end
         self._start = self._known = prompt_length
         self._masks: dict[tuple[int, ...], AllowedTokens | None] = {}
-        self._stuck = ""
 
     @property
     def failed(self) -> str:
         """Reason that nothing is known of the next token, "" as long as that is not so."""
-        return self._matcher.get_error() if self._matcher.is_error() else self._stuck
+        if self._matcher.is_error():
+            return self._matcher.get_error()
+        last = self._masks.get(())  # a drafted path that goes nowhere is simply not taken
+        return NO_TOKEN if last is not None and not last.words.any() else ""
 
     def allowed(self, tokens: Sequence[int], path: Sequence[int] = ()) -> AllowedTokens | None:
         """Tokens that may follow the sequence ``tokens`` (prompt and answer) and then a drafted ``path``.
@@ -221,8 +225,6 @@ class GrammarConstraint:
     def _mask(self, more: Sequence[int]) -> AllowedTokens:
         words = np.zeros(self._words, dtype=np.uint32)
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-        if not words.any():
-            self._stuck = NO_TOKEN
         if words[self._end >> 5] >> np.uint32(self._end & 31) & 1:
             more = (*more, *self._other_ends)
         for token in more:
@@ -312,12 +314,13 @@ def _json_grammar(schema: Any) -> str:
 
 
 def _place(schema: Any, problem: str, vocabulary: LLTokenizer) -> str:
-    """JSON pointer to the smallest part of a schema that has the same problem."""
+    """JSON pointer to the smallest part of a schema that has the same problem, as far as few trials tell."""
     shared = {name: schema[name] for name in ("$defs", "definitions") if isinstance(schema, dict) and name in schema}
-    place, here = "#", schema
-    for _ in range(100):
+    place, here, left = "#", schema, MOST_TRIED
+    while left > 0:
         for name, part in _parts(here):
-            if _tried(_json_grammar({**shared, **part}), vocabulary)[1] == problem:
+            left -= 1
+            if left >= 0 and _tried(_json_grammar({**shared, **part}), vocabulary)[1] == problem:
                 place, here, shared = f"{place}/{name}", part, {} if name.startswith("$defs") else shared
                 break
         else:

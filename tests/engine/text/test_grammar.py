@@ -246,7 +246,8 @@ def test_a_vocabulary_that_cannot_write_it() -> None:
     grammars = Grammars(inner, [2], 3)
     assert tokens_of(grammars.compile(StructuredOutput("regex", "ac?")).constraint(0, None).allowed([])) == {0}
     stuck = grammars.compile(StructuredOutput("regex", "ac")).constraint(0, None)
-    assert not stuck.failed
+    stuck.allowed([], [0])
+    assert not stuck.failed, "nobody has taken the path that goes nowhere"
     stuck.allowed([0, 1])
     assert stuck.failed, "b is no c"
 
