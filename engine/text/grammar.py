@@ -67,12 +67,20 @@ class AllowedTokens(NamedTuple):
     """True if nothing but the end of the answer may."""
 
 
+class TokenTable(NamedTuple):
+    """What a grammar knows of a model; its scores have ``rows``, which may be more than the tokenizer has tokens."""
+
+    tokenizer: Tokenizer
+    end_ids: Sequence[int]
+    rows: int
+
+
 class Grammars:
     """Grammars for one tokenizer. Safe to use from several threads at once."""
 
     def __init__(self, tokenizer: Tokenizer, end_ids: Sequence[int], vocabulary: int) -> None:
-        """``vocabulary``: rows of the model's scores, which may be more than the tokenizer has tokens."""
-        self._tokenizer, self.end_ids, self._vocabulary = tokenizer, list(end_ids), vocabulary
+        """``vocabulary``: rows of the model's scores."""
+        self._table, self.end_ids = TokenTable(tokenizer, end_ids, vocabulary), list(end_ids)
         self._lock = threading.Lock()
         self._kept: OrderedDict[StructuredOutput, Future[LLMatcher]] = OrderedDict()
 
@@ -98,14 +106,15 @@ class Grammars:
                 made.set_exception(error)
                 with self._lock:
                     self._kept.pop(asked, None)
-        return Grammar(made.result(), Words(self._tokenizer, self.end_ids, self._vocabulary))
+        return Grammar(made.result(), self._table)
 
     @cached_property
     def _inner(self) -> LLTokenizer:
         from llguidance import LLTokenizer, TokenizerWrapper
 
-        words = TokenizerWrapper(_Words(self._tokenizer, self.end_ids, self._vocabulary))
-        return LLTokenizer(words, n_vocab=self._vocabulary, eos_token=self.end_ids[0])
+        return LLTokenizer(
+            TokenizerWrapper(_GuidanceTokens(self._table)), n_vocab=self._table.rows, eos_token=self.end_ids[0]
+        )
 
     def _compiled(self, asked: StructuredOutput) -> LLMatcher:
         matcher, problem = _tried(_source(asked), self._inner)
@@ -117,27 +126,18 @@ class Grammars:
         return matcher
 
 
-class Words(NamedTuple):
-    """What a grammar knows of a model."""
-
-    tokenizer: Tokenizer
-    end_ids: Sequence[int]
-    rows: int
-    """Rows of the model's scores."""
-
-
 class Grammar:
     """A compiled grammar; each answer that it constrains has a :class:`GrammarConstraint` of its own."""
 
-    def __init__(self, matcher: LLMatcher, words: Words) -> None:
-        self._matcher, self._words = matcher, words
+    def __init__(self, matcher: LLMatcher, table: TokenTable) -> None:
+        self._matcher, self._table = matcher, table
 
     def constraint(
         self, prompt_length: int, channels: ChannelParser | None, opens: Sequence[int] = ()
     ) -> GrammarConstraint:
         """The constraint of one answer. ``channels`` sorts what it thinks first from its content; ``opens`` are tokens
         that begin its thinking, with which it may begin instead."""
-        return GrammarConstraint(self._matcher.deep_copy(), self._words, prompt_length, channels, opens)
+        return GrammarConstraint(self._matcher.deep_copy(), self._table, prompt_length, channels, opens)
 
 
 class GrammarConstraint:
@@ -149,14 +149,14 @@ class GrammarConstraint:
     def __init__(
         self,
         matcher: LLMatcher,
-        words: Words,
+        table: TokenTable,
         prompt_length: int,
         channels: ChannelParser | None,
         opens: Sequence[int],
     ) -> None:
-        self._matcher, self._tokenizer, self._channels, self._opens = matcher, words.tokenizer, channels, opens
-        self._words = -(-words.rows // 32)
-        self._end, *self._other_ends = words.end_ids  # the matcher knows one end
+        self._matcher, self._tokenizer, self._channels, self._opens = matcher, table.tokenizer, channels, opens
+        self._words = -(-table.rows // 32)
+        self._end, *self._other_ends = table.end_ids  # the matcher knows one end
         self._start = self._known = prompt_length
         self._masks: dict[tuple[int, ...], AllowedTokens | None] = {}
 
@@ -258,16 +258,16 @@ def _tried(source: str, vocabulary: LLTokenizer) -> tuple[LLMatcher, str]:
     return matcher, _one_line(matcher.get_error()) if matcher.is_error() else ""
 
 
-class _Words:
+class _GuidanceTokens:
     """The vocabulary as llguidance asks for it. A class made in a function would hold the tokenizer until collected."""
 
     bos_token_id = None
 
-    def __init__(self, tokenizer: Tokenizer, end_ids: Sequence[int], vocabulary: int) -> None:
-        self._tokenizer = tokenizer
-        self.eos_token_id = end_ids[0]
-        self.special_token_ids = sorted(tokenizer.special_ids)
-        self.tokens = list(_bytes_of(tokenizer, vocabulary))
+    def __init__(self, table: TokenTable) -> None:
+        self._tokenizer = table.tokenizer
+        self.eos_token_id = table.end_ids[0]
+        self.special_token_ids = sorted(table.tokenizer.special_ids)
+        self.tokens = list(_bytes_of(table.tokenizer, table.rows))
 
     def __call__(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, special=False)
