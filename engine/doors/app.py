@@ -15,10 +15,11 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from engine.decoding.telemetry import prometheus
+from engine.doors.access import AccessMiddleware
 from engine.doors.http.dialects import DIALECTS
 from engine.doors.http.errors import failed, not_served
 from engine.doors.http.service import HttpService
-from engine.doors.security import Gate, GateMiddleware, refuse_stranger
+from engine.doors.security import Gate, GateMiddleware
 from engine.doors.websocket.session import Session
 from engine.library import paths as config
 from engine.protocol import PROTOCOL
@@ -26,8 +27,10 @@ from engine.services.hub import EngineHub
 from engine.services.residency import Residency
 
 
-def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, service: HttpService) -> ASGIApp:
-    """The application; the hub's engine thread runs while the application does."""
+def make_app(
+    hub: EngineHub, residency: Residency, token: str, gate: Gate, service: HttpService, logs: bool = False
+) -> ASGIApp:
+    """The application; the hub's engine thread runs while the application does. ``logs``: as of AccessMiddleware."""
 
     async def socket(websocket: WebSocket) -> None:
         await Session(websocket, hub, residency, token).run()
@@ -38,7 +41,7 @@ def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, servi
         return JSONResponse({"status": "ok", "version": config.version(), "protocol": PROTOCOL, "model": model})
 
     async def metrics(request: Request) -> Response:
-        if (refusal := refuse_stranger(request.headers, token)) is not None:
+        if (refusal := service.stranger(request)) is not None:
             return refusal
         text = prometheus.metrics(hub.window.totals, await hub.frame())
         return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
@@ -59,4 +62,5 @@ def make_app(hub: EngineHub, residency: Residency, token: str, gate: Gate, servi
     ]
     handlers: Any = {HTTPException: not_served, Exception: failed}
     # Around all of it: an allowed page is to read the response to an unexpected error, too.
-    return GateMiddleware(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), gate)
+    guarded = GateMiddleware(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), gate)
+    return AccessMiddleware(guarded, logs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,6 +24,8 @@ MOST_MESSAGE, MOST_PARAM = 2_000, 200
 """Characters of an error: what a client sent may stand in it, and may be long."""
 PREFLIGHT_SECONDS = 600
 """How long a browser may remember that an origin is allowed."""
+_TYPES = {401: "authentication_error", 403: "authentication_error", 429: "requests"}
+"""OpenAI's kinds of errors by their status, where it is no "invalid_request_error"."""
 
 
 class HttpRefusal(NamedTuple):
@@ -34,6 +36,8 @@ class HttpRefusal(NamedTuple):
     """The field of a request that it is about."""
     figures: Mapping[str, int] = {}
     """What programs may want to know of it, by name."""
+    headers: Mapping[str, str] = {}
+    """Headers of the response."""
 
 
 def token_matches(given: str, token: str) -> bool:
@@ -80,13 +84,14 @@ class Gate:
     """Checks Host and Origin. A web page can make a browser connect here, but cannot choose these two headers.
 
     ``open_host``: the server listens beyond the loopback, so the machine's own addresses are allowed as Host too (never
-    names, which a page's owner could point here, but for those that are ``allowed``).
+    names, which a page's owner could point here, but for those that are ``allowed``). ``scheme``: "https" with TLS.
     """
 
-    def __init__(self, port: int, open_host: bool = False, allowed: Allowed = Allowed()) -> None:
+    def __init__(self, port: int, open_host: bool = False, allowed: Allowed = Allowed(), scheme: str = "http") -> None:
         self.port = port
         self.open_host = open_host
         self.allowed = allowed
+        self.scheme = scheme
 
     def refuses(self, headers: Headers) -> HttpRefusal | None:
         host = headers.get("host", "")
@@ -123,7 +128,7 @@ class Gate:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        return parts.scheme == "http" and self._own(parts.netloc)
+        return parts.scheme == self.scheme and self._own(parts.netloc)
 
     def _own(self, host: str) -> bool:
         try:
@@ -205,27 +210,11 @@ def _too_large(headers: Headers) -> HttpRefusal | None:
 
 def error_body(refusal: HttpRefusal) -> dict[str, dict[str, str | int | None]]:
     """The shape of error that OpenAI's clients understand."""
-    if refusal.status >= 500:
-        kind = "server_error"
-    else:
-        kind = "authentication_error" if refusal.status in (401, 403) else "invalid_request_error"
     message, param = shortened(refusal.message, MOST_MESSAGE), refusal.param
     param = None if param is None else shortened(param, MOST_PARAM)
+    kind = "server_error" if refusal.status >= 500 else _TYPES.get(refusal.status, "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code, **refusal.figures}}
 
 
 def error_response(refusal: HttpRefusal) -> JSONResponse:
     return JSONResponse(error_body(refusal), status_code=refusal.status)
-
-
-def refuse_stranger(
-    headers: Headers, token: str, shape: Callable[[HttpRefusal], Response] = error_response
-) -> Response | None:
-    """The response, in a dialect's ``shape``, for whoever does not know the token; None for who does."""
-    given = (bearer(headers.get("authorization", "")), *(headers.get(name, "") for name in KEY_HEADERS))
-    if any(token_matches(each, token) for each in given):
-        return None
-    text = "The token is missing or wrong. Send the one in the token file as API key (Authorization: Bearer TOKEN)."
-    response = shape(HttpRefusal(401, "invalid_api_key", text))
-    response.headers["www-authenticate"] = "Bearer"  # RFC 9110, section 11.6.1
-    return response

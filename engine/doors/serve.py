@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from engine.doors.access import Access
 from engine.doors.app import make_app
 from engine.doors.connections import IDLE_SECONDS, PatientHttp
 from engine.doors.http.service import HttpService
 from engine.doors.security import Allowed, Gate
 from engine.doors.threads import WORKERS, NoThreads, start_all
+from engine.doors.tls import Tls
 from engine.library import paths as config
 from engine.loading.model import LoadModel
 from engine.loop.events import Event
@@ -122,20 +124,25 @@ class Server:
         policy: Policy = Policy(),
         call_later: CallLater | None = None,
         allowed: Allowed = Allowed(),
+        tls: Tls | None = None,
+        logs: bool = False,
     ) -> None:
         """``fetches``: as of :class:`HttpService`; ``policy`` and ``call_later`` as of :class:`Residency`; ``allowed``
-        as of :class:`Gate`."""
+        as of :class:`Gate`; ``logs`` as of :class:`AccessMiddleware`."""
         self.listener = listener
         self.port: int = listener.getsockname()[1]
         self.exit_code = 0
         self.failure = ""
         """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
-        gate = Gate(self.port, not ipaddress.ip_address(listener.getsockname()[0]).is_loopback, allowed)
+        self.open = not ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+        """Other machines can reach it."""
+        gate = Gate(self.port, self.open, allowed, "http" if tls is None else "https")
         self.residency = Residency(self.hub, policy, call_later)
-        service = HttpService(self.hub, self.residency, token, fetches)
+        self.access = Access(token)
+        service = HttpService(self.hub, self.residency, self.access, fetches)
         settings = uvicorn.Config(
-            make_app(self.hub, self.residency, token, gate, service),
+            make_app(self.hub, self.residency, token, gate, service, logs),
             http=PatientHttp,
             timeout_keep_alive=IDLE_SECONDS,
             log_config=None,
@@ -148,6 +155,8 @@ class Server:
             timeout_graceful_shutdown=2,
             lifespan="on",
             server_header=False,
+            ssl_certfile=tls and tls.certificate,
+            ssl_keyfile=tls and tls.key,
         )
         self._uvicorn = _Uvicorn(settings, service.stop)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from engine.protocol.access import AddedKey, AddKey, ListKeys, NamedKey, RevokeKey
 from engine.protocol.base import DeviceName, Part, Quantise
 from engine.protocol.calls import NoEvent, Operation
 from engine.protocol.lab import (
@@ -270,6 +271,9 @@ RUN_EXPERIMENT: Operation[RunExperiment, LabEvent, LabOutcome] = Operation(
     LabEvent,  # type: ignore[arg-type]  # a union, which msgspec decodes like a class
 )
 COMPARE_COLUMNS = Operation("lab.compare", CompareColumns, LabComparison, LabProgress)
+ADD_KEY = Operation("keys.add", AddKey, AddedKey, NoEvent)
+LIST_KEYS = Operation("keys.list", ListKeys, list[NamedKey], NoEvent)
+REVOKE_KEY = Operation("keys.revoke", RevokeKey, NamedKey, NoEvent)
 
 OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
     row.name: row
@@ -294,5 +298,8 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         LIST_EXPERIMENTS,
         RUN_EXPERIMENT,
         COMPARE_COLUMNS,
+        ADD_KEY,
+        LIST_KEYS,
+        REVOKE_KEY,
     )
 }

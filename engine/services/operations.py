@@ -53,6 +53,9 @@ FUNCTIONS = {
     "lab.list": "engine.services.experiments.operations:experiments",
     "lab.run": "engine.services.experiments.operations:run",
     "lab.compare": "engine.services.experiments.operations:compare_columns",
+    "keys.add": "engine.services.keys:add",
+    "keys.list": "engine.services.keys:listed",
+    "keys.revoke": "engine.services.keys:revoke",
 }
 """Module and name of the function of each operation that runs in the engine."""
 FETCH_FAILED = "fetch_failed"

@@ -36,6 +36,7 @@ from engine.doors.cli.care import desktop, uninstall
 from engine.doors.cli.compare import compare
 from engine.doors.cli.errors import importing, report_errors
 from engine.doors.cli.gpu import gpu
+from engine.doors.cli.keys import keys
 from engine.doors.cli.lab import lab
 from engine.doors.cli.library import models
 from engine.doors.cli.measure import bench
@@ -60,6 +61,7 @@ MODEL_HELP = "A model's name or the path of its folder; the bundled one if left 
 THINKING_HELP = "Let the model think first, where its template has that setting."
 UNLOAD_HELP = "Unload the model after this many minutes without a request, until the next one; 0: never."
 DEMAND_HELP = "Load whatever model of `kvasir models list` a request names, in place of the one that is loaded."
+LOG_HELP = "A line on standard error for each HTTP request: who asked what when, and how it went; no texts, no keys."
 FETCH_HELP = "Fetch pictures from the web addresses that requests name, which may lie in your own network."
 
 
@@ -146,12 +148,20 @@ def serve(
     fetch_pictures: Annotated[bool, typer.Option("--fetch-pictures", help=FETCH_HELP)] = False,
     allow_origin: Annotated[list[str] | None, typer.Option(help=ORIGIN_HELP, show_default=False)] = None,
     allow_host: Annotated[list[str] | None, typer.Option(help=HOST_HELP, show_default=False)] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, with a self-signed certificate made here once.")] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Encrypt with this certificate (PEM, its chain after it).", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Its key, where it is in a file of its own.", show_default=False)
+    ] = None,
+    access_log: Annotated[bool, typer.Option("--access-log", help=LOG_HELP)] = False,
     unload_after: Annotated[float, typer.Option(min=0, max=1e6, help=UNLOAD_HELP)] = 0.0,
     load_on_demand: Annotated[bool, typer.Option("--load-on-demand", help=DEMAND_HELP)] = False,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
-    from engine.doors.cli.serve import Allowed, Policy, run_child, run_server
+    from engine.doors.cli.serve import Allowed, Policy, run_child, run_server, tls_of
 
     chosen = None if model is None else (path_or_name_of(model), draft_of(draft))
     with report_errors():
@@ -163,12 +173,16 @@ def serve(
             raise typer.BadParameter("The window chooses models itself.", param_hint="--load-on-demand")
         if child and (allow_origin or allow_host):
             raise typer.BadParameter("Only the window talks to its own engine.", param_hint="--allow-origin")
+        if child and (tls or tls_cert or tls_key):
+            raise typer.BadParameter("The window and its engine are on one machine.", param_hint="--tls")
         policy = Policy(60 * unload_after, load_on_demand, options)
         if child:
-            raise typer.Exit(run_child(chosen, kind, policy))
+            raise typer.Exit(run_child(chosen, kind, policy, access_log))
         adapters = adapters_of(adapter)
         allowed = Allowed(origins_of(allow_origin), hosts_of(allow_host))
-        code = run_server(host or "127.0.0.1", port, chosen, kind, policy, adapters, fetch_pictures, allowed)
+        host = host or "127.0.0.1"
+        secured = tls_of(tls, tls_cert, tls_key, host, allowed)
+        code = run_server(host, port, chosen, kind, policy, adapters, fetch_pictures, allowed, secured, access_log)
         raise typer.Exit(code)
 
 
@@ -189,6 +203,7 @@ def doctor(
 
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
+app.add_typer(keys, name="keys")
 
 
 @app.command(

@@ -11,10 +11,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from engine.doors.access import Access, visit_of
 from engine.doors.http.body import read_body
 from engine.doors.http.errors import FAILURES
 from engine.doors.http.turns import Conversations
-from engine.doors.security import HttpRefusal, error_response, refuse_stranger
+from engine.doors.security import HttpRefusal, error_response
 from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
 from engine.protocol import ContextCut
@@ -38,12 +39,12 @@ _T = TypeVar("_T")
 
 
 class HttpService:
-    """One engine behind all dialects. Everything is behind the token."""
+    """One engine behind all dialects. Everything is behind the token, or a named key."""
 
-    def __init__(self, hub: EngineHub, residency: Residency, token: str, fetches: bool = False) -> None:
+    def __init__(self, hub: EngineHub, residency: Residency, access: Access, fetches: bool = False) -> None:
         """``fetches``: pictures are fetched from the web addresses that requests name."""
         self.hub, self.residency, self.fetches = hub, residency, fetches
-        self._token = token
+        self._access = access
         self._conversations = Conversations()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._stopping = False
@@ -56,8 +57,13 @@ class HttpService:
             stream.fail("stopping", STOPPED)
 
     def stranger(self, request: Request, shape: Callable[[HttpRefusal], Response] = error_response) -> Response | None:
-        """The response, in a dialect's ``shape``, for whoever does not know the token; None for who does."""
-        return refuse_stranger(request.headers, self._token, shape)
+        """The response, in a dialect's ``shape``, for whoever has neither the token nor a key, or asks too much with
+        it; None for others."""
+        if (refusal := self._access.refusal(request)) is None:
+            return None
+        response = shape(refusal)
+        response.headers.update(refusal.headers)
+        return response
 
     async def serve(
         self,
@@ -116,7 +122,7 @@ class HttpService:
     ) -> Response:
         """Give the engine the prompts, and ``write`` the response once it has begun; one that ``streams`` begins
         while it is silent still. Raises :class:`Refused`, and ClientDisconnect."""
-        stream = self.begin(prompts)
+        stream = visit_of(request.scope).stream = self.begin(prompts)
         try:
             await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if streams else None))
             return await write(stream)

@@ -47,6 +47,8 @@ class Stream:
         self.answers = prompts[0].command.n
         """To each prompt."""
         self.prompt_tokens = sum(len(prompt.command.prompt_ids) for prompt in prompts)
+        self.generated = 0
+        """Tokens so far."""
         self.told: list[list[TokenInfo]] = [[] for _ in prompts]
         self._left = self.answers * len(prompts)
         self._outbox = Outbox()
@@ -75,6 +77,8 @@ class Stream:
             heard(event)
         if isinstance(event, Prefill):
             self.told[number] += event.tokens
+        if isinstance(event, Delta):
+            self.generated += len(event.tokens)
         message = request_message(event, "")
         if isinstance(message, Delta | Finished):
             message = msgspec.structs.replace(message, answer=number * self.answers + message.answer)

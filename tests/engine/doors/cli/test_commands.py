@@ -77,6 +77,8 @@ def test_help_and_version_import_nothing_heavy(environment: dict[str, str]) -> N
         ("chat", "--device", "tpu"),
         ("serve", "--port", "99999"),
         ("serve", "--device", "tpu"),
+        ("serve", "--tls-key", "key.pem"),
+        ("serve", "--child", "--tls"),
         ("x",),
     ],
 )

@@ -14,6 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from engine import protocol as p
 from engine.doors.security import Allowed
 from engine.doors.serve import Server, open_socket
+from engine.doors.tls import Tls
 from engine.services.residency import CallLater, Policy
 from tests.engine.doors.network.fake import FakeEngine, FakeProbes
 from tests.kit.servers import TOKEN, Client
@@ -28,11 +29,22 @@ class Running:
         policy: Policy = Policy(),
         call_later: CallLater | None = None,
         allowed: Allowed = Allowed(),
+        tls: Tls | None = None,
+        logs: bool = False,
     ) -> None:
         self.engines: list[FakeEngine] = []
-        listener = open_socket("127.0.0.1", 0)
+        listener, probes = open_socket("127.0.0.1", 0), FakeProbes()
         self.server = Server(
-            listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes(), False, policy, call_later, allowed
+            listener,
+            TOKEN,
+            lambda emit: self._make(emit, loaded),
+            probes,
+            False,
+            policy,
+            call_later,
+            allowed,
+            tls,
+            logs,
         )
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))

@@ -1,0 +1,154 @@
+"""Who may ask over HTTP: whoever knows the session's token, or a named key, which has limits of its own."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine.doors.security import KEY_HEADERS, HttpRefusal, bearer, token_matches
+from engine.protocol.access import NamedKey
+from engine.services.answers.stream import Stream
+from engine.services.keys import KnownKeys
+
+log = logging.getLogger(__name__)
+
+SESSION = "session"
+"""Name of whoever asks with the session's token."""
+MOST_PATH = 200
+"""Characters of a path in the log."""
+_VISIT = "kvasir.visit"
+"""Where a request's scope has its :class:`Visit`."""
+
+
+class KeyUse:
+    """Use of one named key. A bucket of a minute's requests fills steadily, and each request takes one of them."""
+
+    def __init__(self, key: NamedKey, now: float) -> None:
+        self.running = 0
+        self._left, self._at = float(key.rate), now
+
+    def refusal(self, key: NamedKey, now: float) -> HttpRefusal | None:
+        """Why another request would be too much at ``now`` (seconds); None where it is not, and then it counts."""
+        if 0 < key.concurrent <= self.running:
+            count = "1 request" if key.concurrent == 1 else f"{key.concurrent:,} requests"
+            return _too_many(f"The key {key.name} may have {count} in progress. Wait until one has ended.", 1.0)
+        if key.rate:
+            self._left = min(float(key.rate), self._left + (now - self._at) * key.rate / 60)
+            self._at = now
+            if self._left < 1:
+                text = f"The key {key.name} may make {key.rate:,} requests a minute. Wait, and send this one again."
+                return _too_many(text, (1 - self._left) * 60 / key.rate)
+            self._left -= 1
+        self.running += 1
+        return None
+
+
+@dataclass
+class Visit:
+    """One request over HTTP.
+
+    ``name``: of the key that it came with, "" where that was not accepted; ``status`` of the response, 0 before it;
+    ``stream``: the model's answer, if it was asked for one.
+    """
+
+    name: str = ""
+    use: KeyUse | None = None
+    status: int = 0
+    stream: Stream | None = None
+
+
+class Access:
+    """The token and the keys of a server."""
+
+    def __init__(self, token: str, now: Callable[[], float] = time.monotonic) -> None:
+        self.token = token
+        self.keys = KnownKeys()
+        self._now = now
+        self._uses: dict[NamedKey, KeyUse] = {}
+
+    def refusal(self, request: HTTPConnection) -> HttpRefusal | None:
+        """Why the request is not answered; None for one with the token or a key, which is in use until its end."""
+        visit, given = visit_of(request.scope), _given(request.headers)
+        if any(token_matches(each, self.token) for each in given):
+            visit.name = SESSION
+            return None
+        key = next((found for each in given if (found := self.keys.find(each)) is not None), None)
+        if key is None:
+            text = (
+                "The key is missing, wrong or no longer valid. Send one of `kvasir keys add NAME`, or the token in the "
+                "token file (Authorization: Bearer KEY)."
+            )
+            return HttpRefusal(401, "invalid_api_key", text, headers={"www-authenticate": "Bearer"})  # RFC 9110, 11.6.1
+        visit.name = key.name
+        use = self._uses.setdefault(key, KeyUse(key, self._now()))
+        if (refusal := use.refusal(key, self._now())) is None:
+            visit.use = use
+        return refusal
+
+
+def visit_of(scope: Scope) -> Visit:
+    """The visit that :class:`AccessMiddleware` began."""
+    visit: Visit = scope[_VISIT]
+    return visit
+
+
+class AccessMiddleware:
+    """Begins a visit with each HTTP request, and ends the use of its key with the response.
+
+    ``logs``: a line in the log for each.
+    """
+
+    def __init__(self, app: ASGIApp, logs: bool = False) -> None:
+        self._app, self._logs = app, logs
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[_VISIT] = visit = Visit()
+        began = time.monotonic()
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                visit.status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            if visit.use is not None:
+                visit.use.running -= 1
+            if self._logs and scope["type"] == "http":
+                log.info("%s", _line(scope, visit, time.monotonic() - began))
+
+
+def _line(scope: Scope, visit: Visit, seconds: float) -> str:
+    """A line of the access log, as logfmt: neither texts nor keys, and no query, which may hold either."""
+    said: dict[str, object] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "key": visit.name or "-",
+        "client": (scope.get("client") or ("-",))[0],
+        "method": scope["method"],
+        "path": quote(scope["path"], safe="/:@")[:MOST_PATH],
+        "status": visit.status or "-",
+        "seconds": f"{seconds:.3f}",
+    }
+    if visit.stream is not None:
+        said |= {"prompt_tokens": visit.stream.prompt_tokens, "generated_tokens": visit.stream.generated}
+    return " ".join(f"{name}={value}" for name, value in said.items())
+
+
+def _given(headers: Headers) -> list[str]:
+    """The keys that a request brings."""
+    found = (bearer(headers.get("authorization", "")), *(headers.get(name, "") for name in KEY_HEADERS))
+    return [each for each in found if each]
+
+
+def _too_many(text: str, seconds: float) -> HttpRefusal:
+    # RFC 9110, section 10.2.3: whole seconds.
+    return HttpRefusal(429, "rate_limit_exceeded", text, headers={"retry-after": str(max(1, math.ceil(seconds)))})
