@@ -43,7 +43,7 @@ def make_app(
     async def metrics(request: Request) -> Response:
         if (refusal := service.stranger(request)) is not None:
             return refusal
-        text = prometheus.metrics(hub.window.totals, await hub.frame())
+        text = prometheus.metrics(hub.window.totals, await hub.frame()) + hub.histograms.text()
         return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
 
     @contextlib.asynccontextmanager

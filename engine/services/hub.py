@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from engine.decoding.telemetry.histograms import AnswerHistograms
 from engine.decoding.telemetry.records import StepRecord
 from engine.decoding.telemetry.window import TelemetryWindow
 from engine.loading.model import LoadModel, load_name
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.loop.events import Event, RequestEvent
 from engine.protocol import (
+    WHOLE,
     Adapters,
     Cancel,
     Delta,
@@ -82,6 +84,7 @@ class EngineHub:
         self.measurements = Measurements(probes)
         self.engine = make_engine(self._emit)
         self.window = TelemetryWindow()
+        self.histograms = AnswerHistograms()
         self.long_prompts = ThreadPoolExecutor(1, thread_name_prefix="long-prompts")
         """Where long prompts are tokenised, one after the other."""
         self._died = died
@@ -357,6 +360,8 @@ class EngineHub:
         running = self._running.get(name)
         if running is None:
             return
+        if isinstance(event, Finished) and event.reason in WHOLE:
+            self.histograms.add(event)
         running.left -= 1
         if running.left == 0 or isinstance(event, Error):
             del self._running[name]
