@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
@@ -18,6 +19,7 @@ from engine.decoding.telemetry import prometheus
 from engine.doors.access import AccessMiddleware
 from engine.doors.http.dialects import DIALECTS
 from engine.doors.http.errors import failed, not_served
+from engine.doors.http.openapi import OpenApi, Served
 from engine.doors.http.service import HttpService
 from engine.doors.security import Gate, GateMiddleware
 from engine.doors.websocket.session import Session
@@ -46,6 +48,12 @@ def make_app(
         text = prometheus.metrics(hub.window.totals, await hub.frame()) + hub.histograms.text()
         return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
 
+    async def described(request: Request) -> Response:
+        if (refusal := service.stranger(request)) is not None:
+            return refusal
+        encoded = await asyncio.to_thread(lambda: document.encoded)  # made at the first request
+        return Response(encoded, media_type="application/json")
+
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         hub.start()
@@ -54,12 +62,14 @@ def make_app(
         finally:
             await hub.stop()
 
-    routes = [
+    routes: list[BaseRoute] = [
         WebSocketRoute("/ws", socket),
-        Route("/health", health),
-        Route("/metrics", metrics),
+        Served("/health", health, gives=dict[str, str | int | None], open=True),
+        Served("/metrics", metrics),
+        Served("/openapi.json", described, gives=dict[str, Any]),
         *(route for dialect in DIALECTS for route in dialect(service).routes()),
     ]
+    document = OpenApi(routes, config.version())
     handlers: Any = {HTTPException: not_served, Exception: failed}
     # Around all of it: an allowed page is to read the response to an unexpected error, too.
     guarded = GateMiddleware(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), gate)

@@ -16,11 +16,16 @@ from engine.services.answers.refused import shortened
 _NONE = Raw(b"null")
 
 
+def nothing() -> Raw:
+    """What a field is that is left out; a function, since a schema could not tell a Raw as its default."""
+    return _NONE
+
+
 class JsonSchemaIn(msgspec.Struct):
     """A schema always holds to the letter, so that ``strict`` changes nothing."""
 
     name: str = ""
-    schema: Raw = _NONE
+    schema: Raw = msgspec.field(default_factory=nothing)
     strict: bool | None = None
     description: str | None = None
 
@@ -30,13 +35,13 @@ class ResponseFormat(msgspec.Struct):
 
     type: str
     json_schema: JsonSchemaIn | None = None
-    schema: Raw = _NONE
+    schema: Raw = msgspec.field(default_factory=nothing)
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
     """vLLM's."""
 
-    json: Raw = _NONE
+    json: Raw = msgspec.field(default_factory=nothing)
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
@@ -49,11 +54,11 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
 class StructuredIn(SamplingIn, kw_only=True):
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: Raw = _NONE
+    guided_json: Raw = msgspec.field(default_factory=nothing)
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
-    json_schema: Raw = _NONE
+    json_schema: Raw = msgspec.field(default_factory=nothing)
     regex: str | None = None
     grammar: str | None = None
     ebnf: str | None = None

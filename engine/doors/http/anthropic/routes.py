@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from engine.doors.http.anthropic.types import CountIn, MessagesIn
+from engine.doors.http.anthropic.types import CountIn, MessageOut, MessagesIn
 from engine.doors.http.anthropic.writer import Ending, MessageWriter, error_of, events, whole
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
+from engine.doors.http.openapi import Served, Streamed
 from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, cut_header, while_there
 from engine.doors.security import HttpRefusal
 from engine.services.answers.answering import tokenised
@@ -21,6 +23,9 @@ from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import Stream
 from engine.services.residency import Lease
 from engine.text.prompt import PromptForm
+
+EVENTS = Streamed("text/event-stream", dict[str, Any])
+"""Each with a type of its own."""
 
 
 class AnthropicRoutes:
@@ -31,8 +36,8 @@ class AnthropicRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/v1/messages", self._serving(self._answer), methods=["POST"]),
-            Route("/v1/messages/count_tokens", self._serving(self._count), methods=["POST"]),
+            Served("/v1/messages", self._serving(self._answer), ["POST"], [MessagesIn], MessageOut, EVENTS),
+            Served("/v1/messages/count_tokens", self._serving(self._count), ["POST"], [CountIn], dict[str, int]),
         ]
 
     def _serving(

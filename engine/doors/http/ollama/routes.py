@@ -22,8 +22,10 @@ from engine.doors.http.fields import decoded
 from engine.doors.http.ollama.types import (
     SOONEST,
     AnswerFigures,
+    ChatOut,
     Details,
     GenerateIn,
+    GenerateOut,
     ListedModel,
     OllamaChat,
     OllamaModelList,
@@ -31,6 +33,7 @@ from engine.doors.http.ollama.types import (
     ShownModel,
 )
 from engine.doors.http.ollama.writer import lines, part_of, whole
+from engine.doors.http.openapi import Served, Streamed
 from engine.doors.http.service import (
     HttpService,
     StreamedAnswer,
@@ -75,13 +78,20 @@ class OllamaRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/", self.here),
-            Route("/api/version", self.version),
-            Route("/api/tags", partial(self._list, self.tags)),
-            Route("/api/ps", partial(self._list, self.running)),
-            Route("/api/show", self.show, methods=["POST"]),
-            Route("/api/chat", partial(self._serve, OllamaChat), methods=["POST"]),
-            Route("/api/generate", partial(self._serve, GenerateIn), methods=["POST"]),
+            Served("/", self.here, open=True),
+            Served("/api/version", self.version, gives=dict[str, str], open=True),
+            Served("/api/tags", partial(self._list, self.tags), gives=OllamaModelList),
+            Served("/api/ps", partial(self._list, self.running), gives=OllamaModelList),
+            Served("/api/show", self.show, ["POST"], [ShowIn], ShownModel),
+            *(
+                Served(
+                    path, partial(self._serve, takes), ["POST"], [takes], part, Streamed("application/x-ndjson", part)
+                )
+                for path, takes, part in (
+                    ("/api/chat", OllamaChat, ChatOut),
+                    ("/api/generate", GenerateIn, GenerateOut),
+                )
+            ),
             *(
                 Route(f"/api/{name}", partial(_elsewhere, said), methods=["POST", "DELETE", "HEAD"])
                 for name, said in ELSEWHERE.items()

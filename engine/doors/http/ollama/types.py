@@ -13,7 +13,7 @@ import msgspec
 
 from engine.doors.http.fields import BadField
 from engine.doors.http.sampling import SamplingIn
-from engine.doors.http.structured import schema_of
+from engine.doors.http.structured import nothing, schema_of
 from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking
 from engine.services.answers.refused import shortened
 
@@ -47,7 +47,7 @@ class _OllamaRequest(SamplingIn, kw_only=True):
     think: bool | str | None = None
     keep_alive: str | float | None = None
     truncate: bool = True
-    format: msgspec.Raw = msgspec.Raw(b"null")
+    format: msgspec.Raw = msgspec.field(default_factory=nothing)
 
     @property
     def structured(self) -> StructuredOutput | None:

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
@@ -17,8 +17,20 @@ from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openai.remote import fetch_pictures
 from engine.doors.http.openai.stream import events, whole
-from engine.doors.http.openai.types import CompletionIn, Ids, ModelOut, OpenAIChat, OpenAIModelList, StreamOptions
+from engine.doors.http.openai.types import (
+    ChatChoice,
+    ChatChunkChoice,
+    Completion,
+    CompletionIn,
+    Ids,
+    ModelOut,
+    OpenAIChat,
+    OpenAIModelList,
+    StreamOptions,
+    TextChoice,
+)
 from engine.doors.http.openai.writers import ChatWriter, Echo, TextWriter, Writer
+from engine.doors.http.openapi import Served, Streamed
 from engine.doors.http.service import (
     HttpService,
     StreamedAnswer,
@@ -41,6 +53,8 @@ from engine.text.prompt import PromptForm
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
 
+CHAT, CHUNK, TEXT = Completion[ChatChoice], Completion[ChatChunkChoice], Completion[TextChoice]
+
 
 class OpenAIRoutes:
     """The dialect that OpenAI's clients speak, and those of most other servers."""
@@ -54,10 +68,10 @@ class OpenAIRoutes:
             route
             for base in ("/v1", "")
             for route in (
-                Route(f"{base}/models", self.models),
-                Route(f"{base}/models/{{name:path}}", self.model),
-                *_posted(f"{base}/chat/completions", self.chat),
-                *_posted(f"{base}/completions", self.complete),
+                Served(f"{base}/models", self.models, gives=OpenAIModelList),
+                Served(f"{base}/models/{{name:path}}", self.model, gives=ModelOut),
+                *_posted(f"{base}/chat/completions", self.chat, OpenAIChat, CHAT, CHUNK),
+                *_posted(f"{base}/completions", self.complete, CompletionIn, TEXT, TEXT),
             )
         ]
 
@@ -172,8 +186,11 @@ class OpenAIRoutes:
         return await self._service.prompt(asked, loaded)
 
 
-def _posted(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> list[Route]:
-    return [Route(end, endpoint, methods=["POST"]) for end in (path, f"{path}/")]
+def _posted(
+    path: str, endpoint: Callable[[Request], Awaitable[Response]], takes: type, gives: Any, part: Any
+) -> list[Route]:
+    streamed = Streamed("text/event-stream", part)
+    return [Served(end, endpoint, ["POST"], [takes], gives, streamed) for end in (path, f"{path}/")]
 
 
 def _writer(wanted: OpenAIChat | CompletionIn, loaded: LoadedModel, echoes: Sequence[Echo]) -> Writer:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, Fields, decoded
 from engine.doors.http.openai.types import OpenAIChat
+from engine.doors.http.openapi import Served
 from engine.doors.http.service import HttpService
 from engine.doors.security import error_response
 from engine.services.answers.answering import rendered_text, tokenised
@@ -60,11 +61,11 @@ class TokenRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(path, self._serving(answer), methods=["POST"])
-            for path, answer in (
-                ("/tokenize", self._tokenise),
-                ("/detokenize", self._detokenise),
-                ("/apply-template", self._apply_template),
+            Served(path, self._serving(answer), ["POST"], takes)
+            for path, answer, takes in (
+                ("/tokenize", self._tokenise, [TextIn, ConversationIn]),
+                ("/detokenize", self._detokenise, [TokensIn]),
+                ("/apply-template", self._apply_template, [ConversationIn]),
             )
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -373,12 +373,15 @@ class UsageOut(msgspec.Struct):
     completion_tokens_details: CompletionDetails
 
 
-class Completion(msgspec.Struct, omit_defaults=True):
+ChoiceT = TypeVar("ChoiceT", ChatChoice, ChatChunkChoice, TextChoice)
+
+
+class Completion(msgspec.Struct, Generic[ChoiceT], omit_defaults=True):
     id: str
     object: str
     created: int
     model: str
-    choices: list[ChatChoice] | list[ChatChunkChoice] | list[TextChoice]
+    choices: list[ChoiceT]
     usage: UsageOut | None = None
     system_fingerprint: str = ""
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET

@@ -142,7 +142,7 @@ def test_own_origin_is_let_in(running: Running) -> None:
         assert isinstance(Client(socket).welcome, p.Welcome)
 
 
-@pytest.mark.parametrize("path", ["/health", "/metrics", "/v1/models"])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/openapi.json", "/v1/models"])
 def test_web_pages_get_no_http(running: Running, path: str) -> None:
     with running.http() as http:
         assert http.get(path).status_code == 200
