@@ -150,11 +150,7 @@ def length_for(flops: float, context: int) -> int:
 def conversation() -> list[ChatMessage]:
     """The text that comes with the program, as turns. Raises :class:`OSError` where it is not there."""
     answered = held_out_text(paths.bundled_folder() / "evaluation").answered[:_EXCHANGES]
-    return [
-        ChatMessage(role=role, content=text)
-        for exchange in answered
-        for role, text in zip(_ROLES, exchange, strict=True)
-    ]
+    return [ChatMessage.of(role, text) for exchange in answered for role, text in zip(_ROLES, exchange, strict=True)]
 
 
 def _tokens(files: ModelFiles) -> list[int]:

@@ -13,6 +13,7 @@ from engine.library import paths
 from engine.protocol import Quantise
 from engine.text.channels import ChannelStyle, channel_style
 from engine.text.doubts import chat_doubts
+from engine.text.formats.style import ToolStyle
 from engine.text.grammar import Grammars
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -26,6 +27,7 @@ class ModelFiles(NamedTuple):
     template: ChatTemplate
     channels: ChannelStyle | None
     grammars: Grammars
+    tools: ToolStyle
 
     @classmethod
     def open(cls, path: str, context: int | None) -> ModelFiles:
@@ -35,7 +37,7 @@ class ModelFiles(NamedTuple):
         channels, ends = channel_style(tokenizer, template.source), checkpoint.end_ids(tokenizer)
         eos_ids = channels.eos(ends) if channels is not None else ends
         grammars = Grammars(tokenizer, eos_ids, checkpoint.config.vocab_size)
-        return cls(checkpoint, tokenizer, template, channels, grammars)
+        return cls(checkpoint, tokenizer, template, channels, grammars, ToolStyle(tokenizer, template, channels))
 
     @property
     def name(self) -> str:

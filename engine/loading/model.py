@@ -21,7 +21,8 @@ from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
 from engine.decoding.options import EngineOptions
 from engine.decoding.speculation.base import Proposer
-from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard
+from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, ToolConfig
+from engine.text.channels import ChannelParser
 from engine.text.prompt import prompt_ids
 from engine.text.stream import TextStream
 
@@ -166,13 +167,21 @@ class LoadedModel:
     """Findings of the load about switches, by their keys."""
 
     def open_stream(
-        self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int], prefilled: bool = False
+        self,
+        stop: Sequence[str],
+        continues: bool,
+        prompt_ids: Sequence[int],
+        prefilled: bool = False,
+        tools: ToolConfig | None = None,
     ) -> TextStream:
         """The text stream of a new answer; one that continues plain text has no channels, one that goes on from a
         message (``prefilled``) does."""
         assert self.files is not None
         style = self.files.channels
-        channels = style.parser(prompt_ids) if style is not None and not continues else None
+        if tools is not None:
+            channels: ChannelParser | None = self.files.tools.parser(prompt_ids, tools)
+        else:
+            channels = style.parser(prompt_ids) if style is not None and not continues else None
         return TextStream(self.files.tokenizer, stop, prompt_ids if continues or prefilled else None, channels)
 
     def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:

@@ -52,7 +52,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         chosen = chosen._replace(prefix_cache=False)
     made: list[Request] = []
     for answer in range(command.n):
-        stream = model.open_stream(params.stop, command.continues, command.prompt_ids, command.prefilled)
+        stream = model.open_stream(params.stop, command.continues, command.prompt_ids, command.prefilled, command.tools)
         first = made[0].cache if made else None
         contents = "" if adapter is None else adapter.fingerprint
         cache = stepper.cache.new(
@@ -70,7 +70,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
 def _constraint(command: AddRequest, grammar: Grammar, model: LoadedModel) -> GrammarConstraint:
     assert model.files is not None
     style, length = model.files.channels, len(command.prompt_ids)
-    if style is None or command.continues:
+    if style is None or command.continues or grammar.at_once:
         return grammar.constraint(length, None)
     return grammar.constraint(length, style.parser(command.prompt_ids), style.opens if command.thinks else ())
 

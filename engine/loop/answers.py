@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from engine.decoding.request import HeldToken, Request
-from engine.protocol import Channel, Delta, FinishReason, TokenInfo
+from engine.protocol import Channel, Delta, FinishReason, TokenInfo, ToolCallDelta
 from engine.text.stream import Piece
 
 
@@ -69,21 +69,24 @@ class _Runs:
 
     def add(self, piece: Piece, drawn: TokenInfo | None = None) -> None:
         """Append the text that a token released, or without a token the text that was held back."""
-        request, thoughts = self._request, []
-        if drawn is not None and piece.channel == "thinking":
-            thoughts = [structs.replace(drawn, chars=piece.chars)]
-            request.thinking_tokens += 1
+        request, apart = self._request, []
+        if drawn is not None and piece.channel != "content":
+            apart = [structs.replace(drawn, chars=piece.chars)]
+            request.thinking_tokens += piece.channel == "thinking"
         elif drawn is not None:
             request.held.append(HeldToken(drawn, piece.own))
         # Tokens are told in the order in which they were drawn: none is held back beyond one of another channel.
-        content = self._told(len(piece.text), all=drawn is None or bool(thoughts))
-        if thoughts and content:
+        content = self._told(len(piece.text), all=drawn is None or bool(apart))
+        if apart and content:
             self._append("", content, "content")
             content = []
+        thoughts, called = (apart if piece.channel == channel else [] for channel in ("thinking", "tool"))
         if piece.thinking or thoughts:
             self._append(piece.thinking, thoughts, "thinking")
         if piece.text or content:
             self._append(piece.text, content, "content")
+        if piece.calls or called:
+            self._append("", called, "tool", piece.calls)
 
     def _told(self, released: int, all: bool) -> list[TokenInfo]:
         """The held tokens whose text is decided, now that ``released`` more characters of content are told."""
@@ -106,9 +109,9 @@ class _Runs:
         request.content_chars = now
         return infos
 
-    def _append(self, text: str, infos: list[TokenInfo], channel: Channel) -> None:
+    def _append(self, text: str, infos: list[TokenInfo], channel: Channel, calls: Sequence[ToolCallDelta] = ()) -> None:
         request = self._request
-        event = Delta(id=request.id, answer=request.answer, text=text, tokens=infos, channel=channel)
+        event = Delta(id=request.id, answer=request.answer, text=text, tokens=infos, channel=channel, calls=list(calls))
         if self.events and self.events[-1].channel == channel:
             self.events[-1] = Delta.joined([self.events[-1], event])
         else:

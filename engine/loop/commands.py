@@ -9,7 +9,7 @@ from engine.compute.runner.perplexity import Scores
 from engine.compute.vision.placeholders import PlaceholderSpans
 from engine.loading.model import LoadModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
-from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, Unload, UnloadAdapter, Value
+from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, ToolConfig, Unload, UnloadAdapter, Value
 from engine.text.grammar import Grammar
 
 
@@ -25,6 +25,7 @@ class AddRequest(NamedTuple):
     ``prompt_logprobs``: :class:`Prefill` tells the log-probabilities of the prompt's tokens but the first, with so many
     alternatives each; the prompt is read whole for that, and not found in the cache.
     ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
+    ``tools`` are those that it may call.
     """
 
     id: str
@@ -41,6 +42,7 @@ class AddRequest(NamedTuple):
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None
     thinks: bool = True
+    tools: ToolConfig | None = None
 
 
 class Inspect(NamedTuple):

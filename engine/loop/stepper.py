@@ -116,7 +116,7 @@ class Stepper:
             reason=reason,
             usage=request.usage(),
             timings=request.timings(self.clock()),
-            detail=detail,
+            detail=detail or request.stream.notice,
         )
 
     def forget(self, chat: str) -> None:

@@ -1,4 +1,4 @@
-"""Every message on the wire between the window and the engine, version 3.
+"""Every message on the wire between the window and the engine, version 4.
 
 Text frames over a websocket; each frame is one JSON object with a ``type`` tag. Unknown fields are
 ignored; an unknown type gets an :class:`Error` with code ``unknown_message`` and the connection stays.
@@ -22,6 +22,7 @@ from engine.protocol.from_engine import FromEngine, Ready
 from engine.protocol.gpu import *  # noqa: F403
 from engine.protocol.library import *  # noqa: F403
 from engine.protocol.making import *  # noqa: F403
+from engine.protocol.parts import *  # noqa: F403
 from engine.protocol.recommended import *  # noqa: F403
 from engine.protocol.records import *  # noqa: F403
 from engine.protocol.to_engine import *  # noqa: F403

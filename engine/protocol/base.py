@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-PROTOCOL = 3
+PROTOCOL = 4
 MAX_FRAME = 32 * 1024 * 1024
 """Largest frame either side accepts, bytes (a long chat with its system prompt is far below)."""
 
@@ -23,7 +23,7 @@ Quantise = Literal["none", "nf4", "int4", "int8"]
 DeviceName = Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")]
 """Device to compute on. "auto" and "cuda" take the GPU with the most free memory; "cuda:1" is PyTorch's second one."""
 DeviceKind = Literal["cpu", "cuda", "mps"]
-Channel = Literal["content", "thinking"]
+Channel = Literal["content", "thinking", "tool"]
 Overflow = Literal["stop", "drop_middle", "window"]
 """Policy for a chat that outgrows the context: stop; leave out the middle (the first turn and the last ones stay); or
 let the model see the first tokens and a sliding window of the last ones."""

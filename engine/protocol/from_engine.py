@@ -11,6 +11,7 @@ from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
 from engine.protocol.calls import CallAnswer, CallEvent
+from engine.protocol.parts import ToolCallDelta
 from engine.protocol.records import Device, DrafterStyle, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
 from engine.protocol.why import Reasons
 
@@ -85,11 +86,14 @@ class Prefill(Message, tag="prefill", frozen=True):
 
 
 class Delta(Message, tag="delta", frozen=True):
+    """A part of an answer. On the channel "tool" it has no text, but parts of ``calls``."""
+
     id: str
     text: str
     answer: int = 0
     channel: Channel = "content"
     tokens: list[TokenInfo] = []
+    calls: list[ToolCallDelta] = []
 
     @staticmethod
     def joined(deltas: Sequence[Delta]) -> Delta:
@@ -103,7 +107,13 @@ class Delta(Message, tag="delta", frozen=True):
                 loose = 0
             tokens += told
             loose += len(delta.text) - sum(token.chars for token in delta.tokens)
-        return structs.replace(deltas[-1], text="".join(delta.text for delta in deltas), tokens=tokens)
+        calls: list[ToolCallDelta] = []
+        for call in (call for delta in deltas for call in delta.calls):
+            if calls and calls[-1].index == call.index:
+                calls[-1] = structs.replace(calls[-1], arguments=calls[-1].arguments + call.arguments)
+            else:
+                calls.append(call)
+        return structs.replace(deltas[-1], text="".join(delta.text for delta in deltas), tokens=tokens, calls=calls)
 
 
 class Finished(Message, tag="finished", frozen=True):

@@ -7,16 +7,6 @@ from typing import Final, Literal
 from engine.protocol.base import DeviceKind, DeviceName, Exactness, Part, Quantise, Source, Value
 
 
-class ChatMessage(Part, frozen=True):
-    role: Literal["system", "user", "assistant"]
-    content: str
-    thinking: str = ""
-    """An assistant's thinking, for chat templates that show a model its earlier thinking; most leave it out."""
-    pictures: list[bytes] = []
-    """Files of pictures (JPEG, PNG, WebP, GIF or BMP) that a user's message shows, before its text. In a frame, of
-    :data:`engine.protocol.MAX_FRAME` bytes at most, three bytes of a file take four."""
-
-
 class Thinking(Part, frozen=True):
     """Setting of a prompt's thinking in its chat template; ``None`` and "" leave it to the template."""
 

@@ -10,7 +10,8 @@ from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
 from engine.protocol.calls import Call
-from engine.protocol.records import ChatMessage, LoadOptions, Sampling, StructuredOutput, Thinking
+from engine.protocol.parts import ChatMessage, ToolConfig
+from engine.protocol.records import LoadOptions, Sampling, StructuredOutput, Thinking
 from engine.protocol.why import Why
 
 
@@ -62,6 +63,8 @@ class Generate(Message, tag="generate", frozen=True):
     """The name of the LoRA adapter that answers; "": the model alone."""
     structured: StructuredOutput | None = None
     """None: the answer may be anything."""
+    tools: ToolConfig | None = None
+    """None: it can call no tool."""
 
 
 class Cancel(Message, tag="cancel", frozen=True):
@@ -102,6 +105,7 @@ class CountTokens(Message, tag="count_tokens", frozen=True):
     id: str
     prompt: list[ChatMessage] | str
     thinking: Thinking = Thinking()
+    tools: ToolConfig | None = None
 
 
 class Subscribe(Message, tag="subscribe", frozen=True):

@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from engine.protocol import Channel
+from engine.protocol import Channel, ToolCallDelta
+from engine.text.formats.calls import CallWriter
+from engine.text.formats.reading import begun_length
 from engine.text.tokenizer import Tokenizer
 
 
@@ -45,15 +47,16 @@ SPELLINGS = {
     "Here is my response:": "Here's my response:",
 }
 """Spellings that a model may write for a tag of its template."""
-_TAIL = 32
+_TAIL = 64
 """Ids at the end of a prompt in which its last tag is looked for."""
 
 
 class Split(NamedTuple):
-    """Text of both channels that one token released."""
+    """Text of both channels that one token released, and parts of calls of tools, which come after the content."""
 
     content: str = ""
     thinking: str = ""
+    calls: Sequence[ToolCallDelta] = ()
 
 
 class ChannelParser(Protocol):
@@ -68,6 +71,14 @@ class ChannelParser(Protocol):
 
     def flush(self) -> Split:
         """Text that was held back, at the end of the answer."""
+
+    @property
+    def stopped(self) -> bool:
+        """True once the answer has all that it may have."""
+
+    @property
+    def notice(self) -> str:
+        """Sentence about what could not be sorted; "" where all could."""
 
 
 class ChannelStyle(Protocol):
@@ -136,6 +147,8 @@ class TagParser:
     ``closed``: it ends with a closing one, so that there is no thinking. ``special`` names tags whose tokens have no
     text. ``wraps`` are taken off the content behind the thinking.
     """
+
+    stopped, notice = False, ""
 
     def __init__(
         self,
@@ -238,17 +251,13 @@ def _spelled(tag: str) -> tuple[str, ...]:
     return (tag, SPELLINGS[tag]) if tag in SPELLINGS else (tag,)
 
 
-def begun_length(text: str, tag: str) -> int:
-    """Length of the longest end of ``text`` that begins ``tag``."""
-    return next((n for n in range(min(len(text), len(tag) - 1), 0, -1) if tag.startswith(text[-n:])), 0)
-
-
 # --- harmony -----------------------------------------------------------------------------------------------------
 
 _MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
 _NEEDED = _MARKS[:4]
 _ROLE = "assistant"
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_FUNCTION = re.compile(r"to=functions\.([^\s<]+)")
 
 
 @dataclass(frozen=True)
@@ -258,9 +267,10 @@ class HarmonyStyle:
     tokenizer: Tokenizer
     marks: Mapping[int, str]
 
-    def parser(self, prompt_ids: Sequence[int]) -> HarmonyParser:
-        """The header of the last message of the prompt is read like one of the answer."""
-        made = HarmonyParser(self.marks)
+    def parser(self, prompt_ids: Sequence[int], calls: CallWriter | None = None, one: bool = False) -> HarmonyParser:
+        """The header of the last message of the prompt is read like one of the answer. ``calls``: what is written to
+        functions is a call of a tool, of which there is ``one`` at most or several."""
+        made = HarmonyParser(self.marks, calls, one)
         start = self.tokenizer.token_id("<|start|>")
         tail = list(prompt_ids[-_TAIL:])
         if start not in tail:
@@ -284,14 +294,17 @@ class HarmonyStyle:
 class HarmonyParser:
     """Messages: a header up to ``<|message|>``, then a body up to the next mark that ends it.
 
-    "analysis" is thinking, and so is what is written to a tool (a header with a recipient); "final" and the
-    "commentary" for the reader are content. Messages of one channel are set apart by an empty line. An answer that
-    begins with no header is content as it stands. A header belongs to what was before it, the first one to thinking:
-    no mark is a token of the content.
+    "analysis" is thinking, and so is what is written to a tool (a header with a recipient), but for ``calls`` of
+    functions where there are some; "final" and the "commentary" for the reader are content. Messages of one channel are
+    set apart by an empty line. An answer that begins with no header is content as it stands. A header belongs to what
+    was before it, the first one to thinking: no mark is a token of the content.
     """
 
-    def __init__(self, marks: Mapping[int, str]) -> None:
-        self._marks = marks
+    notice = ""
+
+    def __init__(self, marks: Mapping[int, str], calls: CallWriter | None = None, one: bool = False) -> None:
+        self._marks, self._calls, self._one = marks, calls, one
+        self.stopped = False
         self._header = ""
         self._in_body = False
         self._said: set[Channel] = set()
@@ -303,11 +316,12 @@ class HarmonyParser:
         if mark is None:
             return self._body(text) if self._in_body else self._head(text)
         if mark == "<|message|>" and not self._in_body:
-            self.enter(_channel(self._header))
-        elif mark in ("<|channel|>", "<|constrain|>") and not self._in_body:
+            return self._opened()
+        if mark in ("<|channel|>", "<|constrain|>") and not self._in_body:
             self._header += mark
         elif mark not in ("<|message|>", "<|constrain|>"):
             # Also a header that follows a body without an end between them.
+            self.stopped = self._one and self.channel == "tool"
             self._in_body, self._header = False, mark if mark == "<|channel|>" else ""
         return Split()
 
@@ -318,6 +332,21 @@ class HarmonyParser:
         """Begin a body."""
         self._in_body, self._header = True, ""
         self.channel, self._gap = channel, channel in self._said
+
+    def _opened(self) -> Split:
+        """Begin the body that the header names."""
+        called = _FUNCTION.search(self._header)
+        if self._calls is None or called is None:
+            self.enter(_channel(self._header))
+            return Split()
+        self.enter("tool")
+        self._calls.begin(called[1])
+        return self._taken()
+
+    def _taken(self) -> Split:
+        assert self._calls is not None
+        told, self._calls.calls = tuple(self._calls.calls), []
+        return Split(calls=told)
 
     def _head(self, text: str) -> Split:
         self._header += text
@@ -330,6 +359,9 @@ class HarmonyParser:
     def _body(self, text: str) -> Split:
         if not text:
             return Split()
+        if self.channel == "tool" and self._calls is not None:
+            self._calls.argue(text)
+            return self._taken()
         text, self._gap = ("\n\n" + text if self._gap else text), False
         self._said.add(self.channel)
         return Split(text) if self.channel == "content" else Split(thinking=text)

@@ -84,7 +84,7 @@ class Grammars:
         self._lock = threading.Lock()
         self._kept: OrderedDict[StructuredOutput, Future[LLMatcher]] = OrderedDict()
 
-    def compile(self, asked: StructuredOutput) -> Grammar:
+    def compile(self, asked: StructuredOutput, at_once: bool = False) -> Grammar:
         """Compile what an answer has to be. Raises :class:`GrammarError`."""
         if len(asked.source) > MAX_SOURCE:
             text = f"{_TITLES[asked.kind]} has {len(asked.source):,} characters, and at most {MAX_SOURCE:,} are read."
@@ -106,7 +106,7 @@ class Grammars:
                 made.set_exception(error)
                 with self._lock:
                     self._kept.pop(asked, None)
-        return Grammar(made.result(), self._table)
+        return Grammar(made.result(), self._table, at_once)
 
     @cached_property
     def _inner(self) -> LLTokenizer:
@@ -127,10 +127,11 @@ class Grammars:
 
 
 class Grammar:
-    """A compiled grammar; each answer that it constrains has a :class:`GrammarConstraint` of its own."""
+    """A compiled grammar; each answer that it constrains has a :class:`GrammarConstraint` of its own. ``at_once``: it
+    holds from an answer's first token on, so that nothing is thought before."""
 
-    def __init__(self, matcher: LLMatcher, table: TokenTable) -> None:
-        self._matcher, self._table = matcher, table
+    def __init__(self, matcher: LLMatcher, table: TokenTable, at_once: bool = False) -> None:
+        self._matcher, self._table, self.at_once = matcher, table, at_once
 
     def constraint(
         self, prompt_length: int, channels: ChannelParser | None, opens: Sequence[int] = ()
@@ -303,14 +304,18 @@ def _source(asked: StructuredOutput) -> str:
         raise GrammarError(f"{_TITLES[asked.kind]} cannot be read: {_one_line(str(error))}") from error
 
 
+def held_schema(schema: Any) -> dict[str, Any]:
+    """The schema that an answer is held to. A schema is an object or one of the words true and false, of which
+    llguidance takes objects alone."""
+    if not isinstance(schema, dict):
+        return {"allOf": [schema]}
+    return _closed(schema, True, '"allOf"' not in json.dumps(schema))
+
+
 def _json_grammar(schema: Any) -> str:
     from llguidance import LLMatcher
 
-    # A schema is an object or one of the words true and false, of which the library takes objects alone.
-    whole = (
-        _closed(schema, True, '"allOf"' not in json.dumps(schema)) if isinstance(schema, dict) else {"allOf": [schema]}
-    )
-    return LLMatcher.grammar_from_json_schema(json.dumps(whole), overrides=ON_ONE_LINE)
+    return LLMatcher.grammar_from_json_schema(json.dumps(held_schema(schema)), overrides=ON_ONE_LINE)
 
 
 def _place(schema: Any, problem: str, vocabulary: LLTokenizer) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from msgspec import structs
-
-from engine.protocol import ChatMessage, Thinking
-from engine.text.template import ChatTemplate, PromptError
+from engine.protocol import ChatMessage, Thinking, ToolConfig
+from engine.text.formats.style import ToolStyle
+from engine.text.template import ChatTemplate, PromptError, as_schema
 from engine.text.tokenizer import Tokenizer
 
 _END = "CONTINUE_FINAL_MESSAGE_TAG"
@@ -30,11 +29,14 @@ class PromptText(NamedTuple):
 
 class PromptForm(NamedTuple):
     """Form in which a conversation is written. ``prefills``: the answer goes on from the last message, else with
-    ``opens`` a new turn of the assistant begins. ``variables`` are what else the chat template is given."""
+    ``opens`` a new turn of the assistant begins, of which ``begins`` is written already. ``variables`` are what else
+    the chat template is given, ``tools`` what the model may call."""
 
     prefills: bool = False
     opens: bool = True
     variables: Mapping[str, Any] = {}
+    tools: ToolConfig | None = None
+    begins: str = ""
 
 
 def rendered(
@@ -42,22 +44,28 @@ def rendered(
     prompt: Sequence[ChatMessage] | str,
     thinking: Thinking = Thinking(),
     form: PromptForm = PromptForm(),
+    style: ToolStyle | None = None,
 ) -> PromptText:
-    """A conversation through the chat template, or plain text to continue as it is.
+    """A conversation through the chat template, or plain text to continue as it is. ``style`` is the model's way with
+    tools.
 
     A model's own template writes begin-of-text itself; plain text and the plain template leave it to the tokenizer.
     Raises :class:`engine.text.template.PromptError`.
     """
     if isinstance(prompt, str):
         return PromptText(prompt, special=True, continues=True)
+    own, tools = style is None or style.own, None if form.tools is None else form.tools.tools
+    if style is not None:
+        prompt = style.messages(prompt, form.tools)
     render = partial(
         template.render,
+        tools=[as_schema(tool) for tool in tools] if own and tools else None,
         enable_thinking=thinking.on,
         reasoning_effort=thinking.effort,
         variables=form.variables,
     )
     text = _prefilled(render, prompt) if form.prefills else render(prompt, add_generation_prompt=form.opens)
-    return PromptText(text, special=not template.own, continues=form.prefills)
+    return PromptText(text + form.begins, special=not template.own, continues=form.prefills)
 
 
 def _prefilled(render: Callable[..., str], messages: Sequence[ChatMessage]) -> str:
@@ -68,7 +76,7 @@ def _prefilled(render: Callable[..., str], messages: Sequence[ChatMessage]) -> s
     """
     *before, last = messages
     try:
-        text = render([*before, structs.replace(last, content=last.content + _END)], add_generation_prompt=False)
+        text = render([*before, last.with_text(_END)], add_generation_prompt=False)
     except PromptError:
         text = ""
     found = text.rfind(_END)

@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.protocol import Channel
-from engine.text.channels import ChannelParser, begun_length
+from engine.protocol import Channel, ToolCallDelta
+from engine.text.channels import ChannelParser, Split
 from engine.text.detokenise import detokeniser
+from engine.text.formats.reading import begun_length
 from engine.text.tokenizer import Tokenizer
 
 
 class Piece(NamedTuple):
-    """Text that one token released; it may have been held back since earlier tokens. Thinking comes before content.
+    """Text that one token released; it may have been held back since earlier tokens. Thinking comes before content, and
+    parts of calls of tools behind it.
 
     ``channel`` is the one that the token itself belongs to: where its last text went, or for a token without text (a
     mark) thinking if that is what it begins or ends. ``own`` counts the characters that the token itself completed, in
@@ -24,11 +26,12 @@ class Piece(NamedTuple):
     thinking: str = ""
     channel: Channel = "content"
     own: int = 0
+    calls: Sequence[ToolCallDelta] = ()
 
     @property
     def chars(self) -> int:
         """Characters of the token's own channel."""
-        return len(self.text if self.channel == "content" else self.thinking)
+        return {"content": len(self.text), "thinking": len(self.thinking), "tool": 0}[self.channel]
 
 
 class TextStream:
@@ -53,7 +56,12 @@ class TextStream:
 
     @property
     def stopped(self) -> bool:
-        return self._stop.stopped
+        return self._stop.stopped or (self._channels is not None and self._channels.stopped)
+
+    @property
+    def notice(self) -> str:
+        """Sentence about what of the answer could not be sorted."""
+        return "" if self._channels is None else self._channels.notice
 
     @property
     def held(self) -> int:
@@ -68,16 +76,23 @@ class TextStream:
         if channels is None:
             return Piece(self._stop.push(text) if stops else text, own=len(text))
         before = channels.channel
-        content, thinking = channels.push(token_id, text)
-        thinks = not content and (bool(thinking) or "thinking" in (before, channels.channel))
-        own = len(thinking) if thinks else len(content)
+        content, thinking, calls = channels.push(token_id, text)
         released = self._stop.push(content) if stops else content
-        return Piece(released, thinking, "thinking" if thinks else "content", own)
+        where = self._of_token(content, thinking, (before, channels.channel))
+        own = {"content": len(content), "thinking": len(thinking), "tool": 0}[where]
+        return Piece(released, thinking, where, own, calls)
+
+    @staticmethod
+    def _of_token(content: str, thinking: str, channels: tuple[Channel, Channel]) -> Channel:
+        """The channel of a token that released this, ``channels`` being those before and behind it."""
+        if content:
+            return "content"
+        return "thinking" if thinking or "thinking" in channels else "tool" if "tool" in channels else "content"
 
     def flush(self) -> Piece:
         """The text held back, at the end of the answer. Bytes of an unfinished character are left out."""
-        content, thinking = self._channels.flush() if self._channels is not None else ("", "")
-        return Piece(self._stop.push(content) + self._stop.flush(), thinking)
+        content, thinking, calls = self._channels.flush() if self._channels is not None else Split()
+        return Piece(self._stop.push(content) + self._stop.flush(), thinking, calls=calls)
 
 
 class StopStrings:

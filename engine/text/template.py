@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
 from engine.base.errors import CheckpointError
 from engine.base.files import read_json, read_text
-from engine.protocol import ChatMessage
+from engine.protocol import ChatMessage, Tool, ToolCall, ToolResult
 from engine.text.filters import REMOVED
 from engine.text.sandbox import Sandbox, TemplateRefused
 from engine.text.token_files import CONFIG, MAX_CONFIG, TokenFiles
@@ -50,6 +54,25 @@ _NO_LOADER = "no loader for this environment"
 _FILTER = re.compile(r"No filter named '(\w{1,30})'")
 
 
+_SHORT_IDS = "[TOOL_CALLS]"
+"""Stands in templates of Mistral's, which refuse names of calls that are not nine letters and digits."""
+_NAME, _KEY = "probe_tool", "probe_key"
+_PROBE_TOOL = Tool(name=_NAME, parameters=json.dumps({"type": "object", "properties": {_KEY: {"type": "string"}}}))
+_PROBE = (
+    ChatMessage.of("user", "?"),
+    ChatMessage.of("assistant", "", calls=[ToolCall("probe0000", _NAME, json.dumps({_KEY: "a"}))]),
+    ChatMessage(role="tool", parts=[ToolResult("probe0000", "b", _NAME)]),
+)
+
+
+class CallForm(NamedTuple):
+    """Form in which a template takes calls of tools: what their message has for a content that is empty, and whether
+    the arguments are text (else an object)."""
+
+    empty: str | None = ""
+    text: bool = False
+
+
 class PromptError(ValueError):
     """The prompt cannot be made; the message is a sentence for a person."""
 
@@ -78,6 +101,26 @@ class ChatTemplate:
     def own(self) -> bool:
         """True if the model brought this template."""
         return self.source != PLAIN_TEMPLATE
+
+    @property
+    def tool_source(self) -> str:
+        """The template of conversations with tools."""
+        return self.for_tools or self.source
+
+    @cached_property
+    def call_form(self) -> CallForm | None:
+        """The form in which this template takes calls, found by rendering one; None where it shows none."""
+        forms = (CallForm(empty, text) for text in (False, True) for empty in ("", None))
+        return next((form for form in forms if self._shows(form)), None)
+
+    def _shows(self, form: CallForm) -> bool:
+        """Return True if tools and calls of this form are shown, and the arguments as a template ought to."""
+        with suppress(PromptError):
+            tools = self._render(_PROBE[:1], form, tools=[as_schema(_PROBE_TOOL)])
+            text = self._render(_PROBE, form, tools=[as_schema(_PROBE_TOOL)])[len(tools) :]
+            wrong = (f"'{_KEY}'", f'\\"{_KEY}\\"', "None")
+            return _NAME in tools and _NAME in text and _KEY in text and not any(each in text for each in wrong)
+        return False
 
     @classmethod
     def open(cls, folder: str | Path) -> ChatTemplate:
@@ -118,24 +161,41 @@ class ChatTemplate:
     ) -> str:
         """The conversation as text, special tokens included.
 
-        A message may be a mapping, for what only templates know: tool calls and their results, thinking. ``tools`` are
+        A message may be a mapping, for what only templates know. ``tools`` are
         JSON schemas of functions. ``enable_thinking`` is what templates know under that name or as ``thinking``, and
         ``reasoning_effort`` a word such as "low"; ``None`` and "" leave it to them. ``variables`` are what else
         a client hands to the template. Raises :class:`PromptError` when
         the template refuses the conversation, is broken, or leaves its bounds.
         """
+        given: dict[str, Any] = {**variables, "add_generation_prompt": add_generation_prompt}
+        if enable_thinking is not None:
+            given["enable_thinking"] = given["thinking"] = enable_thinking
+        if reasoning_effort:
+            given["reasoning_effort"] = reasoning_effort
+        called = any(isinstance(message, ChatMessage) and message.calls for message in messages)
+        form = (self.call_form if called else None) or CallForm()
+        try:
+            return self._render(messages, form, tools, given)
+        except PromptError:
+            if (apart := list(_apart(messages))) == list(messages):
+                raise
+            return self._render(apart, form, tools, given)  # some templates take one call a message
+
+    def _render(
+        self,
+        messages: Sequence[ChatMessage | Mapping[str, Any]],
+        form: CallForm,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] = {},
+    ) -> str:
+        short = _SHORT_IDS in self.tool_source
         given: dict[str, Any] = {
             **self.special_tokens,
             "tools": list(tools) if tools is not None else None,
             "documents": None,
             **variables,
-            "messages": [_plain(message) for message in messages],
-            "add_generation_prompt": add_generation_prompt,
+            "messages": [each for message in messages for each in _plain(message, form, short)],
         }
-        if enable_thinking is not None:
-            given["enable_thinking"] = given["thinking"] = enable_thinking
-        if reasoning_effort:
-            given["reasoning_effort"] = reasoning_effort
         try:
             return self._sandbox.render_bounded(self.for_tools if tools and self.for_tools else self.source, given)
         except TemplateRefused as error:
@@ -192,19 +252,70 @@ def _own_file(folder: Path) -> tuple[Source | None, str]:
     return None, unreadable
 
 
-def _plain(message: ChatMessage | Mapping[str, Any]) -> dict[str, Any]:
+def as_schema(tool: Tool) -> dict[str, Any]:
+    """The tool as chat templates and OpenAI's interface have it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": json.loads(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+def _plain(message: ChatMessage | Mapping[str, Any], form: CallForm, short: bool) -> Iterator[dict[str, Any]]:
+    """The message as templates have it, or several of a role "tool". ``short``: names of calls are nine letters."""
     if not isinstance(message, ChatMessage):
-        return dict(message)
+        yield dict(message)
+        return
+    for result in message.results:
+        content = _content(result.content, len(result.pictures))
+        told = {"name": result.name} if result.name else {}
+        yield {"role": "tool", "tool_call_id": _id(result.id, short), **told, "content": content}
+    if message.role == "tool":
+        return
     # Templates have two names for it.
     thinking = {"reasoning_content": message.thinking, "thinking": message.thinking} if message.thinking else {}
-    return {"role": message.role, "content": _content(message), **thinking}
+    content = _content(message.content, len(message.pictures))
+    if calls := [_call(call, form, short) for call in message.calls]:
+        yield {"role": message.role, "content": content or form.empty, **thinking, "tool_calls": calls}
+    else:
+        yield {"role": message.role, "content": content, **thinking}
 
 
-def _content(message: ChatMessage) -> str | list[dict[str, str]]:
+def _call(call: ToolCall, form: CallForm, short: bool) -> dict[str, Any]:
+    given: Any = call.arguments or "{}"
+    if not form.text:
+        with suppress(ValueError):
+            given = json.loads(given)
+    return {"id": _id(call.id, short), "type": "function", "function": {"name": call.name, "arguments": given}}
+
+
+def _id(id: str, short: bool) -> str:
+    if not short or (len(id) == 9 and id.isalnum()):
+        return id
+    return hashlib.sha256(id.encode(errors="surrogatepass")).hexdigest()[:9]
+
+
+def _apart(messages: Sequence[ChatMessage | Mapping[str, Any]]) -> Iterator[ChatMessage | Mapping[str, Any]]:
+    """The messages with one call each, and its result behind it."""
+    results = {result.id: result for each in messages if isinstance(each, ChatMessage) for result in each.results}
+    told: set[str] = set()
+    for message in messages:
+        if isinstance(message, ChatMessage) and len(message.calls) > 1:
+            for number, call in enumerate(message.calls):
+                first = message if not number else ChatMessage.of(message.role, "")
+                parts = [part for part in first.parts if not isinstance(part, ToolCall)]
+                yield ChatMessage(role=message.role, parts=[*parts, call])
+                if call.id in results:
+                    told.add(call.id)
+                    yield ChatMessage(role="tool", parts=[results[call.id]])
+        elif not isinstance(message, ChatMessage) or not message.results:
+            yield message
+        elif left := [each for each in message.results if each.id not in told]:
+            yield ChatMessage(role=message.role, parts=[*left])
+
+
+def _content(text: str, pictures: int) -> str | list[dict[str, str]]:
     """The text, or parts as templates of models with a vision tower know them: pictures come first."""
-    if not message.pictures:
-        return message.content
-    return [{"type": "image"}] * len(message.pictures) + [{"type": "text", "text": message.content}]
+    if not pictures:
+        return text
+    return [{"type": "image"}] * pictures + [{"type": "text", "text": text}]
 
 
 def _named(template: Source | None) -> dict[str, str]:

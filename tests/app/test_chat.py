@@ -135,7 +135,7 @@ def test_regenerate_draws_a_new_seed_and_again_keeps_it(qtbot, make_page) -> Non
     third = page.transcript.views[-1]
     assert third.message.content == text
     assert third.message.id != back.message.id
-    assert page.last_prompt() == ([p.ChatMessage(role="user", content="hello")], Sampling(seed=seed))
+    assert page.last_prompt() == ([p.ChatMessage.of("user", "hello")], Sampling(seed=seed))
 
 
 def test_running_again_ends_with_a_verdict_and_offers_both(qtbot, make_page) -> None:

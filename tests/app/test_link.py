@@ -35,7 +35,7 @@ def test_stream_arrives_in_order_and_in_this_thread(qtbot, make_link) -> None:
 
     link.delta.connect(take)
     with qtbot.waitSignal(link.finished, timeout=10_000) as finished:
-        link.send(p.Generate(id="a", prompt=[p.ChatMessage(role="user", content="hello")], sampling=p.Sampling(seed=7)))
+        link.send(p.Generate(id="a", prompt=[p.ChatMessage.of("user", "hello")], sampling=p.Sampling(seed=7)))
     assert finished.args[0].usage.seed == 7
     assert "".join(texts).endswith("drawn with seed 7.")
     assert len(texts) == finished.args[0].usage.generated_tokens

@@ -79,7 +79,7 @@ async def _measure(load: LoadModel, question: str, tries: int) -> NullFigures:
             if isinstance(event, Error):
                 raise EngineError(event.message)
         stop_listening()
-        prompt = [ChatMessage(role="user", content=question)]
+        prompt = [ChatMessage.of("user", question)]
         found = []
         for number, (key, value) in enumerate(islice(cycle(CASES), tries)):
             message = Compare(id=str(number), key=key, prompt=prompt, sampling=Sampling(seed=number))

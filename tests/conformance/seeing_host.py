@@ -20,7 +20,7 @@ COUNT = 24
 GREEDY = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True)
 FIRST, SECOND = photo(100, 80), photo(61, 109)
 QUESTION = "describe this picture"
-SEEN = [user(QUESTION, FIRST), ChatMessage(role="assistant", content="it is grey")]
+SEEN = [user(QUESTION, FIRST), ChatMessage.of("assistant", "it is grey")]
 CHATS: dict[str, list[ChatMessage]] = {
     "one": [user(QUESTION, FIRST)],
     "other": [user(QUESTION, SECOND)],

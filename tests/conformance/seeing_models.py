@@ -190,7 +190,7 @@ def photo(width: int, height: int, kind: str = "JPEG", turned: int = 0) -> bytes
 
 
 def user(text: str, *pictures: bytes) -> ChatMessage:
-    return ChatMessage(role="user", content=text, pictures=list(pictures))
+    return ChatMessage.of("user", text, pictures=list(pictures))
 
 
 def inputs_of(messages: Sequence[ChatMessage], ids: Sequence[int], name: str = "qwen3.5") -> dict[str, Any]:

@@ -27,7 +27,7 @@ def host() -> Iterator[Host]:
 def asked(host: Host, question: str, **switches: object) -> tuple[list[int], float]:
     """The answer, and its tokens a step."""
     assert host.engine.loaded is not None
-    prompt = host.engine.loaded.encode_prompt([ChatMessage("user", question)])
+    prompt = host.engine.loaded.encode_prompt([ChatMessage.of("user", question)])
     ids = host.ask([prompt], GREEDY, **switches)
     steps = 0
     while host.engine.step():
@@ -64,7 +64,7 @@ def test_it_repeats_a_short_text(host: Host) -> None:
 @pytest.mark.slow
 def test_a_second_turn_goes_on_from_a_state(host: Host) -> None:
     assert host.engine.loaded is not None
-    turns = [ChatMessage("user", TOLD[0])]
+    turns = [ChatMessage.of("user", TOLD[0])]
     first = host.engine.loaded.encode_prompt(turns)
     ids = host.ask([first], GREEDY)
     host.run()

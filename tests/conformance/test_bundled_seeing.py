@@ -67,7 +67,7 @@ def say(host: Seeing, messages: list[ChatMessage]) -> str:
 
 @pytest.mark.slow
 def test_it_tells_colours_shapes_and_places_apart(host: Seeing, drawn: list[Drawn]) -> None:
-    found = [say(host, [ChatMessage(role="user", content=QUESTION, pictures=[each.file])]) for each in drawn]
+    found = [say(host, [ChatMessage.of("user", QUESTION, pictures=[each.file])]) for each in drawn]
     assert sum(text == each.said for text, each in zip(found, drawn, strict=True)) >= 0.9 * len(drawn), found
     assert len({each.said for each in drawn}) > 12
 
@@ -77,7 +77,7 @@ def test_it_says_what_it_says_in_transformers(host: Seeing, drawn: list[Drawn]) 
     processor = Qwen2VLImageProcessorPil.from_pretrained(SEEING)
     loaded: Any = host.engine.loaded
     for each in drawn[:6]:
-        prompt = host.tokens([ChatMessage(role="user", content=QUESTION, pictures=[each.file])])
+        prompt = host.tokens([ChatMessage.of("user", QUESTION, pictures=[each.file])])
         tokens = torch.tensor([prompt.ids])
         image = dict(processor([Image.open(io.BytesIO(each.file))], return_tensors="pt"))
         mark = theirs.config.image_token_id
@@ -86,7 +86,7 @@ def test_it_says_what_it_says_in_transformers(host: Seeing, drawn: list[Drawn]) 
             said = theirs.generate(**given, max_new_tokens=16, do_sample=False)[0, tokens.shape[1] :].tolist()
         end = loaded.files.tokenizer.encode("<|im_end|>", special=True)[0]
         text = loaded.files.tokenizer.decode(said[: said.index(end)])
-        assert say(host, [ChatMessage(role="user", content=QUESTION, pictures=[each.file])]) == text
+        assert say(host, [ChatMessage.of("user", QUESTION, pictures=[each.file])]) == text
 
 
 @pytest.mark.slow

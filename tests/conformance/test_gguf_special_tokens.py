@@ -100,7 +100,7 @@ def ends_in_llama_cpp(file: Path) -> set[int]:
 
 def test_chat_templates() -> None:
     metadata = made.byte_level_metadata(reference("gpt-2"), "gpt-2")
-    hello = [ChatMessage(role="user", content="Hi")]
+    hello = [ChatMessage.of("user", "Hi")]
     assert FileText(metadata).chat_template().notice == NO_TEMPLATE
     metadata["tokenizer.chat_templates"] = ["tool_use", "rag"]
     metadata["tokenizer.chat_template.tool_use"] = "tools"

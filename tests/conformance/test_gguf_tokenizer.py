@@ -62,7 +62,7 @@ def test_the_engines_own_way_through_a_file(tmp_path: Path) -> None:
     found, _ = read_header(write_file(metadata, tmp_path / "model.gguf"))
     text = FileText(found)
     assert text.tokenizer().encode("Hello you") == reference("qwen2").encode("Hello you").ids
-    assert text.chat_template().render([ChatMessage(role="user", content="Hi")]) == "Hi<|im_end|>"
+    assert text.chat_template().render([ChatMessage.of("user", "Hi")]) == "Hi<|im_end|>"
 
 
 def test_deepseek_cuts_as_its_paper_says() -> None:

@@ -19,7 +19,11 @@ from tests.conformance.texts import VARIANTS
 
 LARGER = (pytest.param(name, marks=pytest.mark.long) for name in ("gemma4-26b", "gemma4-31b"))
 FAMILIES = ["gemma3", "gemma4-12b", *LARGER]
-LONG = [user(f"{QUESTION} in some detail", FIRST, SECOND), ChatMessage(role="assistant", content="grey"), user("why?")]
+LONG = [
+    user(f"{QUESTION} in some detail", FIRST, SECOND),
+    ChatMessage.of("assistant", "grey"),
+    user("why?"),
+]
 
 
 class Model(NamedTuple):

@@ -112,7 +112,7 @@ def test_other_caches_tell_pictures_apart(host: Seeing, variant: str) -> None:
     """Two pictures of one size, whose prompts have the same tokens, each asked twice and gone on from."""
     host.fresh(VARIANTS[variant].switches)
     chats = [[user(f"{QUESTION} {'in some detail ' * 6}", photo(100, 80, turned=turned))] for turned in (0, 180)]
-    chats += [[*chat, ChatMessage(role="assistant", content="grey"), user("why?")] for chat in chats]
+    chats += [[*chat, ChatMessage.of("assistant", "grey"), user("why?")] for chat in chats]
     assert host.tokens(chats[0]).ids == host.tokens(chats[1]).ids
     expected = [host.reply(chat, prefix_cache=False) for chat in chats]
     assert expected[0] != expected[1]

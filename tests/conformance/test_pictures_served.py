@@ -89,7 +89,7 @@ def test_describe_this_picture(api: openai.OpenAI, serving: Serving, model: Any)
 def test_a_conversation_goes_on_from_what_was_read(api: openai.OpenAI, serving: Serving, model: Any) -> None:
     first = ask(api, shows(QUESTION, link(OTHER)))
     answer = first.choices[0].message.content
-    said = [user(QUESTION, OTHER), p.ChatMessage(role="assistant", content=answer), user("and now? " * 4, PICTURE)]
+    said = [user(QUESTION, OTHER), p.ChatMessage.of("assistant", answer), user("and now? " * 4, PICTURE)]
     messages = [shows(QUESTION, link(OTHER)), {"role": "assistant", "content": answer}]
     second = ask(api, *messages, shows("and now? " * 4, link(PICTURE)))
     assert second.usage.prompt_tokens_details.cached_tokens >= 45
@@ -105,7 +105,7 @@ def test_over_the_websocket(client: Client, serving: Serving, model: Any) -> Non
     client.send(p.Generate(id="g", prompt=said, sampling=greedy, chat="a chat"))
     client.until(p.Finished)
     assert "".join(message.text for message in client.passed if isinstance(message, p.Delta)) == text
-    told = [said[0], p.ChatMessage(role="assistant", content=text), user("and?", OTHER)]
+    told = [said[0], p.ChatMessage.of("assistant", text), user("and?", OTHER)]
     client.send(p.Generate(id="h", parent="g", prompt=told, sampling=greedy, chat="a chat"))
     assert client.until(p.Finished).usage.cached_tokens >= length // 16 * 16
     assert "".join(m.text for m in client.passed if isinstance(m, p.Delta)) == expected(serving, model, told)[0]
@@ -123,7 +123,7 @@ def test_a_mark_that_the_model_drew_stands_for_no_picture(client: Client) -> Non
     client.send(p.Generate(id="g", prompt=said, sampling=drawn))
     client.until(p.Finished)
     assert [info.id for m in client.passed if isinstance(m, p.Delta) for info in m.tokens] == [IMAGE] * 3
-    told = [*said, p.ChatMessage(role="assistant", content=""), user("and?")]
+    told = [*said, p.ChatMessage.of("assistant", ""), user("and?")]
     client.send(p.Generate(id="h", parent="g", prompt=told, sampling=p.Sampling(max_tokens=1)))
     assert client.until(p.Finished).reason == "length"
 
@@ -176,7 +176,7 @@ def test_a_frame_of_another_shape(client: Client, serving: Serving) -> None:
         message = {"role": "user", "content": "x", "pictures": pictures}
         client.socket.send(json.dumps({"type": "generate", "id": "g", "prompt": [message]}))
         assert client.until(p.Error).code == "malformed"
-    wrong = [p.ChatMessage(role="assistant", content="x", pictures=[PICTURE])]
+    wrong = [p.ChatMessage.of("assistant", "x", pictures=[PICTURE])]
     client.send(p.Generate(id="g", prompt=wrong))
     assert client.until(p.Error).message.startswith("Only messages of the user can have pictures.")
     assert httpx.get(f"http://127.0.0.1:{serving.server.port}/health").json()["status"] == "ok"

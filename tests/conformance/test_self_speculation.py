@@ -127,7 +127,7 @@ def test_the_bundled_models_exits_hold() -> None:
         lambda host: LayerSkipProposer(host.target, ours.model, {EOS}, 1.0, frozenset({4, 5})),
     )
     for question in ("What does the draft model do?", "What is a page?", "What is KIVI?", "How do I load a model?"):
-        asked = [ChatMessage(role="user", content=question)]
+        asked = [ChatMessage.of("user", question)]
         prompt = prompt_ids(checkpoint.tokenizer(), checkpoint.chat_template(), asked)
         texts = []
         for way, budget in ((0, 0), (0, 4), (1, 4)):

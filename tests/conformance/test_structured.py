@@ -183,7 +183,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
 
 def answer(client: EngineClient, temperature: float, **switches: Any) -> str:
     form = StructuredOutput("json_schema", json.dumps(SCHEMA))
-    prompt = [ChatMessage(role="user", content=QUESTION)]
+    prompt = [ChatMessage.of("user", QUESTION)]
     ids = client.model.encode_prompt(prompt)
     request = AnswerRequest(
         prompt, Sampling(temperature=temperature, seed=9, max_tokens=200), optimisations=switches, structured=form

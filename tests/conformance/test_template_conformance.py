@@ -30,7 +30,7 @@ def test_same_text_and_ids(
     folder = write_folder(tmp_path, kind)
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     plain = [{"role": role, "content": content} for role, content in turns]
-    messages = [ChatMessage(role=role, content=content) for role, content in turns]
+    messages = [ChatMessage.of(role, content) for role, content in turns]
     tokenizer, template = Tokenizer.open(folder), ChatTemplate.open(folder)
     expected = theirs.apply_chat_template(plain, tokenize=False, add_generation_prompt=add_generation_prompt)
     assert template.render(messages, add_generation_prompt) == expected
@@ -45,4 +45,4 @@ def test_both_refuse_what_the_template_refuses(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="must alternate"):
         theirs.apply_chat_template([{"role": "assistant", "content": "x"}], tokenize=False)
     with pytest.raises(ValueError, match="must alternate"):
-        ChatTemplate.open(folder).render([ChatMessage(role="assistant", content="x")])
+        ChatTemplate.open(folder).render([ChatMessage.of("assistant", "x")])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from typing import Any
 
 import pytest
 import tokenizers
 
-from engine.protocol import ChatMessage
-from engine.text.template import ChatTemplate, PromptError
+from engine.protocol import ChatMessage, ToolCall, ToolResult
+from engine.text.template import CallForm, ChatTemplate, PromptError
 from tests.conformance.templates import CALLED, PLAIN, QWEN3, STYLES, TOOLS, WITH_TOOLS
 from tests.engine.text.samples import trained
 
@@ -52,7 +53,7 @@ def same(style: str, messages: list[dict[str, Any]], prompt: bool, **variables: 
 def test_conversations(style: str, prompt: bool) -> None:
     rendered = [same(style, messages, prompt) for messages in PLAIN]
     assert sum(text != "refused" for text in rendered) >= 3
-    messages = [ChatMessage(**message) for message in PLAIN[0]]
+    messages = [ChatMessage.of(**message) for message in PLAIN[0]]
     assert ChatTemplate(STYLES[style], TOKENS).render(messages, prompt) == rendered[0]
 
 
@@ -63,6 +64,49 @@ def test_tools(style: str, prompt: bool, messages: list[dict[str, Any]]) -> None
     text = same(style, messages, prompt, tools=TOOLS)
     assert "weather" in text
     assert same(style, messages, prompt, tools=None) != text
+
+
+@pytest.mark.parametrize("style", WITH_TOOLS)
+def test_calls_and_results_of_a_conversation(style: str) -> None:
+    template, call = ChatTemplate(STYLES[style], TOKENS), CALLED[1]["tool_calls"][0]
+    arguments = json.dumps(call["function"]["arguments"])
+    said = [
+        ChatMessage.of("user", CALLED[0]["content"]),
+        ChatMessage.of("assistant", "", "Look.", calls=[ToolCall(call["id"], "weather", arguments)]),
+        ChatMessage(role="tool", parts=[ToolResult(call["id"], CALLED[2]["content"], "weather")]),
+    ]
+    assert template.call_form == CallForm()
+    assert template.render(said, tools=TOOLS) == same(style, CALLED, True, tools=TOOLS)
+
+
+def test_calls_as_templates_take_them() -> None:
+    """Some want the arguments as text, some no content, some one call a message, some names of nine letters."""
+    call = "{% for c in m.tool_calls or [] %}{{ c.id }} {{ c.function.name }} ARGUMENTS {% endfor %}"
+    shows = "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}MESSAGE{% endfor %}"
+
+    def shown(message: str) -> ChatTemplate:
+        return ChatTemplate(shows.replace("MESSAGE", message))
+
+    as_text = shown(call.replace("ARGUMENTS", "{{ c.function.arguments + '' }}"))
+    no_content = shown("{% if m.content is none %}" + call.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}") +
+                       "{% else %}{{ m.content }}{% endif %}")  # fmt: skip
+    one = shown(
+        "{% if (m.tool_calls or []) | length > 1 %}{{ raise_exception('one') }}{% endif %}"
+        "[{{ m.role }} {{ m.content }}]" + call.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}")
+    )
+    short = shown("{# [TOOL_CALLS] #}" + call.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}"))
+    assert as_text.call_form == CallForm("", text=True)
+    assert no_content.call_form == CallForm(None)
+    assert shown("{{ m.content }}").call_form is None
+    calls = [ToolCall(f"call_{letter}", letter, f'{{"x": "{letter}"}}') for letter in "ab"]
+    results = [ToolResult(call.id, f"result {call.name}") for call in calls]
+    said = [ChatMessage.of("assistant", "", calls=calls), ChatMessage(role="tool", parts=[*results])]
+    assert as_text.render(said) == 'call_a a {"x": "a"} call_b b {"x": "b"} '
+    assert no_content.render(said) == 'call_a a {"x": "a"} call_b b {"x": "b"} result aresult b'
+    assert one.render(said) == (
+        '[assistant ]call_a a {"x": "a"} [tool result a][assistant ]call_b b {"x": "b"} [tool result b]'
+    )
+    assert [len(id) for id in short.render(said).split()[::4]] == [9, 9]
 
 
 @pytest.mark.parametrize("enable_thinking", [True, False])
@@ -82,8 +126,8 @@ def test_reasoning_effort(effort: str, messages: list[dict[str, Any]]) -> None:
 def test_past_thinking_reaches_the_template() -> None:
     """Under both of the names that templates have for it."""
     said = [
-        ChatMessage(role="user", content="a"),
-        ChatMessage(role="assistant", content="b", thinking="hm"),
+        ChatMessage.of("user", "a"),
+        ChatMessage.of("assistant", "b", thinking="hm"),
     ]
     spelled = [PLAIN[0][0] | {"content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "hm"}]
     assert ChatTemplate(QWEN3, TOKENS).render(said, False) == same("qwen3", spelled, False)

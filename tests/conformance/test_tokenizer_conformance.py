@@ -41,4 +41,4 @@ def test_tokens_that_other_files_register(files: dict[str, Any], tmp_path: Path)
     chat = theirs.apply_chat_template(
         [{"role": "user", "content": "hi"}], add_generation_prompt=True, return_dict=False
     )
-    assert prompt_ids(ours, ChatTemplate.open(folder), [ChatMessage(role="user", content="hi")]) == chat
+    assert prompt_ids(ours, ChatTemplate.open(folder), [ChatMessage.of("user", "hi")]) == chat

@@ -52,7 +52,7 @@ class Loaded:
         assert model is not None
         assert model.device.type == DEVICE.type
         self.model = model
-        self.prompts = [model.encode_prompt([ChatMessage(role="user", content=text)]) for text in QUESTIONS]
+        self.prompts = [model.encode_prompt([ChatMessage.of("user", text)]) for text in QUESTIONS]
 
     def answers(self, sampling: Sampling, together: bool = False, **optimisations: str | int | bool) -> list[list[int]]:
         if together:

@@ -9,7 +9,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from engine.protocol import ChatMessage
 
-QUESTION = [ChatMessage(role="user", content="What is the capital of France?")]
+QUESTION = [ChatMessage.of("user", "What is the capital of France?")]
 ANSWER = "The capital of France is Paris."
 
 

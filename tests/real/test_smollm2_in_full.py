@@ -31,7 +31,7 @@ from tests.kit.servers import TOKEN
 from tests.real.smollm2 import QUESTION, unpacked
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
-STORY = [ChatMessage(role="user", content="Tell me a short story about a harbour, a storm and a lamp.")]
+STORY = [ChatMessage.of("user", "Tell me a short story about a harbour, a storm and a lamp.")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -46,11 +46,9 @@ class Conversation:
     def prompt(self, leaf: str) -> list[ChatMessage]:
         """Messages the model is given to answer ``leaf``: the system prompt, if any, and the branch up to it."""
         system = self.chat.system_prompt
-        head = [ChatMessage(role="system", content=system)] if system else []
+        head = [ChatMessage.of("system", system)] if system else []
         return head + [
-            ChatMessage(
-                role=message.role, content=message.content, thinking=message.thinking, pictures=list(message.pictures)
-            )
+            ChatMessage.of(message.role, message.content, thinking=message.thinking, pictures=list(message.pictures))
             for message in self.tree.path(leaf)
         ]
 

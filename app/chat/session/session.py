@@ -177,7 +177,7 @@ class ChatSession(QObject):
         """Messages that would be sent now, with ``draft`` in the composer; and the thinking setting to render them."""
         parent = self.talk.tree.get(draft.edited).parent if draft.edited else self.talk.leaf
         some = draft.text.strip() or draft.pictures
-        asked = [ChatMessage(role="user", content=draft.text, pictures=list(draft.pictures))] if some else []
+        asked = [ChatMessage.of("user", draft.text, pictures=list(draft.pictures))] if some else []
         return self.talk.prompt(parent) + asked, allowed(self._link.card, self.talk.chat.thinking)
 
     def last_thinking(self) -> Thinking:

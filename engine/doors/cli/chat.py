@@ -155,12 +155,12 @@ class TerminalChat:
 
     def reset(self) -> None:
         system = readable(self._settings.system)
-        self._messages = [ChatMessage(role="system", content=system)] if system else []
+        self._messages = [ChatMessage.of("system", system)] if system else []
 
     def once(self, prompt: str) -> int:
         """One answer; 130 when Ctrl-C stopped it. Raises :class:`CommandFailed` when it could not be finished."""
         prompt = readable(prompt)
-        answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage(role="user", content=prompt)])
+        answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage.of("user", prompt)])
         if answer.finished is None:
             return 130
         if answer.finished.reason in FAILED:
@@ -222,13 +222,13 @@ class TerminalChat:
         self._console.print(f"Thinking: {word}.", style="dim")
 
     def _turn(self, line: str) -> None:
-        asked = [*self._messages, ChatMessage(role="user", content=line)]
+        asked = [*self._messages, ChatMessage.of("user", line)]
         try:
             answer = self.ask(asked)
         except (CommandFailed, EngineError, ValueError) as error:
             self._console.print(str(error), style="red")
             return
-        self._messages = [*asked, ChatMessage(role="assistant", content=answer.text, thinking=answer.thinking)]
+        self._messages = [*asked, ChatMessage.of("assistant", answer.text, thinking=answer.thinking)]
         self._footer(answer)
 
     def ask(self, prompt: list[ChatMessage] | str) -> FinishedAnswer:

@@ -15,7 +15,6 @@ IGNORED = frozenset(
     {
         # OpenAI's
         "metadata",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
@@ -98,6 +97,7 @@ ONLY: dict[str, tuple[object, ...]] = {
     "tfs_z": (1,),
     "thinking_forced_open": (False,),
     "timings_per_token": (False,),
+    "parallel_tool_calls": (True, False),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
     "top_a": (0,),

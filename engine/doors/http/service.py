@@ -18,7 +18,7 @@ from engine.doors.http.turns import Conversations
 from engine.doors.security import HttpRefusal, error_response
 from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
-from engine.protocol import ContextCut
+from engine.protocol import ContextCut, ToolConfig
 from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.request import AnswerRequest
@@ -29,8 +29,8 @@ from engine.services.residency import Lease, Residency
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
 
-CUT_HEADER = "x-kvasir-context-cut"
-"""Says in a response what of the conversation the model does not see."""
+CUT_HEADER, NOTICE_HEADER = "x-kvasir-context-cut", "x-kvasir-notice"
+"""Say in a response what of the conversation the model does not see, and what else goes otherwise than asked for."""
 KEEP_ALIVE_SECONDS = 10.0
 """How long a stream is silent, while a prompt waits or is read, before something says that it goes on."""
 STOPPED = "The engine was stopped before the answer was whole. Start it again."
@@ -197,3 +197,10 @@ def cut_header(told: ContextCut) -> dict[str, str]:
     if told.policy == "window":
         return {CUT_HEADER: f"window; sinks={told.sinks}; window={told.window}; tokens={told.tokens}"}
     return {CUT_HEADER: f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"}
+
+
+def notice_header(loaded: LoadedModel, tools: ToolConfig | None) -> dict[str, str]:
+    """The header that says what this model lacks for what is asked of it."""
+    assert loaded.files is not None
+    notice = "" if tools is None else loaded.files.tools.notice
+    return {NOTICE_HEADER: notice} if notice else {}

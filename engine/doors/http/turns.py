@@ -45,13 +45,13 @@ class Conversations:
                 case Finished():
                     turn = answers[event.answer].finished()
                     del answers[event.answer]
-                    self._turns.remember(_named(asked, turn.text), turn, prompt.tokenizer)
+                    self._turns.remember(_named(asked, turn), turn, prompt.tokenizer)
 
         return hear
 
 
-def _named(asked: AnswerRequest, answer: str) -> str:
+def _named(asked: AnswerRequest, turn: Turn) -> str:
     """Same as :func:`named`, but with a continued message as one: a client sends it back so."""
     if asked.form.prefills and not isinstance(asked.prompt, str):
-        return named(asked.prompt[:-1], asked.prompt[-1].content + answer)
-    return named(asked.prompt, answer)
+        return named(asked.prompt[:-1], asked.prompt[-1].content + turn.text, turn.calls)
+    return named(asked.prompt, turn.text, turn.calls)

@@ -68,6 +68,7 @@ from engine.services.hub import EngineHub
 from engine.services.operations import Context
 from engine.services.residency import Lease, Residency
 from engine.services.why import why
+from engine.text.prompt import PromptForm
 from engine.text.template import PromptError
 
 log = logging.getLogger(__name__)
@@ -265,6 +266,7 @@ class Session:
                 n=message.n,
                 optimisations=message.optimisations,
                 chat=message.chat,
+                form=PromptForm(tools=message.tools),
                 adapter=message.adapter,
                 structured=message.structured,
             )
@@ -360,7 +362,7 @@ class Session:
         self._hub.submit(LoadModel(path, draft, message.options))
 
     async def _count(self, message: CountTokens) -> None:
-        prompt = await tokenised(self._hub, message.prompt, message.thinking)
+        prompt = await tokenised(self._hub, message.prompt, message.thinking, PromptForm(tools=message.tools))
         self._outbox.put(Counted(id=message.id, tokens=len(prompt.ids)))
 
     async def _estimate(self, message: Estimate) -> None:

@@ -25,7 +25,7 @@ from engine.services.answers.overflow import (
 from engine.services.answers.pictures import PromptImages
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.request import AnswerRequest, PromptTokens
-from engine.services.answers.structured import compiled_in_thread
+from engine.services.answers.structured import held_in_thread
 from engine.services.answers.turns import Turn
 from engine.services.hub import EngineHub
 from engine.text.prompt import PromptForm, PromptText, rendered
@@ -33,6 +33,7 @@ from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
+    from engine.text.formats.style import ToolStyle
     from engine.text.template import ChatTemplate
 
 _T = TypeVar("_T")
@@ -76,11 +77,11 @@ async def tokenised(
 ) -> PromptTokens:
     """The tokens of a prompt, made in a thread. Raises :class:`Refused` without a model, for a text that is too long or
     for an effort that the model does not know, and :class:`engine.text.template.PromptError`."""
-    loaded, tokenizer, template = _text_parts(hub, thinking)
+    loaded, tokenizer, template, style = _text_parts(hub, thinking)
 
     def read() -> PromptTokens:
         shown = PromptImages(loaded, prompt)
-        text = shown.around(rendered(template, prompt, thinking, form))
+        text = shown.around(rendered(template, prompt, thinking, form, style))
         check_length(text.text, tokenizer)
         return shown.within(tokenizer.encode(text.text, special=text.special))
 
@@ -89,23 +90,24 @@ async def tokenised(
 
 async def rendered_text(hub: EngineHub, prompt: Sequence[ChatMessage], thinking: Thinking, form: PromptForm) -> str:
     """The text of a conversation, as :func:`tokenised` reads it."""
-    _, _, template = _text_parts(hub, thinking)
-    return await in_thread(hub, prompt, lambda: rendered(template, prompt, thinking, form).text)
+    _, _, template, style = _text_parts(hub, thinking)
+    return await in_thread(hub, prompt, lambda: rendered(template, prompt, thinking, form, style).text)
 
 
 async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
     """The same, beginning with the exact ids of the turns in ``line`` that the prompt goes on from, and cut to fit the
     context as ``asked.overflow`` says. Raises :class:`Refused` besides where nothing makes it fit, or for a form of the
     answer that cannot be served."""
-    loaded, tokenizer, template = _text_parts(hub, asked.thinking)
-    grammar = await compiled_in_thread(hub, loaded, asked.structured)
+    loaded, tokenizer, template, style = _text_parts(hub, asked.thinking)
+    grammar, begins = await held_in_thread(hub, loaded, asked.structured, asked.tools)
+    form = asked.form._replace(begins=begins)
     before = line(tokenizer)
     context = loaded.card.context
 
     def read(cut: DroppedMessages | None = None) -> Prepared:
         prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
         shown = PromptImages(loaded, prompt)
-        text = shown.around(rendered(template, prompt, asked.thinking, asked.form))
+        text = shown.around(rendered(template, prompt, asked.thinking, form, style))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
         if not shown.fits(told.ids):  # the model drew a mark of a picture itself, which stands for none
@@ -116,7 +118,8 @@ async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokeniz
 
     def count(message: ChatMessage) -> int:
         pictures = PromptImages(loaded, [message]).tokens(message)
-        return len(tokenizer.encode(message.content, special=False)) + pictures
+        called = [*(call.arguments for call in message.calls), *(result.content for result in message.results)]
+        return sum(len(tokenizer.encode(text, special=False)) for text in (message.content, *called)) + pictures
 
     return await in_thread(hub, asked.prompt, partial(_fitted, read, asked, context, count))
 
@@ -129,7 +132,8 @@ async def in_thread(hub: EngineHub, prompt: Sequence[ChatMessage] | str, read: C
 
 
 def _size(turn: ChatMessage) -> int:
-    return len(turn.content) + len(turn.thinking) + sum(map(len, turn.pictures))
+    called = sum(len(call.arguments) for call in turn.calls) + sum(len(result.content) for result in turn.results)
+    return len(turn.content) + len(turn.thinking) + called + sum(map(len, turn.pictures))
 
 
 def _fitted(
@@ -159,7 +163,7 @@ def _fitted(
     return best._replace(tokens_cut=len(whole.ids) - len(best.ids))
 
 
-def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokenizer, ChatTemplate]:
+def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokenizer, ChatTemplate, ToolStyle]:
     loaded = hub.loaded
     if loaded is None or loaded.files is None:
         raise Refused("no_model", NO_MODEL)
@@ -168,7 +172,7 @@ def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokeni
     if effort and known and effort not in known:
         text = f"{name} knows no reasoning effort {shortened(effort)!r}. Use {', '.join(known[:-1])} or {known[-1]}."
         raise Refused("bad_effort", text)
-    return loaded, loaded.files.tokenizer, loaded.files.template
+    return loaded, loaded.files.tokenizer, loaded.files.template, loaded.files.tools
 
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.protocol import ChatMessage
-from engine.services.answers.turns import Turn, without_pictures
+from engine.services.answers.turns import Turn, told, without_pictures
 from engine.text.detokenise import detokeniser
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
@@ -21,6 +21,7 @@ CHANGED = "The messages before this one were changed since they were read."
 EDITED = "The answer before this message was changed since it was written."
 LEFT_OUT = "The conversation outgrew the context, so the messages in its middle were left out."
 THINKING = "The prompt leaves out what the model thought before its earlier answer."
+CALLS = "The chat template writes the calls of tools in another way than the model did."
 TRIMMED = "The chat template drops spaces or lines around the earlier answer."
 CUT = "The earlier answer was cut at a stop string or within a character, and the model had written more."
 SPELLED = "The tokenizer joins the end of the earlier answer with the text that follows it."
@@ -91,7 +92,7 @@ def _joined(tokenizer: Tokenizer, prompt: PromptText, before: Turn, plain: Seque
 
 def _continuation(prompt: PromptText, before: Turn) -> str | None:
     """The turn's answer as it stands in ``prompt``: some templates trim it or give back the space that is not shown."""
-    if before.thinks:
+    if before.thinks or before.calls:
         return None
     text, rest = before.text, prompt.text[len(before.prompt.text) :]
     ways = (text, f" {text}", text.rstrip(), text.strip(), f" {text.strip()}")
@@ -115,6 +116,8 @@ def _why(
         return EDITED
     if before.thinks:
         return THINKING
+    if before.calls:
+        return CALLS
     if len(tokenizer.decode(before.ids).strip()) > len(before.text.strip()):
         return CUT
     if tokenizer.special_ids & set(before.ids[:-1]):
@@ -124,9 +127,7 @@ def _why(
 
 def _same(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> bool:
     """Return True if the same was said and shown; spaces around it and thinking do not count."""
-    return [(m.role, m.content.strip(), m.pictures) for m in one] == [
-        (m.role, m.content.strip(), without_pictures(m).pictures) for m in other
-    ]
+    return [(told(m), m.pictures) for m in one] == [(told(m), without_pictures(m).pictures) for m in other]
 
 
 def _whole(tokenizer: Tokenizer, turn: Turn, text: str) -> tuple[array[int], int]:

@@ -28,7 +28,7 @@ class PromptImages:
         self._files = [file for message in said for file in message.pictures]
         self._album = loaded.pictures.processor
         self._known: list[Picture] | None = None
-        if any(message.pictures and message.role != "user" for message in said):
+        if any(message.pictures and message.role not in ("user", "tool") for message in said):
             raise Refused("bad_prompt", "Only messages of the user can have pictures. Take out the others.")
         if self._files and self._album is None:
             raise Refused("no_pictures", loaded.pictures.refused or TEXT_ONLY.format(name=loaded.card.name))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.loop.commands import AddRequest
-from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking, Value
+from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking, ToolConfig, Value
 from engine.text.grammar import Grammar
 from engine.text.prompt import PromptForm
 
@@ -43,6 +43,11 @@ class AnswerRequest(NamedTuple):
     prompt_logprobs: int | None = None
     structured: StructuredOutput | None = None
 
+    @property
+    def tools(self) -> ToolConfig | None:
+        """Tools that the answer may call."""
+        return self.form.tools
+
     def command(self, tokens: PromptTokens, window: int | None = None, id: str = "") -> AddRequest:
         """The engine's command for this prompt, made of ``tokens``, under a ``window`` that slides over it."""
         return AddRequest(
@@ -60,4 +65,5 @@ class AnswerRequest(NamedTuple):
             prompt_logprobs=self.prompt_logprobs,
             grammar=tokens.grammar,
             thinks=self.thinking.on is not False,
+            tools=self.tools,
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from engine.protocol import StructuredOutput
 from engine.services.answers.refused import Refused
 from engine.text.grammar import Grammar, GrammarError
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
-    from engine.protocol import StructuredOutput
+    from engine.protocol import ToolConfig
     from engine.services.hub import EngineHub
 
 LONG = 1 << 13
@@ -28,10 +29,43 @@ def compiled(loaded: LoadedModel, asked: StructuredOutput | None) -> Grammar | N
         raise Refused("bad_structure", str(error)) from error
 
 
-async def compiled_in_thread(hub: EngineHub, loaded: LoadedModel, asked: StructuredOutput | None) -> Grammar | None:
-    """Same as :func:`compiled`, while other requests are served. Long grammars are compiled one at a time, since some
-    take many seconds."""
-    if asked is None:
-        return None
-    executor = hub.long_prompts if len(asked.source) >= LONG else None
-    return await asyncio.get_running_loop().run_in_executor(executor, compiled, loaded, asked)
+class HeldAnswer(NamedTuple):
+    """What an answer is held to, and what its prompt ends with for that."""
+
+    grammar: Grammar | None = None
+    begins: str = ""
+
+
+def held(loaded: LoadedModel, asked: StructuredOutput | None, tools: ToolConfig | None) -> HeldAnswer:
+    """The grammar of what is asked for, or of a call of the ``tools`` that must, or may, come instead. Raises
+    :class:`Refused`, for the schema of a tool with its name and the place in it."""
+    if tools is None or not tools.allowed or (tools.choice == "auto" and asked is None):
+        return HeldAnswer(compiled(loaded, asked))
+    assert loaded.files is not None
+    if tools.choice == "auto" and asked is not None and asked.kind not in ("json_object", "json_schema"):
+        text = "Besides calls of tools, an answer can be held to JSON alone. Leave the tools or that grammar out."
+        raise Refused("bad_structure", text)
+    forced = loaded.files.tools.forced(tools, asked if tools.choice == "auto" else None)
+    try:
+        grammar = loaded.files.grammars.compile(forced.structured, at_once=bool(forced.begins))
+    except GrammarError as error:
+        for tool in tools.allowed:
+            try:
+                loaded.files.grammars.compile(StructuredOutput(kind="json_schema", source=tool.parameters))
+            except GrammarError as wrong:
+                raise Refused("bad_structure", f"The parameters of the tool {tool.name!r}: {wrong}") from wrong
+        raise Refused("bad_structure", str(error)) from error
+    return HeldAnswer(grammar, forced.begins)
+
+
+async def held_in_thread(
+    hub: EngineHub, loaded: LoadedModel, asked: StructuredOutput | None, tools: ToolConfig | None = None
+) -> HeldAnswer:
+    """Same as :func:`held`, while other requests are served. Long grammars are compiled one at a time, since some take
+    many seconds."""
+    if asked is None and (tools is None or tools.choice == "auto"):
+        return HeldAnswer()
+    sources = [tool.parameters for tool in tools.allowed] if tools is not None else []
+    size = sum(map(len, sources)) + (len(asked.source) if asked is not None else 0)
+    executor = hub.long_prompts if size >= LONG else None
+    return await asyncio.get_running_loop().run_in_executor(executor, held, loaded, asked, tools)

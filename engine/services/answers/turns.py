@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from engine.protocol import ChatMessage, Delta
+from engine.protocol import ChatMessage, Delta, MessagePart, PicturePart, ToolCall, ToolResult
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
 
@@ -26,8 +26,9 @@ class Turn(NamedTuple):
     """A finished answer: what was asked, as text and as tokens, and what was answered.
 
     ``text`` is the content. ``thinks`` says that the answer has more in front of it, which a chat template shows the
-    model again or leaves out. ``messages`` is the conversation that was asked (None: plain text), ``parent`` the name
-    of the turn that it went on from, and ``chat`` what the client calls the conversation. It has digests of pictures.
+    model again or leaves out; ``calls`` of tools come behind it. ``messages`` is the conversation that was asked (None:
+    plain text), ``parent`` the name of the turn that it went on from, and ``chat`` what the client calls the
+    conversation. It has digests of pictures.
     """
 
     prompt: PromptText
@@ -35,6 +36,7 @@ class Turn(NamedTuple):
     text: str
     ids: array[int]
     thinks: bool = False
+    calls: tuple[ToolCall, ...] = ()
     messages: tuple[ChatMessage, ...] | None = None
     parent: str = ""
     chat: str = ""
@@ -57,18 +59,34 @@ class AnswerCollector:
         chat: str = "",
     ) -> None:
         said = None if isinstance(messages, str) else tuple(map(without_pictures, messages))
-        self._turn = Turn(prompt, array("i", prompt_ids), "", array("i"), False, said, parent, chat)
+        self._turn = Turn(prompt, array("i", prompt_ids), "", array("i"), messages=said, parent=parent, chat=chat)
         self._parts: list[str] = []
+        self._calls = CallCollector()
 
     def take(self, event: Delta) -> None:
         if event.channel == "thinking":
             self._turn = self._turn._replace(thinks=True)
         else:
             self._parts.append(event.text)
+        self._calls.take(event)
         self._turn.ids.extend(token.id for token in event.tokens)
 
     def finished(self) -> Turn:
-        return self._turn._replace(text="".join(self._parts))
+        return self._turn._replace(text="".join(self._parts), calls=tuple(self._calls.calls))
+
+
+class CallCollector:
+    """The calls of one answer, as far as they are written."""
+
+    def __init__(self) -> None:
+        self.calls: list[ToolCall] = []
+
+    def take(self, event: Delta) -> None:
+        for part in event.calls:
+            if part.index == len(self.calls):
+                self.calls.append(ToolCall(part.id, part.name, ""))
+            call = self.calls[part.index]
+            self.calls[part.index] = ToolCall(call.id, call.name, call.arguments + part.arguments)
 
 
 class Turns:
@@ -135,17 +153,33 @@ def without_pictures(message: ChatMessage) -> ChatMessage:
     """The message with the digests of its pictures, which is enough to know them again."""
     if not message.pictures:
         return message
-    return structs.replace(message, pictures=[hashlib.sha256(file).digest() for file in message.pictures])
+    return structs.replace(message, parts=[_digested(part) for part in message.parts])
 
 
-def named(prompt: Sequence[ChatMessage] | str, answer: str) -> str:
+def _digested(part: MessagePart) -> MessagePart:
+    match part:
+        case PicturePart(file=file):
+            return PicturePart(hashlib.sha256(file).digest())
+        case ToolResult(pictures=pictures) if pictures:
+            return structs.replace(part, pictures=[hashlib.sha256(file).digest() for file in pictures])
+    return part
+
+
+def told(message: ChatMessage) -> list[tuple[object, ...]]:
+    """What is said in a message, without thinking, names of calls and space around its text."""
+    calls = [("call", call.name, "".join(call.arguments.split())) for call in message.calls]
+    results = [("result", result.content.strip()) for result in message.results]
+    return [(message.role, message.content.strip()), *calls, *results]
+
+
+def named(prompt: Sequence[ChatMessage] | str, answer: str, calls: Sequence[ToolCall] = ()) -> str:
     """A name for the turn made of a prompt and its answer that follows from what was said alone.
 
     Spaces around a message do not count: clients drop them. Nor does thinking, which most clients do not send back.
     """
     if isinstance(prompt, str):
         return hashlib.sha256(f"text\0{prompt}\0{answer}".encode(errors="surrogatepass")).hexdigest()
-    *_, name = _names([*prompt, ChatMessage(role="assistant", content=answer)])
+    *_, name = _names([*prompt, ChatMessage.of("assistant", answer, calls=calls)])
     return name
 
 
@@ -153,7 +187,8 @@ def _names(messages: Iterable[ChatMessage]) -> Iterable[str]:
     """Yield, for each message, a hash of the conversation up to it."""
     digest = hashlib.sha256()
     for message in messages:
-        content = message.content.strip()
-        digest.update(f"{message.role} {len(content)} {content}".encode(errors="surrogatepass"))
+        for part in told(message):
+            said = " ".join(map(str, part))
+            digest.update(f"{len(said)} {said}".encode(errors="surrogatepass"))
         digest.update(b"".join(without_pictures(message).pictures))
         yield digest.hexdigest()

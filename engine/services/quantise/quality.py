@@ -215,7 +215,7 @@ def tokens_per_second(loaded: LoadedModel) -> float:
     """Decoding speed of a single chat's answer, the likeliest token each time, as the model is served."""
     read = reader(loaded.runner)
     room = min(loaded.card.context, CONTEXT) - _WARM - _COUNTED
-    ids = loaded.encode_prompt([ChatMessage(role="user", content=_ASKED)])[-room:]
+    ids = loaded.encode_prompt([ChatMessage.of("user", _ASKED)])[-room:]
     logits, begun = read(ids, 0), 0.0
     for place in range(len(ids), len(ids) + _WARM + _COUNTED):
         token = int(logits[-1].argmax())

@@ -155,4 +155,4 @@ def _message(message: dict[str, Any]) -> ChatMessage:
     content = message["content"] if "content" in message else message["value"]
     if not isinstance(content, str):
         raise TypeError
-    return ChatMessage(role=_ROLES[message.get("role") or message["from"]], content=content)
+    return ChatMessage.of(role=_ROLES[message.get("role") or message["from"]], content=content)

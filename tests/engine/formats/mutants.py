@@ -204,7 +204,7 @@ def load(path: Path) -> None:
         ids = tokenizer.encode(text)
         tokenizer.decode(ids)
         b"".join(tokenizer.id_to_bytes(token) for token in ids)
-    prompt_ids(tokenizer, template, [ChatMessage("user", "x")])
+    prompt_ids(tokenizer, template, [ChatMessage.of("user", "x")])
     resolve(Sampling(), opened.generation_config.sampling)
     model = load_model(opened, torch.device("cpu"), torch.float32)
     prove(new_runner(model, 2, torch.device("cpu")), opened)

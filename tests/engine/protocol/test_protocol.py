@@ -35,7 +35,7 @@ def test_every_message_belongs_to_exactly_one_direction() -> None:
     [
         protocol.Generate(
             id="1",
-            prompt=[protocol.ChatMessage(role="user", content="hé\u2028llo")],
+            prompt=[protocol.ChatMessage.of("user", "hé\u2028llo")],
             sampling=protocol.Sampling(temperature=0.5, logit_bias={7: -1.0}, stop=["\n\n"]),
             optimisations={"kv_cache": False, "draft_length": 4, "speculation": "ngram"},
         ),

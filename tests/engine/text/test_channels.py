@@ -10,8 +10,10 @@ import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.protocol import ThinkingModes
+from engine.protocol import ThinkingModes, Tool, ToolConfig
 from engine.text.channels import PAIRS, WRAPS, HarmonyParser, HarmonyStyle, TagParser, TagStyle, channel_style
+from engine.text.formats.style import ToolStyle
+from engine.text.grammar import Grammars
 from engine.text.stream import Piece, TextStream
 from engine.text.template import ChatTemplate
 from engine.text.thinking import thinking_modes
@@ -189,6 +191,33 @@ def test_no_mark_of_harmony_is_a_token_of_the_content() -> None:
     ids = tokenizer.encode(ANALYSIS + FINAL.removesuffix("<|return|>"))
     content = [token for token in ids if stream.push(token).channel == "content"]
     assert tokenizer.decode(content, skip_special=False) == "Yes."
+
+
+def test_calls_of_functions_in_harmony() -> None:
+    """Taken out of the thinking where there are tools, streamed, and forced by a header and a grammar."""
+    tokenizer, template = harmonic(), ChatTemplate(HARMONY)
+    style = ToolStyle(tokenizer, template, harmony_style(tokenizer))
+    tools = [Tool(name="f", parameters='{"type": "object", "properties": {"a": {"type": "integer"}}}'), Tool(name="g")]
+    config = ToolConfig(tools=tools, choice="required")
+    call = 'f <|constrain|>json<|message|>{"a": 1}'
+    whole = f"{ANALYSIS}<|start|>assistant<|channel|>commentary to=functions.{call}<|call|>"
+    for begins, written in (("", whole), (style.forced(config).begins, f"{call}<|call|>")):
+        prompt = f"<|start|>assistant{begins}"
+        stream = TextStream(tokenizer, channels=style.parser(tokenizer.encode(prompt), config))
+        pieces = pieces_of(stream, tokenizer.encode(written))
+        calls = [call for piece in pieces for call in piece.calls]
+        assert [(call.index, call.name) for call in calls if call.id] == [(0, "f")]
+        assert "".join(call.arguments for call in calls) == '{"a": 1}'
+        assert "".join(piece.text for piece in pieces) == ""
+    grammar = Grammars(tokenizer, [tokenizer.token_id("<|call|>") or 0], tokenizer.vocabulary).compile(
+        style.forced(config).structured
+    )
+    constraint, ids = grammar.constraint(0, None), tokenizer.encode(call)
+    for place, id in enumerate([*ids, tokenizer.token_id("<|call|>")]):
+        allowed = constraint.allowed(ids[:place])
+        assert allowed is not None
+        assert id is not None
+        assert allowed.words[id >> 5] >> (id & 31) & 1
 
 
 ANALYSIS = "<|channel|>analysis<|message|>Hm 🎉.<|end|>"

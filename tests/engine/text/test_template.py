@@ -12,7 +12,7 @@ from engine.text.template import NO_TEMPLATE, ChatTemplate, PromptError
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import CHATML, write_folder
 
-HELLO = [ChatMessage(role="system", content="Be brief."), ChatMessage(role="user", content="Hello\n")]
+HELLO = [ChatMessage.of("system", "Be brief."), ChatMessage.of("user", "Hello\n")]
 
 
 def render(source: str, **tokens: str) -> str:

@@ -249,7 +249,7 @@ class EngineBench:
         known = bundled_model()
         self.client.load(known.path)
         lines = QUESTIONS.read_text().splitlines()[: 1 if self.dry else None]
-        asked = [ChatMessage(role="user", content=json.loads(line)["question"]) for line in lines]
+        asked = [ChatMessage.of("user", json.loads(line)["question"]) for line in lines]
         prompts = [self.client.model.encode_prompt([message]) for message in asked]
         answers = {}
         for mode in ("eager", SERVED):

@@ -16,13 +16,12 @@ from engine.doors.http.anthropic.writer import Ending, MessageWriter, error_of, 
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openapi import Served, Streamed
-from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, cut_header, while_there
+from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, cut_header, notice_header, while_there
 from engine.doors.security import HttpRefusal
 from engine.services.answers.answering import tokenised
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import Stream
 from engine.services.residency import Lease
-from engine.text.prompt import PromptForm
 
 EVENTS = Streamed("text/event-stream", dict[str, Any])
 """Each with a type of its own."""
@@ -60,12 +59,12 @@ class AnthropicRoutes:
             wanted.conversation(),
             wanted.sampling(),
             wanted.wanted_thinking,
-            form=PromptForm(prefills=wanted.prefills),
+            form=wanted.form,
             adapter=adapter,
             structured=wanted.structured,
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
-        headers = {} if cut is None else cut_header(cut)
+        headers = notice_header(loaded, asked.tools) | ({} if cut is None else cut_header(cut))
         ending = Ending(wanted.stop_sequences, loaded.card.eos_ids, loaded.files.tokenizer)
         writer = MessageWriter(adapter or loaded.card.name, ending)
 
@@ -80,8 +79,7 @@ class AnthropicRoutes:
         wanted = decoded(body, CountIn)
         await while_there(request, use.model(wanted.model))
         self._service.loaded(wanted.model)
-        form = PromptForm(prefills=wanted.prefills)
-        prompt = await tokenised(self._service.hub, wanted.conversation(), wanted.wanted_thinking, form)
+        prompt = await tokenised(self._service.hub, wanted.conversation(), wanted.wanted_thinking, wanted.form)
         return _json({"input_tokens": len(prompt.ids)})
 
 

@@ -5,7 +5,7 @@ Source: https://docs.claude.com/en/api/messages.
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -13,9 +13,24 @@ from msgspec import Raw
 
 from engine.doors.http.fields import BadField
 from engine.doors.http.sampling import SamplingIn
-from engine.doors.http.structured import schema_of
-from engine.protocol import ChatMessage, Sampling, StructuredOutput, Thinking
+from engine.doors.http.structured import nothing, schema_of
+from engine.doors.http.tools import checked_tool, picture, tool_config, with_names
+from engine.protocol import (
+    ChatMessage,
+    MessagePart,
+    PicturePart,
+    Sampling,
+    StructuredOutput,
+    TextPart,
+    Thinking,
+    ThinkingPart,
+    Tool,
+    ToolCall,
+    ToolConfig,
+    ToolResult,
+)
 from engine.services.answers.refused import shortened
+from engine.text.prompt import PromptForm
 
 BILLING = "x-anthropic-billing-header"
 """Begins a line of the system prompt of older Claude Code that differs from request to request: read as it stands, no
@@ -35,11 +50,32 @@ class Block(msgspec.Struct):
     text: str = ""
     thinking: str = ""
     source: ImageSource | None = None
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = {}
+    tool_use_id: str = ""
+    content: str | list[Block] | None = None
+    is_error: bool | None = None
 
 
 class Turn(msgspec.Struct):
     role: Literal["user", "assistant", "system"]
     content: str | list[Block]
+
+
+class ToolIn(msgspec.Struct):
+    """A tool of the client's. Those of Anthropic's own server have another type, and are not there for a model here."""
+
+    name: str = ""
+    type: str | None = None
+    description: str | None = None
+    input_schema: Raw = msgspec.field(default_factory=nothing)
+
+
+class ToolChoice(msgspec.Struct):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
+    disable_parallel_tool_use: bool | None = None
 
 
 class ThinkingIn(msgspec.Struct):
@@ -63,7 +99,6 @@ class CountIn(SamplingIn, kw_only=True):
     """A conversation whose tokens are counted."""
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {
-        "tool_choice": ({"type": "none"}, {"type": "auto"}),
         "mcp_servers": ([],),
         "container": (),
         "context_management": ({},),
@@ -77,6 +112,8 @@ class CountIn(SamplingIn, kw_only=True):
     thinking: ThinkingIn | None = None
     output_config: OutputConfig = OutputConfig()
     output_format: OutputFormat | None = None
+    tools: list[ToolIn] = []
+    tool_choice: ToolChoice | None = None
 
     def conversation(self) -> list[ChatMessage]:
         """Raises BadField with a sentence about what is not supported."""
@@ -84,13 +121,26 @@ class CountIn(SamplingIn, kw_only=True):
             raise BadField("messages", "There is no message to answer. Send one at least.")
         blocks = [Block("text", self.system)] if isinstance(self.system, str) else self.system
         system = "\n\n".join(block.text for block in blocks if not block.text.startswith(BILLING))
-        told = [ChatMessage(role="system", content=system)] if system else []
-        return told + [_message(turn, f"messages.{number}") for number, turn in enumerate(self.messages)]
+        told = [ChatMessage.of("system", system)] if system else []
+        said = (each for number, turn in enumerate(self.messages) for each in _messages(turn, f"messages.{number}"))
+        return with_names([*told, *said])
+
+    def tool_config(self) -> ToolConfig | None:
+        """Tools that the answer may call. Raises BadField."""
+        given = self.tool_choice or ToolChoice("auto")
+        tools = [tool for number, each in enumerate(self.tools) for tool in _tools(each, f"tools.{number}")]
+        choice: Literal["auto", "required", "none"] = "auto"
+        if given.type != "auto":
+            choice = "none" if given.type == "none" else "required"
+        names = [given.name] if given.type == "tool" else []
+        return tool_config(tools, choice, names, not given.disable_parallel_tool_use)
 
     @property
-    def prefills(self) -> bool:
-        """True if the answer goes on from the last message."""
-        return bool(self.messages) and self.messages[-1].role == "assistant"
+    def form(self) -> PromptForm:
+        """Form in which the conversation is written: an answer goes on from a last message of the assistant's. Raises
+        BadField."""
+        prefills = bool(self.messages) and self.messages[-1].role == "assistant"
+        return PromptForm(prefills=prefills, tools=self.tool_config())
 
     @property
     def wanted_thinking(self) -> Thinking:
@@ -140,27 +190,74 @@ class MessageOut(msgspec.Struct):
     role: str = "assistant"
 
 
-def _message(turn: Turn, where: str) -> ChatMessage:
+SERVERS_OWN = ("web_search_", "web_fetch_", "code_execution_", "tool_search_")
+"""Begin the types of tools that Anthropic's server runs by itself."""
+
+
+def _tools(tool: ToolIn, where: str) -> Iterator[Tool]:
+    """The tool as a model is told of it, none for one that only Anthropic's server has. Raises BadField."""
+    if tool.type in (None, "custom"):
+        yield checked_tool(tool.name, tool.description, tool.input_schema, where)
+    elif not tool.type.startswith(SERVERS_OWN):
+        text = f"Tools of the type {shortened(tool.type)!r} are not supported. Send a name and an input_schema."
+        raise BadField(f"{where}.type", text)
+
+
+def _messages(turn: Turn, where: str) -> Iterator[ChatMessage]:
+    """The results of tools as a message of their own, and what else is said. Raises BadField."""
     blocks = [Block("text", turn.content)] if isinstance(turn.content, str) else turn.content
+    parts = [each for number, block in enumerate(blocks) for each in _parts(block, f"{where}.content.{number}")]
+    results = [part for part in parts if isinstance(part, ToolResult)]
+    said = [part for part in parts if not isinstance(part, ToolResult)]
+    misplaced = {"pictures": (PicturePart, "user"), "calls of tools": (ToolCall, "assistant")}
+    for name, (kind, role) in misplaced.items():
+        if turn.role != role and any(isinstance(part, kind) for part in said):
+            text = f"A message of the role {turn.role!r} cannot have {name}. Use {role}."
+            raise BadField(f"{where}.content", text)
+    if results:
+        yield ChatMessage(role="tool", parts=[*results])
+    if said or not results:
+        yield ChatMessage(role=turn.role, parts=[*said])
+
+
+def _parts(block: Block, where: str) -> Iterator[MessagePart]:
+    match block.type:
+        case "text":
+            yield TextPart(block.text)
+        case "thinking":
+            yield ThinkingPart(block.thinking)
+        case "redacted_thinking":
+            pass
+        case "image":
+            yield PicturePart(_picture(block, where))
+        case "tool_use":
+            yield ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode())
+        case "tool_result":
+            yield _result(block, where)
+        case _:
+            text = (
+                f"Content of type {shortened(block.type)!r} is not supported. Send text, image, tool_use or "
+                "tool_result."
+            )
+            raise BadField(f"{where}.type", text)
+
+
+def _result(block: Block, where: str) -> ToolResult:
+    inner = [Block("text", block.content)] if isinstance(block.content, str) else block.content or []
+    texts: list[str] = []
     pictures: list[bytes] = []
-    for number, block in enumerate(blocks):
-        field = f"{where}.content.{number}"
-        if block.type == "image":
-            pictures.append(_picture(block, field))
-        elif block.type not in ("text", "thinking", "redacted_thinking"):
-            text = f"Content of type {shortened(block.type)!r} is not supported. Send text or image."
-            raise BadField(f"{field}.type", text)
-    if pictures and turn.role != "user":
-        raise BadField(f"{where}.content", f"A message of the role {turn.role!r} cannot have pictures. Use user.")
-    text = "".join(block.text for block in blocks if block.type == "text")
-    thinking = "".join(block.thinking for block in blocks if block.type == "thinking")
-    return ChatMessage(role=turn.role, content=text, thinking=thinking, pictures=pictures)
+    for number, each in enumerate(inner):
+        if each.type == "image":
+            pictures.append(_picture(each, f"{where}.content.{number}"))
+        elif each.type == "text":
+            texts.append(each.text)
+        else:
+            text = f"Results of type {shortened(each.type)!r} are not supported. Send text or image."
+            raise BadField(f"{where}.content.{number}.type", text)
+    return ToolResult(block.tool_use_id, "\n".join(texts), pictures=pictures, failed=bool(block.is_error))
 
 
 def _picture(block: Block, where: str) -> bytes:
     if block.source is None or block.source.type != "base64":
         raise BadField(f"{where}.source", "Pictures are not fetched from addresses. Send the file itself in base64.")
-    try:
-        return base64.b64decode(block.source.data, validate=True)
-    except ValueError as error:
-        raise BadField(f"{where}.source", "The base64 of the picture is damaged. Send the whole file again.") from error
+    return picture(block.source.data, f"{where}.source")

@@ -12,7 +12,7 @@ from engine.doors.http.anthropic.types import MessageOut, UsageOut
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.service import KEEP_ALIVE_SECONDS
 from engine.doors.security import HttpRefusal
-from engine.protocol import Channel, Delta, Finished, Prefill
+from engine.protocol import Delta, Finished, Prefill, ToolCallDelta
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 from engine.text.tokenizer import Tokenizer
@@ -35,10 +35,13 @@ class Ending(NamedTuple):
     end_ids: Collection[int]
     tokenizer: Tokenizer
 
-    def reason(self, finished: Finished, ids: Sequence[int]) -> tuple[str, str | None]:
-        """Reason why the answer with these tokens ended, and the text that stopped it."""
+    def reason(self, finished: Finished, ids: Sequence[int], called: bool = False) -> tuple[str, str | None]:
+        """Reason why the answer with these tokens ended, which ``called`` tools or did not, and the text that stopped
+        it."""
         if finished.reason != "stop":
             return "max_tokens", None
+        if called:
+            return "tool_use", None
         if not self.stops or (ids and ids[-1] in self.end_ids):
             return "end_turn", None
         end = self.tokenizer.decode(ids[-64:])
@@ -46,40 +49,67 @@ class Ending(NamedTuple):
 
 
 class MessageWriter:
-    """Gathers one answer in blocks of one channel each."""
+    """Gathers one answer in blocks: of one channel each, and one for each call of a tool."""
 
     def __init__(self, model: str, ending: Ending) -> None:
         self._ending = ending
         self.message = MessageOut(f"msg_{secrets.token_hex(12)}", model, [], UsageOut(0, 0))
         self._ids: list[int] = []
-        self._channel: Channel | None = None
+        self._kind = ""
+        """Of the block that is open; "": none is."""
+        self._arguments: dict[int, str] = {}
+        """Of calls, by the places of their blocks."""
 
     def add(self, delta: Delta) -> list[dict[str, Any]]:
         """Take a part of the answer; returns the events that tell of it."""
         self._ids += (token.id for token in delta.tokens)
+        told = [event for call in delta.calls for event in self._called(call)]
         if not delta.text:
-            return []
-        told, blocks = [], self.message.content
+            return told
         name = "thinking" if delta.channel == "thinking" else "text"
-        if delta.channel != self._channel:
-            told += self.close()
-            self._channel = delta.channel
-            blocks.append({"type": name, name: ""} | ({"signature": ""} if name == "thinking" else {}))
-            told.append({"type": "content_block_start", "index": len(blocks) - 1, "content_block": dict(blocks[-1])})
-        blocks[-1][name] += delta.text
-        part = {"type": f"{name}_delta", name: delta.text}
-        return [*told, {"type": "content_block_delta", "index": len(blocks) - 1, "delta": part}]
+        if name != self._kind:
+            told += self._open(name, {name: ""} | ({"signature": ""} if name == "thinking" else {}))
+        self.message.content[-1][name] += delta.text
+        return [*told, self._part({"type": f"{name}_delta", name: delta.text})]
+
+    def _called(self, call: ToolCallDelta) -> list[dict[str, Any]]:
+        told = self._open("tool_use", {"id": call.id, "name": call.name, "input": {}}) if call.id else []
+        place = len(self.message.content) - 1
+        self._arguments[place] = self._arguments.get(place, "") + call.arguments
+        if call.arguments:
+            told.append(self._part({"type": "input_json_delta", "partial_json": call.arguments}))
+        return told
+
+    def _open(self, kind: str, block: dict[str, Any]) -> list[dict[str, Any]]:
+        told, self._kind = self.close(), kind
+        self.message.content.append({"type": kind, **block})
+        place = len(self.message.content) - 1
+        return [*told, {"type": "content_block_start", "index": place, "content_block": {"type": kind, **block}}]
+
+    def _part(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": len(self.message.content) - 1, "delta": delta}
 
     def close(self) -> list[dict[str, Any]]:
         """End the block that is open, if one is."""
-        open_block, self._channel = self._channel, None
-        return [] if open_block is None else [{"type": "content_block_stop", "index": len(self.message.content) - 1}]
+        kind, self._kind = self._kind, ""
+        return [{"type": "content_block_stop", "index": len(self.message.content) - 1}] if kind else []
 
     def end(self, finished: Finished) -> None:
-        self.message.stop_reason, self.message.stop_sequence = self._ending.reason(finished, self._ids)
+        called = bool(self._arguments)
+        self.message.stop_reason, self.message.stop_sequence = self._ending.reason(finished, self._ids, called)
+        for place, arguments in self._arguments.items():
+            self.message.content[place] = _with_input(self.message.content[place], arguments)
         usage = finished.usage
         cached = usage.cached_tokens
         self.message.usage = UsageOut(usage.prompt_tokens - cached, usage.generated_tokens, cached)
+
+
+def _with_input(block: dict[str, Any], arguments: str) -> dict[str, Any]:
+    """The block of a call with its input; as text where that is no object, so that nothing of it is lost."""
+    try:
+        return {**block, "input": msgspec.json.decode(arguments, type=dict[str, Any])}
+    except msgspec.DecodeError:
+        return {"type": "text", "text": f"{block['name']}({arguments})"}
 
 
 async def events(stream: Stream, writer: MessageWriter) -> AsyncIterator[bytes]:

@@ -39,6 +39,7 @@ from engine.doors.http.service import (
     StreamedAnswer,
     adapter_of,
     cut_header,
+    notice_header,
     while_there,
 )
 from engine.doors.security import HttpRefusal
@@ -157,12 +158,12 @@ class OllamaRoutes:
             wanted.sampling(),
             wanted.thinking,
             wanted.overflow,
-            PromptForm(prefills=wanted.prefills),
+            PromptForm(prefills=wanted.prefills, tools=wanted.tool_config()),
             adapter=adapter_of(loaded, name),
             structured=wanted.structured,
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
-        headers = {} if cut is None else cut_header(cut)
+        headers = notice_header(loaded, asked.tools) | ({} if cut is None else cut_header(cut))
 
         async def write(stream: Stream) -> Response:
             if wanted.stream:
@@ -202,6 +203,7 @@ def _shown(loaded: LoadedModel) -> ShownModel:
     card = loaded.card
     sees = ["vision"] if card.pictures else []
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
+    tools = ["tools"] if loaded.files is not None and loaded.files.tools.own else []
     info: dict[str, str | int] = {
         "general.architecture": card.architecture,
         "general.basename": card.name,
@@ -209,7 +211,7 @@ def _shown(loaded: LoadedModel) -> ShownModel:
         f"{card.architecture}.context_length": card.context,
         f"{card.architecture}.vocab_size": card.vocabulary,
     }
-    return ShownModel(_modified(loaded.command.path), _details(loaded), ["completion", *sees, *thinks], info)
+    return ShownModel(_modified(loaded.command.path), _details(loaded), ["completion", *tools, *sees, *thinks], info)
 
 
 def _details(loaded: LoadedModel) -> Details:

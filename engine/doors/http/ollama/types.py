@@ -5,16 +5,26 @@ Source: https://docs.ollama.com/api. Durations are in nanoseconds, times as RFC 
 
 from __future__ import annotations
 
-import base64
 import re
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from engine.doors.http.fields import BadField
 from engine.doors.http.sampling import SamplingIn
 from engine.doors.http.structured import nothing, schema_of
-from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking
+from engine.doors.http.tools import ToolIn, picture, tool_config, with_names
+from engine.protocol import (
+    ChatMessage,
+    Overflow,
+    Sampling,
+    StructuredOutput,
+    Thinking,
+    ToolCall,
+    ToolConfig,
+    ToolResult,
+)
 from engine.services.answers.refused import shortened
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -23,13 +33,27 @@ SOONEST = 0.05
 """Seconds until a model is unloaded that is not to stay."""
 
 
+class OllamaFunction(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any] | str = {}
+    index: int | None = None
+
+
+class OllamaCall(msgspec.Struct, omit_defaults=True):
+    function: OllamaFunction
+    id: str = ""
+
+
 class OllamaTurn(msgspec.Struct):
+    """``tool_name`` is that of the tool whose result this is."""
+
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
     thinking: str = ""
     images: list[str] | None = None
-    tool_calls: list[msgspec.Raw] | None = None
+    tool_calls: list[OllamaCall] | None = None
     tool_name: str = ""
+    tool_call_id: str = ""
 
 
 class _OllamaRequest(SamplingIn, kw_only=True):
@@ -83,6 +107,7 @@ class _OllamaRequest(SamplingIn, kw_only=True):
 
 class OllamaChat(_OllamaRequest, kw_only=True):
     messages: list[OllamaTurn] = []
+    tools: list[ToolIn] | None = None
 
     @property
     def empty(self) -> bool:
@@ -91,7 +116,12 @@ class OllamaChat(_OllamaRequest, kw_only=True):
 
     def conversation(self) -> list[ChatMessage]:
         """Raises BadField with a sentence about what is not supported."""
-        return [_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)]
+        return with_names(list(_messages(self.messages)))
+
+    def tool_config(self) -> ToolConfig | None:
+        """Tools that the answer may call. Raises BadField."""
+        tools = [each.tool(f"tools[{number}]") for number, each in enumerate(self.tools or ())]
+        return tool_config(tools, "auto")
 
     @property
     def prefills(self) -> bool:
@@ -112,6 +142,9 @@ class GenerateIn(_OllamaRequest, kw_only=True):
     def empty(self) -> bool:
         return not self.prompt and not self.images
 
+    def tool_config(self) -> ToolConfig | None:
+        return None
+
     def conversation(self) -> list[ChatMessage] | str:
         """The plain text where it is ``raw``, else a conversation of one question. Raises BadField."""
         pictures = _pictures(self.images, "images")
@@ -119,8 +152,8 @@ class GenerateIn(_OllamaRequest, kw_only=True):
             if pictures or self.system:
                 raise BadField("raw", "A raw prompt has neither a system prompt nor pictures. Leave raw out.")
             return self.prompt
-        system = [ChatMessage(role="system", content=self.system)] if self.system else []
-        return [*system, ChatMessage(role="user", content=self.prompt, pictures=pictures)]
+        system = [ChatMessage.of("system", self.system)] if self.system else []
+        return [*system, ChatMessage.of("user", self.prompt, pictures=pictures)]
 
 
 class ShowIn(msgspec.Struct):
@@ -171,6 +204,7 @@ class OllamaAnswer(msgspec.Struct, omit_defaults=True):
     role: str
     content: str
     thinking: str = ""
+    tool_calls: list[OllamaCall] | None = None
 
 
 class AnswerFigures(msgspec.Struct, omit_defaults=True):
@@ -200,20 +234,34 @@ class GenerateOut(msgspec.Struct):
     done: bool
 
 
-def _message(turn: OllamaTurn, where: str) -> ChatMessage:
-    if turn.role == "tool" or turn.tool_calls or turn.tool_name:
-        raise BadField(where, "Tools are not supported. Leave the calls of tools and their results out.")
-    pictures = _pictures(turn.images, f"{where}.images")
-    if pictures and turn.role != "user":
-        raise BadField(where, f"A message of the role {turn.role!r} cannot have pictures. Use user.")
-    return ChatMessage(role=turn.role, content=turn.content, thinking=turn.thinking, pictures=pictures)
+def _messages(turns: Sequence[OllamaTurn]) -> Iterator[ChatMessage]:
+    """Calls have no names in this interface, or need none: results belong to them by their tool's name, in their order.
+    Raises BadField."""
+    waiting: list[ToolCall] = []
+    for number, turn in enumerate(turns):
+        where = f"messages[{number}]"
+        pictures = _pictures(turn.images, f"{where}.images")
+        if pictures and turn.role not in ("user", "tool"):
+            raise BadField(where, f"A message of the role {turn.role!r} cannot have pictures. Use user.")
+        if turn.role == "tool":
+            mine = (call for call in waiting if turn.tool_call_id == call.id or turn.tool_name in ("", call.name))
+            call = next(mine, ToolCall(turn.tool_call_id, turn.tool_name, ""))
+            waiting = [each for each in waiting if each is not call]
+            yield ChatMessage(role="tool", parts=[ToolResult(call.id, turn.content, call.name, pictures)])
+            continue
+        calls = [_called(call, f"call_{number}_{place}") for place, call in enumerate(turn.tool_calls or ())]
+        waiting = calls or waiting
+        yield ChatMessage.of(turn.role, turn.content, turn.thinking, pictures, calls)
+
+
+def _called(call: OllamaCall, id: str) -> ToolCall:
+    given = call.function.arguments
+    arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    return ToolCall(call.id or id, call.function.name, arguments)
 
 
 def _pictures(images: list[str] | None, where: str) -> list[bytes]:
-    try:
-        return [base64.b64decode(image, validate=True) for image in images or ()]
-    except ValueError as error:
-        raise BadField(where, "The base64 of a picture is damaged. Send the whole file again.") from error
+    return [picture(image, where) for image in images or ()]
 
 
 def _seconds(text: str) -> float:

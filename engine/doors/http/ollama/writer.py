@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.ollama.types import AnswerFigures, ChatOut, GenerateIn, GenerateOut, OllamaAnswer, OllamaChat
+from engine.doors.http.ollama.types import (
+    AnswerFigures,
+    ChatOut,
+    GenerateIn,
+    GenerateOut,
+    OllamaAnswer,
+    OllamaCall,
+    OllamaChat,
+    OllamaFunction,
+)
 from engine.doors.http.service import KEEP_ALIVE_SECONDS
-from engine.protocol import Delta, Finished
+from engine.protocol import Delta, Finished, ToolCall
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
+from engine.services.answers.turns import CallCollector
 
-Part = Callable[[str, str, bool], ChatOut | GenerateOut]
-"""Part of an answer made of its text, its thinking, and whether it is the last."""
+
+class Part(Protocol):
+    """Part of an answer made of its text, its thinking, whether it is the last, and whole calls of tools."""
+
+    def __call__(
+        self, text: str, thinking: str, done: bool, calls: Sequence[ToolCall] = (), /
+    ) -> ChatOut | GenerateOut: ...
 
 
 def part_of(wanted: OllamaChat | GenerateIn) -> Part:
     """The shape of the parts of an answer to this request."""
 
-    def part(text: str, thinking: str, done: bool) -> ChatOut | GenerateOut:
+    def part(text: str, thinking: str, done: bool, calls: Sequence[ToolCall] = ()) -> ChatOut | GenerateOut:
         if isinstance(wanted, OllamaChat):
-            return ChatOut(wanted.model, now(), OllamaAnswer("assistant", text, thinking), done)
+            told = [_call(call, number) for number, call in enumerate(calls)] or None
+            return ChatOut(wanted.model, now(), OllamaAnswer("assistant", text, thinking, told), done)
         return GenerateOut(wanted.model, now(), text, thinking, done)
 
     return part
@@ -32,13 +48,18 @@ def part_of(wanted: OllamaChat | GenerateIn) -> Part:
 
 async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[bytes]:
     """The parts of an answer while it is written; an error is the last line. ``loaded_in``: seconds of the load."""
+    calls = CallCollector()
     try:
         async for message in stream.messages(KEEP_ALIVE_SECONDS):
             match message:
+                case Delta(channel="tool"):
+                    calls.take(message)
                 case Delta(text=text, channel=channel) if text:
                     thinks = channel == "thinking"
                     yield _line(part("" if thinks else text, text if thinks else "", False))
                 case Finished():
+                    if calls.calls:
+                        yield _line(part("", "", False, calls.calls))
                     yield _line(part("", "", True), figures(message, loaded_in))
                 case None:
                     yield b"\n"  # lines that are empty say nothing, and keep what lies between awake
@@ -48,15 +69,25 @@ async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[b
 
 async def whole(stream: Stream, part: Part, loaded_in: float) -> bytes:
     """The whole answer. Raises :class:`Refused`."""
-    texts: dict[str, list[str]] = {"content": [], "thinking": []}
-    end = AnswerFigures()
+    texts: dict[str, list[str]] = {"content": [], "thinking": [], "tool": []}
+    end, calls = AnswerFigures(), CallCollector()
     async for message in stream.messages():
         match message:
             case Delta(text=text, channel=channel):
-                texts["thinking" if channel == "thinking" else "content"].append(text)
+                texts[channel].append(text)
+                calls.take(message)
             case Finished():
                 end = figures(message, loaded_in)
-    return _line(part("".join(texts["content"]), "".join(texts["thinking"]), True), end)
+    return _line(part("".join(texts["content"]), "".join(texts["thinking"]), True, calls.calls), end)
+
+
+def _call(call: ToolCall, index: int) -> OllamaCall:
+    """A call with its arguments as an object; as the text that they are where they are none."""
+    try:
+        given: dict[str, Any] | str = msgspec.json.decode(call.arguments, type=dict[str, Any])
+    except msgspec.DecodeError:
+        given = call.arguments
+    return OllamaCall(OllamaFunction(call.name, given, index), call.id)
 
 
 def figures(end: Finished, loaded_in: float) -> AnswerFigures:

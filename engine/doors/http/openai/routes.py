@@ -38,6 +38,7 @@ from engine.doors.http.service import (
     adapter_of,
     checked_window,
     cut_header,
+    notice_header,
     while_there,
 )
 from engine.doors.security import error_response
@@ -45,7 +46,7 @@ from engine.protocol import ChatMessage, ContextCut
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
-from engine.services.answers.structured import compiled_in_thread
+from engine.services.answers.structured import held_in_thread
 from engine.services.residency import Lease
 from engine.text.detokenise import detokeniser
 from engine.text.prompt import PromptForm
@@ -148,7 +149,7 @@ class OpenAIRoutes:
         :class:`Refused`."""
         if self._service.fetches and isinstance(wanted, OpenAIChat):
             await fetch_pictures(wanted)
-        headers: dict[str, str] = {}
+        headers = notice_header(loaded, wanted.tool_config()) if isinstance(wanted, OpenAIChat) else {}
         texts: list[tuple[str, Sequence[int]]] = []
         prompts: list[PromptRequest] = []
         for given in [wanted.prompt()] if isinstance(wanted, OpenAIChat) else wanted.prompts():
@@ -177,11 +178,11 @@ class OpenAIRoutes:
         )
         if isinstance(given, Ids):
             window = checked_window(len(given), overflow == "window", loaded.card.context)
-            grammar = await compiled_in_thread(self._service.hub, loaded, asked.structured)
+            grammar, _ = await held_in_thread(self._service.hub, loaded, asked.structured)
             return PromptRequest(asked.command(PromptTokens(given, grammar=grammar), window)), None
         if isinstance(wanted, OpenAIChat):
             opens = wanted.add_generation_prompt is not False
-            form = PromptForm(wanted.prefills(), opens, wanted.variables())
+            form = PromptForm(wanted.prefills(), opens, wanted.variables(), wanted.tool_config())
             asked = asked._replace(thinking=wanted.wanted_thinking(), form=form)
         return await self._service.prompt(asked, loaded)
 
@@ -215,6 +216,7 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
     card = loaded.card
     sees = [] if loaded.pictures.processor is None else ["vision"]
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
+    tools = ["tools"] if loaded.files is not None and loaded.files.tools.own else []
     return ModelOut(
         id=adapter or card.name,
         created=_made(loaded.command.path),
@@ -222,7 +224,7 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
         parent=card.name if adapter else None,
         max_model_len=card.context,
         context_length=card.context,
-        capabilities=["completion", *sees, *thinks],
+        capabilities=["completion", *tools, *sees, *thinks],
         meta={"n_ctx": card.context, "n_vocab": card.vocabulary, "n_params": card.parameters},
     )
 

@@ -30,7 +30,8 @@ class ConversationIn(OpenAIChat, kw_only=True):
     @property
     def form(self) -> PromptForm:
         """Form in which the conversation is written. Raises BadField."""
-        return PromptForm(self.prefills(), self.add_generation_prompt is not False, self.variables())
+        opens = self.add_generation_prompt is not False
+        return PromptForm(self.prefills(), opens, self.variables(), self.tool_config())
 
 
 class TextIn(msgspec.Struct, kw_only=True):

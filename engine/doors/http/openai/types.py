@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import msgspec
@@ -12,7 +12,17 @@ from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http.fields import BadField
 from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
-from engine.protocol import ChatMessage, FinishReason, Overflow, Sampling, Thinking
+from engine.doors.http.tools import ToolIn, picture, tool_config, with_names
+from engine.protocol import (
+    ChatMessage,
+    FinishReason,
+    Overflow,
+    Sampling,
+    Thinking,
+    ToolCall,
+    ToolConfig,
+    ToolResult,
+)
 from engine.services.answers.refused import shortened
 
 MOST_ANSWERS = 512
@@ -21,11 +31,12 @@ RESERVED = frozenset({"add_generation_prompt", "chat_template", "continue_final_
 """What a client may not hand to the chat template, because the request itself says it."""
 _SWITCHES = {"enabled": True, "disabled": False}
 """How Anthropic's and others' interfaces say whether a model is to think."""
-ROLES: dict[str, Literal["system", "user", "assistant"]] = {
+ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
     "assistant": "assistant",
+    "tool": "tool",
 }
 
 
@@ -44,6 +55,19 @@ class ContentPart(msgspec.Struct):
     image_url: ImageUrl | str | None = None
 
 
+class CalledFunction(msgspec.Struct, omit_defaults=True, frozen=True):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallIn(msgspec.Struct):
+    """A call of a tool in an earlier message."""
+
+    id: str = ""
+    type: str = "function"
+    function: CalledFunction | None = None
+
+
 class OpenAITurn(msgspec.Struct):
     """A message. Thinking has two names among servers, and clients send back what they were given, with fields of their
     own besides, which are ignored.
@@ -57,8 +81,9 @@ class OpenAITurn(msgspec.Struct):
     reasoning: str | None = None
     prefix: bool | None = None
     refusal: str | None = None
-    tool_calls: list[msgspec.Raw] | None = None
+    tool_calls: list[CallIn] | None = None
     tool_call_id: str | None = None
+    name: str | None = None
     function_call: dict[str, msgspec.Raw] | None = None
     audio: dict[str, msgspec.Raw] | None = None
 
@@ -124,6 +149,9 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    tools: list[ToolIn] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
 
     def check(self, vocabulary: int) -> None:
         super().check(vocabulary)
@@ -139,6 +167,7 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
             name = f"chat_template_kwargs.{min(given)}"
             raise BadField(name, f"The field {name!r} is not supported. Use the fields of the request.")
         self.prefills()
+        self.tool_config()
         if not 0 <= (self.top_logprobs or 0) <= MAX_LOGPROBS:
             raise BadField("top_logprobs", f"top_logprobs is 0 to {MAX_LOGPROBS}: {self.top_logprobs} is not.")
 
@@ -148,7 +177,13 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
 
     def prompt(self) -> list[ChatMessage]:
         """Raises BadField with a sentence about a role or a part that is not supported."""
-        return [_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)]
+        return with_names([_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)])
+
+    def tool_config(self) -> ToolConfig | None:
+        """Tools that the answer may call. Raises BadField."""
+        tools = [each.tool(f"tools[{number}]") for number, each in enumerate(self.tools or ())]
+        choice, names = chosen(self.tool_choice)
+        return tool_config(tools, choice, names, self.parallel_tool_calls is not False)
 
     def wanted_thinking(self) -> Thinking:
         """Thinking that the request asks for, under whichever of its names.
@@ -239,15 +274,46 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
         return prompts
 
 
+def chosen(choice: str | dict[str, Any] | None) -> tuple[Literal["auto", "required", "none"], Sequence[str]]:
+    """What ``tool_choice`` says: a word, one function, or several that are allowed. Raises BadField."""
+    match choice:
+        case None | "auto":
+            return "auto", ()
+        case "none":
+            return "none", ()
+        case "required" | "any":
+            return "required", ()
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            return "required", (name,)
+        case {"type": "allowed_tools"}:
+            inner = _object(choice)
+            return _allowed(_object(inner.get("allowed_tools", inner)))
+    text = f"tool_choice is auto, none, required or names a function: {shortened(str(choice))} does not."
+    raise BadField("tool_choice", text)
+
+
+def _allowed(choice: dict[str, Any]) -> tuple[Literal["auto", "required", "none"], Sequence[str]]:
+    tools = choice.get("tools")
+    names = [name for each in tools if (name := _name_of(each))] if isinstance(tools, list) else []
+    if not names:
+        raise BadField("tool_choice.tools", "No tool is allowed. Name those that are, or choose none.")
+    return "required" if choice.get("mode") == "required" else "auto", names
+
+
+def _name_of(tool: Any) -> str:
+    found = _object(_object(tool).get("function", tool)).get("name")
+    return found if isinstance(found, str) else ""
+
+
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
 def _message(turn: OpenAITurn, where: str) -> ChatMessage:
     if turn.role not in ROLES:
-        text = f"The role {shortened(turn.role)!r} is not supported. Use system, user or assistant."
+        text = f"The role {shortened(turn.role)!r} is not supported. Use system, user, assistant or tool."
         raise BadField(f"{where}.role", text)
-    for name in ("refusal", "tool_calls", "tool_call_id", "function_call", "audio"):  # the model would have to see them
+    for name in ("refusal", "function_call", "audio"):  # the model would have to see them
         if getattr(turn, name):
             raise BadField(f"{where}.{name}", f"The field {name!r} of a message is not supported. Leave it out.")
     if turn.content is None and turn.role != "assistant":
@@ -263,11 +329,23 @@ def _message(turn: OpenAITurn, where: str) -> ChatMessage:
             raise BadField(f"{field}.type", text)
         elif part.text is None:
             raise BadField(f"{field}.text", "The part has no text. Send some.")
-    if pictures and turn.role != "user":
+    if pictures and turn.role not in ("user", "tool"):
         raise BadField(f"{where}.content", f"A message of the role {turn.role!r} cannot have pictures. Use user.")
     text = "".join(part.text or "" for part in content)
+    if turn.role == "tool":
+        result = ToolResult(turn.tool_call_id or "", text, turn.name or "", pictures)
+        return ChatMessage(role="tool", parts=[result])
     thinking = turn.reasoning_content or turn.reasoning or ""
-    return ChatMessage(role=ROLES[turn.role], content=text, thinking=thinking, pictures=pictures)
+    calls = [_called(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(turn.tool_calls or ())]
+    if calls and turn.role != "assistant":
+        raise BadField(f"{where}.tool_calls", "Only messages of the assistant can have calls of tools.")
+    return ChatMessage.of(ROLES[turn.role], text, thinking, pictures, calls)
+
+
+def _called(call: CallIn, where: str) -> ToolCall:
+    if call.function is None or not call.function.name:
+        raise BadField(f"{where}.function", "A call of a tool has no name of one. Send back what was answered.")
+    return ToolCall(call.id, call.function.name, call.function.arguments or "{}")
 
 
 def _picture(part: ContentPart, where: str) -> bytes:
@@ -282,15 +360,13 @@ def _picture(part: ContentPart, where: str) -> bytes:
         raise BadField(where, text)
     if not comma or not head.endswith(";base64"):
         raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
-    try:
-        return base64.b64decode(data, validate=True)
-    except ValueError as error:
-        raise BadField(where, "The base64 of the picture is damaged. Send the whole file again.") from error
+    return picture(data, where)
 
 
-def finish_reason(reason: FinishReason) -> str:
-    """OpenAI knows two that apply: the model or a stop string ended it, or a limit on its length did."""
-    return {"stop": "stop", "length": "length", "context": "length"}[reason]
+def finish_reason(reason: FinishReason, called: bool = False) -> str:
+    """Reason of OpenAI's: the model or a stop string ended it, it ``called`` tools, or a limit on its length ended
+    it."""
+    return {"stop": "tool_calls" if called else "stop", "length": "length", "context": "length"}[reason]
 
 
 class TopLogprob(msgspec.Struct):
@@ -316,11 +392,21 @@ class TextLogprobs(msgspec.Struct):
     text_offset: list[int]
 
 
+class CallOut(msgspec.Struct, omit_defaults=True):
+    """A call of a tool. In a stream its first part has all but the arguments, and further ones these."""
+
+    index: int | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    function: CalledFunction = CalledFunction()
+
+
 class OpenAIAnswer(msgspec.Struct, omit_defaults=True):
     role: str = ""
-    content: str | None = None
+    content: str | UnsetType | None = UNSET
     reasoning_content: str | None = None
     """The thinking, under the name that DeepSeek's interface and vLLM's gave it."""
+    tool_calls: list[CallOut] | None = None
 
 
 class ChatChoice(msgspec.Struct):
@@ -385,6 +471,8 @@ class Completion(msgspec.Struct, Generic[ChoiceT], omit_defaults=True):
     usage: UsageOut | None = None
     system_fingerprint: str = ""
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    notices: list[str] = []
+    """What went otherwise than asked for, as sentences."""
 
 
 class ModelOut(msgspec.Struct):

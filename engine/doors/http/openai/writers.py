@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from engine.doors.http.openai.types import (
+    CalledFunction,
+    CallOut,
     ChatChoice,
     ChatChunkChoice,
     ChatLogprobs,
@@ -24,7 +26,8 @@ from engine.doors.http.openai.types import (
     finish_reason,
 )
 from engine.library import paths as config
-from engine.protocol import Delta, Finished, TokenInfo
+from engine.protocol import Delta, Finished, TokenInfo, ToolCallDelta
+from engine.services.answers.turns import CallCollector
 from engine.text.detokenise import detokeniser
 from engine.text.tokenizer import Tokenizer
 
@@ -48,6 +51,7 @@ class Writer:
         self._fingerprint = f"kvasir-{config.version()}"
         self._text: defaultdict[int, list[str]] = defaultdict(list)
         self._thinking: defaultdict[int, list[str]] = defaultdict(list)
+        self._calls: defaultdict[int, CallCollector] = defaultdict(CallCollector)
         self._tokens: defaultdict[int, list[_Placed]] = defaultdict(list)
         self._length: defaultdict[int, int] = defaultdict(int)
         """Characters of each answer's content so far."""
@@ -66,11 +70,16 @@ class Writer:
         if delta.channel == "thinking":
             self._thinking[delta.answer].append(delta.text)
             return
+        self._calls[delta.answer].take(delta)
+        if delta.channel == "tool":
+            return
         self._text[delta.answer].append(delta.text)
         self._tokens[delta.answer] += self._placed(delta)
 
     def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
-        return self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
+        done = self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
+        done.notices = [end.detail for end in finished if end.detail]
+        return done
 
     def opening_chunk(self, answer: int, usage: UsageOut | None = None) -> Completion | None:
         """First chunk of an answer's stream, before all else of the answer, with its ``usage`` so far where that is
@@ -84,7 +93,10 @@ class Writer:
         return self._chunk(self._part(delta), usage)
 
     def last_chunk(self, finished: Finished, usage: UsageOut | None = None) -> Completion | None:
-        return self._chunk(self._end(finished), usage)
+        last = self._chunk(self._end(finished), usage)
+        if last is not None and finished.detail:
+            last.notices = [finished.detail]
+        return last
 
     def usage_chunk(self, usage: UsageOut) -> Completion:
         return self._completion(self.chunk_name, [], usage)
@@ -155,8 +167,13 @@ class ChatWriter(Writer):
     def _choice(self, end: Finished) -> ChatChoice:
         text, thinking = ("".join(parts[end.answer]) for parts in (self._text, self._thinking))
         logprobs = self._logprobs(self._tokens[end.answer])
-        turn = OpenAIAnswer("assistant", text, (thinking or None) if self._tells_thinking else None)
-        return ChatChoice(end.answer, turn, finish_reason(end.reason), logprobs)
+        calls = [
+            CallOut(id=call.id, type="function", function=CalledFunction(call.name, call.arguments))
+            for call in self._calls[end.answer].calls
+        ]
+        told = (thinking or None) if self._tells_thinking else None
+        turn = OpenAIAnswer("assistant", None if calls and not text else text, told, calls or None)
+        return ChatChoice(end.answer, turn, finish_reason(end.reason, bool(calls)), logprobs)
 
     def _opening(self, answer: int) -> ChatChunkChoice:
         return ChatChunkChoice(answer, OpenAIAnswer("assistant"))
@@ -165,12 +182,17 @@ class ChatWriter(Writer):
         if delta.channel == "thinking":
             told = ChatChunkChoice(delta.answer, OpenAIAnswer(reasoning_content=delta.text))
             return told if self._tells_thinking else None
+        if delta.channel == "tool":
+            self._calls[delta.answer].take(delta)
+            calls = [_call_part(call) for call in delta.calls]
+            return ChatChunkChoice(delta.answer, OpenAIAnswer(tool_calls=calls)) if calls else None
         return ChatChunkChoice(
             delta.answer, OpenAIAnswer(content=delta.text), None, self._logprobs(self._placed(delta))
         )
 
     def _end(self, end: Finished) -> ChatChunkChoice:
-        return ChatChunkChoice(end.answer, OpenAIAnswer(), finish_reason(end.reason))
+        called = bool(self._calls[end.answer].calls)
+        return ChatChunkChoice(end.answer, OpenAIAnswer(), finish_reason(end.reason, called))
 
     def _logprobs(self, tokens: Sequence[_Placed]) -> ChatLogprobs | None:
         return ChatLogprobs([self._logprob(*token) for token in tokens]) if tokens else None
@@ -182,6 +204,13 @@ class ChatWriter(Writer):
 
     def _named(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
         return self._tokenizer.piece(token_id), logprob, list(self._tokenizer.id_to_bytes(token_id))
+
+
+def _call_part(call: ToolCallDelta) -> CallOut:
+    if not call.id:
+        return CallOut(index=call.index, function=CalledFunction(arguments=call.arguments))
+    function = CalledFunction(call.name, call.arguments)
+    return CallOut(index=call.index, id=call.id, type="function", function=function)
 
 
 class Echo(NamedTuple):

@@ -180,8 +180,8 @@ def held_out_texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, lis
         raise EngineError(str(error)) from error
     turns = []
     for question, answer in text.answered:
-        turns.append(ChatMessage(role="user", content=question))
-        turns.append(ChatMessage(role="assistant", content=answer))
+        turns.append(ChatMessage.of("user", question))
+        turns.append(ChatMessage.of("assistant", answer))
     assert loaded.files is not None
     yield "questions kept out of training, answered by the bundled model itself", loaded.encode_prompt(turns)
     yield "questions kept out of training, one after the other", loaded.files.tokenizer.encode("\n".join(text.asked))

@@ -94,7 +94,7 @@ def measure_bundled(load: LoadModel, questions: Sequence[str], *, tokens: int, r
             card, _ = client.load(*load)
         rest = anonymous_bytes()
         encode = client.model.encode_prompt
-        prompts = [encode([ChatMessage(role="user", content=question)]) for question in questions]
+        prompts = [encode([ChatMessage.of("user", question)]) for question in questions]
         length = min(1024, card.context - 128)
         long_prompt = [token for _ in range(length) for token in prompts[0]][:length]
         rows, absent = measure_switches(client, prompts, long_prompt, tokens=tokens, rounds=rounds)

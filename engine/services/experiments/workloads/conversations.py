@@ -143,9 +143,12 @@ def _encoded(model: LoadedModel, pairs: Sequence[tuple[str, str]], question: str
         said = [
             message
             for asks, answers in pairs
-            for message in (ChatMessage(role="user", content=asks), ChatMessage(role="assistant", content=answers))
+            for message in (
+                ChatMessage.of("user", asks),
+                ChatMessage.of("assistant", answers),
+            )
         ]
-        said += [ChatMessage(role="user", content=question)] if question else []
+        said += [ChatMessage.of("user", question)] if question else []
         try:
             return model.encode_prompt(said)
         except PromptError as error:

@@ -71,7 +71,7 @@ def encoded(model: LoadedModel, text: str, chat: bool) -> list[int]:
     """Token ids of plain text, or of a message where ``chat`` and the model's chat template takes any."""
     if chat:
         with suppress(PromptError):
-            return model.encode_prompt([ChatMessage(role="user", content=text)])
+            return model.encode_prompt([ChatMessage.of("user", text)])
     return model.encode_prompt(text)
 
 

@@ -192,7 +192,7 @@ def test_a_child_serves_loads_answers_and_goes(child: subprocess.Popen[str]) -> 
         assert isinstance(telemetry, p.Telemetry)
         assert telemetry.memory.weights == loaded.fit.weights + loaded.fit.draft_weights
         sampling = p.Sampling(max_tokens=12, seed=1, ignore_eos=True)
-        ws.send(p.encode(p.Generate(id="g", prompt=[p.ChatMessage(role="user", content="Hello")], sampling=sampling)))
+        ws.send(p.encode(p.Generate(id="g", prompt=[p.ChatMessage.of("user", "Hello")], sampling=sampling)))
         finished = until(p.Finished)
         assert isinstance(finished, p.Finished)
         assert finished.usage.generated_tokens == 12

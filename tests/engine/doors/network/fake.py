@@ -11,6 +11,7 @@ from typing import Any
 
 import tokenizers
 import torch
+from msgspec import structs
 
 from engine import catalogue
 from engine.compute.runner.perplexity import Scores
@@ -53,6 +54,9 @@ from engine.protocol import (
     Unloaded,
     Usage,
 )
+from engine.text.channels import Split
+from engine.text.formats.style import ToolStyle
+from engine.text.grammar import Grammars
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import CHATML, trained
@@ -77,7 +81,8 @@ def card(path: str, draft: str = "", context: int = 64) -> ModelCard:
 
 
 class FakeEngine:
-    """Answers a prompt with its own last tokens, upside down; a test may hold it back with ``gate``.
+    """Answers a prompt with its own last tokens, upside down, or with a ``script``; a test may hold it back with
+    ``gate``.
 
     Switches change nothing in the text except ``break_at``: with ``kv_cache`` off, the token of that index differs.
     """
@@ -96,6 +101,8 @@ class FakeEngine:
         self.speed = {True: 20.0, False: 10.0}
         self.break_at: int | None = None
         self.flood = 0
+        self.script = ""
+        """Text of answers, in which calls of tools are found where the request has tools."""
         self.thinks = 0
         """How many tokens of an answer are thinking."""
         self.cut: tuple[str, str] | None = None
@@ -120,16 +127,27 @@ class FakeEngine:
 
     def _model(self, path: str, draft: str = "") -> Any:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
+        template = ChatTemplate(self.template)
         return SimpleNamespace(
             card=card(path, draft, self.context),
             fit=FIT,
             command=LoadModel(path, draft),
-            files=SimpleNamespace(tokenizer=tokenizer, template=ChatTemplate(self.template)),
+            files=SimpleNamespace(
+                tokenizer=tokenizer,
+                template=template,
+                tools=ToolStyle(tokenizer, template, None),
+                grammars=Grammars(tokenizer, [2], 402),
+            ),
             reads=Reads(kv_per_token=64.0),
             model=None,
             device=torch.device("cpu"),
             pictures=Pictures(),
         )
+
+    def speak(self, template: str, script: str, context: int = 4096) -> None:
+        """Answer with a script from now on, as a model with this chat template."""
+        self.template, self.script, self.context = template, script, context
+        self.loaded = self._model("/models/tiny")
 
     # --- what the server uses ------------------------------------------------------------------------------------
 
@@ -260,6 +278,8 @@ class FakeEngine:
         ]  # fmt: skip
         size = len(command.prompt_ids)
         self.emit(Prefill(id=command.id, done=size, cached=self.cached, total=size, tokens=told))
+        if self.script:
+            ids = self.loaded.files.tokenizer.encode(self.script, special=False)[: command.sampling.max_tokens]
         for answer in range(command.n):
             self._write(command, answer, ids, self.speed[bool(values["kv_cache"])])
 
@@ -270,6 +290,7 @@ class FakeEngine:
             self.emit(
                 Delta(id=command.id, answer=answer, text=f"{number:1023d}.", tokens=[TokenInfo(id=1, chars=1024)])
             )
+        parser = self.loaded.files.tools.parser((), command.tools) if command.tools is not None else None
         for token in ids:
             self.gate.wait()
             if command.id in self.cancelled:
@@ -282,10 +303,18 @@ class FakeEngine:
             info = TokenInfo(id=token, chars=len(text))
             if command.sampling.logprobs is not None:
                 info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=[(token, -0.5), (5, -2.0)])
-            channel = "thinking" if written < self.thinks else "content"
-            self.emit(Delta(id=command.id, answer=answer, text=text, tokens=[info], channel=channel))  # type: ignore[arg-type]
             written += 1
+            if parser is not None:
+                self._tell(command, answer, parser.push(token, text), info)
+                if parser.stopped:
+                    break
+                continue
+            channel = "thinking" if written <= self.thinks else "content"
+            self.emit(Delta(id=command.id, answer=answer, text=text, tokens=[info], channel=channel))  # type: ignore[arg-type]
             self.emit(step(time.monotonic()))
+        if parser is not None and not parser.stopped:
+            self._tell(command, answer, parser.flush())
+            detail = parser.notice
         usage = Usage(
             prompt_tokens=len(command.prompt_ids),
             cached_tokens=self.cached,
@@ -295,6 +324,12 @@ class FakeEngine:
         )
         timings = Timings(queued_ms=1, ttft_ms=5, total_ms=9, tokens_per_second=speed, tokens_per_step=1, steps=written)
         self.emit(Finished(id=command.id, answer=answer, reason=reason, usage=usage, timings=timings, detail=detail))  # type: ignore[arg-type]
+
+    def _tell(self, command: AddRequest, answer: int, told: Split, info: TokenInfo | None = None) -> None:
+        tokens = [] if info is None else [structs.replace(info, chars=len(told.content))]
+        self.emit(Delta(id=command.id, answer=answer, text=told.content, tokens=tokens))
+        if told.calls:
+            self.emit(Delta(id=command.id, answer=answer, text="", channel="tool", calls=list(told.calls)))
 
 
 def step(at: float, **changes: Any) -> StepRecord:

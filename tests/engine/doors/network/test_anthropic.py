@@ -105,7 +105,7 @@ def test_thinking(api: anthropic.Anthropic, running: Running, thinking: Any, wan
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"tools": [{"name": "f", "input_schema": {"type": "object"}}]}, "tools: The field 'tools' is not supported"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0.type: Tools of the type"),
         ({"messages": []}, "messages: There is no message to answer."),
         ({"max_tokens": 0}, "max_tokens: max_tokens is at least 1"),
         ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages.0.content.0.type"),

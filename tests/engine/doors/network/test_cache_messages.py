@@ -138,18 +138,18 @@ def test_nothing_is_described_or_measured_without_a_model(empty: Running, open_c
 
 
 def test_where_a_prompt_diverges_is_told(client: Client, running: Running) -> None:
-    asked = [p.ChatMessage(role="user", content="a page")]
+    asked = [p.ChatMessage.of("user", "a page")]
     client.send(p.Generate(id="one", prompt=asked, sampling=p.Sampling(max_tokens=2)))
     assert client.until(p.Prefill).diverged is None
     client.until(p.Finished)
     text = "".join(message.text for message in client.passed if isinstance(message, p.Delta))
-    then = p.ChatMessage(role="user", content="b")
+    then = p.ChatMessage.of("user", "b")
     client.send(p.Generate(id="all", prompt=asked))  # the fake repeats the marks of the prompt
     client.until(p.Finished)
     whole = "".join(message.text for message in client.passed if isinstance(message, p.Delta))
     told = ((text, "one", ""), ("edited", "one", "was changed"), (whole, "all", "marks without text"))
     for said, parent, why in told:
-        prompt = [*asked, p.ChatMessage(role="assistant", content=said), then]
+        prompt = [*asked, p.ChatMessage.of("assistant", said), then]
         client.send(p.Generate(id="next", prompt=prompt, parent=parent))
         prefill = client.until(p.Prefill)
         assert (prefill.diverged is None) == (not why)

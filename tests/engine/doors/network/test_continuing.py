@@ -65,7 +65,7 @@ FAMILIES = {
         "<|channel|>analysis<|message|>{}<|end|><|start|>assistant",
     ),
 }
-SYSTEM = ChatMessage(role="system", content="Be brief.")
+SYSTEM = ChatMessage.of("system", "Be brief.")
 ASKED = ("What is a page?", "And then?", "Why is that so?", "Thanks")
 SAID = ("The cache keeps keys", "values", "so that every new token costs one row")
 
@@ -79,7 +79,7 @@ class Chat:
         self.line: list[Turn] = []
 
     def ask(self, text: str) -> Continued:
-        self.messages.append(ChatMessage(role="user", content=text))
+        self.messages.append(ChatMessage.of("user", text))
         self.prompt = rendered(self.template, self.messages)
         self.found = continued(self.tokenizer, self.prompt, self.line, self.messages)
         plain = self.tokenizer.encode(self.prompt.text, special=self.prompt.special)
@@ -100,7 +100,7 @@ class Chat:
         source = STYLES[self.family.style]
         turn = answered(self.tokenizer, self.prompt, ids, stop, source, self.found.ids, self.messages).finished()
         self.line = [turn, *self.line]
-        self.messages.append(ChatMessage(role="assistant", content=turn.text, thinking=thinking))
+        self.messages.append(ChatMessage.of("assistant", turn.text, thinking=thinking))
 
     def _marks(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, special=False)
@@ -197,8 +197,8 @@ def test_what_else_changes() -> None:
         return other.divergence
 
     asked, said, then = chat.messages
-    assert again([asked, ChatMessage(role="assistant", content="No"), then]) == EDITED
-    assert again([ChatMessage(role="user", content="Other"), said, then]) == CHANGED
+    assert again([asked, ChatMessage.of("assistant", "No"), then]) == EDITED
+    assert again([ChatMessage.of("user", "Other"), said, then]) == CHANGED
     assert again([SYSTEM, *chat.messages]) == CHANGED
     plain = PromptText("The cache", special=True, continues=True)
     assert continued(chat.tokenizer, plain, chat.line, plain.text).divergence == ANOTHER_KIND
@@ -210,7 +210,7 @@ def test_an_older_turn_serves_where_the_newest_does_not() -> None:
     """The last answer was written anew by hand: those before it still have their own ids."""
     chat = Chat(FAMILIES["chatml"])
     share(chat, 2)
-    messages = [*chat.messages[:2], ChatMessage(role="user", content="Something else")]
+    messages = [*chat.messages[:2], ChatMessage.of("user", "Something else")]
     prompt = rendered(chat.template, messages)
     found = continued(chat.tokenizer, prompt, chat.line, messages)
     older = chat.line[1]
@@ -235,9 +235,9 @@ def test_a_conversation_is_found_by_what_was_said(tokenizer: Tokenizer) -> None:
         turns.remember(named(turn.messages, turn.text), turn, tokenizer)
     found = turns.match(chat.messages, tokenizer)
     assert turns.line(found, tokenizer)[0] is second
-    sent = [ChatMessage(role=m.role, content=f" {m.content}\n") for m in chat.messages]
+    sent = [ChatMessage.of(m.role, f" {m.content}\n") for m in chat.messages]
     assert turns.match(sent, tokenizer) == found, "spaces do not count"
-    other = [*chat.messages[:3], ChatMessage(role="assistant", content="another"), chat.messages[4]]
+    other = [*chat.messages[:3], ChatMessage.of("assistant", "another"), chat.messages[4]]
     assert turns.line(turns.match(other, tokenizer), tokenizer)[0] is first
     assert turns.match([SYSTEM, *chat.messages], tokenizer) == ""
     assert turns.match(chat.messages[:1], tokenizer) == ""

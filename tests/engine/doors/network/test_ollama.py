@@ -107,9 +107,8 @@ def test_clients_find_the_server_without_a_token(refused: httpx.Client) -> None:
     ("fields", "said"),
     [
         ({"model": "other"}, "not loaded"),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "function"}]}, "has no name"),
         ({"options": {"temperatur": 1}}, "temperature"),
-        ({"messages": [{"role": "tool", "content": "4"}]}, "Tools"),
         ({"messages": [{"role": "user", "content": "", "images": ["?"]}]}, "base64"),
         ({"keep_alive": "soon"}, "duration"),
         ({"options": {"num_predict": 0.5}}, "max_tokens"),

@@ -34,7 +34,7 @@ from tests.engine.doors.network.conftest import Running
 from tests.engine.text.samples import CHATML, trained
 from tests.kit.servers import Client
 
-SYSTEM = ChatMessage(role="system", content="s " * 4)
+SYSTEM = ChatMessage.of("system", "s " * 4)
 
 
 def words(message: ChatMessage) -> int:
@@ -45,9 +45,9 @@ def said(turns: int, size: int = 10) -> list[ChatMessage]:
     """Turns of ``size`` words each way, and a last message."""
     messages = [SYSTEM]
     for turn in range(turns):
-        messages.append(ChatMessage(role="user", content=f"u{turn} " * size))
-        messages.append(ChatMessage(role="assistant", content=f"a{turn} " * size))
-    return [*messages, ChatMessage(role="user", content=f"u{turns} " * size)]
+        messages.append(ChatMessage.of("user", f"u{turn} " * size))
+        messages.append(ChatMessage.of("assistant", f"a{turn} " * size))
+    return [*messages, ChatMessage.of("user", f"u{turns} " * size)]
 
 
 def length(messages: list[ChatMessage]) -> int:
@@ -116,7 +116,7 @@ TOKENIZER = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
 )
 def test_the_cut_is_the_first_that_fits(contents: list[str], roles: list, context: int, answer: int) -> None:
     """The same as by trying one after the other, through a template and a tokenizer."""
-    messages = [ChatMessage(role=role, content=text) for role, text in zip(roles, contents, strict=False)]
+    messages = [ChatMessage.of(role, text) for role, text in zip(roles, contents, strict=False)]
     template, limit = ChatTemplate(CHATML), context - reserve(context, answer)
 
     def tokens(text: str) -> int:
@@ -203,9 +203,9 @@ def ask(client: Client, id: str, messages: list[ChatMessage], **more) -> p.Finis
 def chat(turns: int) -> list[ChatMessage]:
     messages = []
     for turn in range(turns):
-        messages.append(ChatMessage(role="user", content=f"question {turn}"))
-        messages.append(ChatMessage(role="assistant", content=f"answer {turn}"))
-    return [*messages, ChatMessage(role="user", content="and now?")]
+        messages.append(ChatMessage.of("user", f"question {turn}"))
+        messages.append(ChatMessage.of("assistant", f"answer {turn}"))
+    return [*messages, ChatMessage.of("user", "and now?")]
 
 
 def resized(running: Running, context: int) -> None:
@@ -259,7 +259,7 @@ def test_a_new_cut_is_the_reason_why_the_prompt_diverges(client: Client, running
         found = [message for message in client.passed if isinstance(message, p.ContextCut)]
         cut.append((found[0].first, found[0].last) if found else None)
         told.append(next(message for message in client.passed if isinstance(message, p.Prefill)).divergence)
-        messages += [ChatMessage(role="assistant", content=text), ChatMessage(role="user", content="and then?")]
+        messages += [ChatMessage.of("assistant", text), ChatMessage.of("user", "and then?")]
     assert len({*cut}) >= 3
     for number in range(1, 16):
         assert (told[number] == LEFT_OUT) == (cut[number] != cut[number - 1])
@@ -267,7 +267,7 @@ def test_a_new_cut_is_the_reason_why_the_prompt_diverges(client: Client, running
 
 def test_what_does_not_fit_even_without_its_middle_is_refused(client: Client, running: Running) -> None:
     resized(running, 128)
-    messages = [*chat(4)[:-1], ChatMessage(role="user", content="long " * 200)]
+    messages = [*chat(4)[:-1], ChatMessage.of("user", "long " * 200)]
     error = ask(client, "a", messages, overflow="drop_middle")
     assert isinstance(error, p.Error)
     assert (error.code, error.id) == ("prompt_too_long", "a")
@@ -282,11 +282,11 @@ def test_a_prompt_that_is_far_too_long_is_not_tokenised(
 ) -> None:
     encoded: list[str] = []
     monkeypatch.setattr(Tokenizer, "encode", lambda self, text, special=True: encoded.append(text) or [5])
-    error = ask(client, "a", [ChatMessage(role="user", content="long " * 100_000)])
+    error = ask(client, "a", [ChatMessage.of("user", "long " * 100_000)])
     assert isinstance(error, p.Error)
     assert error.code == "prompt_too_long"
     assert "the prompt has 500," in error.message
-    endless = [ChatMessage(role="user", content="x" * MOST_TEXT)]
+    endless = [ChatMessage.of("user", "x" * MOST_TEXT)]
     for overflow in ("drop_middle", "window"):
         error = ask(client, "b", endless, overflow=overflow)
         assert isinstance(error, p.Error)

@@ -19,7 +19,7 @@ from engine.text.template import ChatTemplate
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN, Client
 
-CHAT = [p.ChatMessage(role="user", content="abc")]
+CHAT = [p.ChatMessage.of("user", "abc")]
 
 
 def answer_of(client: Client, id: str) -> tuple[str, p.Finished]:
@@ -423,7 +423,7 @@ def test_thinking_comes_in_its_own_channel_and_is_asked_for(client: Client, runn
     loaded = running.engine.loaded
     loaded.files.template = ChatTemplate("{{ enable_thinking }}|{{ messages[0].content }}")
     running.engine.thinks = 4
-    said = [p.ChatMessage(role="user", content="abc def")]
+    said = [p.ChatMessage.of("user", "abc def")]
     client.send(p.Generate(id="a", prompt=said, thinking=p.Thinking(on=False)))
     end = client.until(p.Finished)
     deltas = [message for message in client.passed if isinstance(message, p.Delta)]

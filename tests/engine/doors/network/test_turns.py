@@ -19,7 +19,7 @@ from tests.engine.doors.network.conftest import Running
 from tests.engine.text.samples import CHATML, MISTRAL, byte_level, trained
 from tests.kit.servers import Client
 
-ASKED = [ChatMessage(role="user", content="What is a page?")]
+ASKED = [ChatMessage.of("user", "What is a page?")]
 
 
 def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]:
@@ -27,7 +27,7 @@ def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> lis
 
 
 def next_turn(answer: str) -> list[ChatMessage]:
-    return [*ASKED, ChatMessage(role="assistant", content=answer), ChatMessage(role="user", content="And then?")]
+    return [*ASKED, ChatMessage.of("assistant", answer), ChatMessage.of("user", "And then?")]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_another_text_is_tokenised_as_if_nothing_had_been(chatml: Tokenizer) -> 
     template = ChatTemplate(CHATML)
     turn = answered(chatml, rendered(template, ASKED), spelled(chatml, "The cache")).finished()
     edited = rendered(template, next_turn("A cache"))
-    other = rendered(template, [ChatMessage(role="system", content="S"), *next_turn("The cache")])
+    other = rendered(template, [ChatMessage.of("system", "S"), *next_turn("The cache")])
     plain = PromptText(other.text, special=True, continues=True)
     for prompt in (edited, other, plain):
         assert continued_ids(chatml, prompt, turn) == chatml.encode(prompt.text, special=prompt.special)
@@ -107,8 +107,8 @@ KEEPS = (
 
 
 def after_thinking(thinking: str, content: str) -> list[ChatMessage]:
-    said = ChatMessage(role="assistant", content=content, thinking=thinking)
-    return [*ASKED, said, ChatMessage(role="user", content="And then?")]
+    said = ChatMessage.of("assistant", content, thinking=thinking)
+    return [*ASKED, said, ChatMessage.of("user", "And then?")]
 
 
 def test_thinking_that_the_template_keeps_is_gone_on_from(chatml: Tokenizer) -> None:

@@ -109,7 +109,7 @@ def test_memory_is_the_weights_and_what_the_arenas_take_for_an_answer(
     result, _ = found
     model = guide.model
     for kind, prompt in zip(result.kinds, PROMPTS, strict=True):
-        chat = [ChatMessage(role="user", content=prompt.text)]
+        chat = [ChatMessage.of("user", prompt.text)]
         ids = model.encode_prompt(prompt.text if prompt.plain else chat)
         each = sum(store.bytes_per_token() for store in model.stores)
         weights = model.fit.weights + model.fit.draft_weights
