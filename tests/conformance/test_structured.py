@@ -17,10 +17,23 @@ import pytest
 from pydantic import BaseModel, Field
 
 from engine.library.paths import bundled_folder
-from engine.protocol import ChatMessage, Finished, LoadOptions, Sampling, StructuredOutput, keys
+from engine.protocol import (
+    ChatMessage,
+    Delta,
+    Finished,
+    LoadOptions,
+    Sampling,
+    StructuredOutput,
+    Thinking,
+    Tool,
+    ToolConfig,
+    keys,
+)
 from engine.services.answers.request import AnswerRequest, PromptTokens
-from engine.services.answers.structured import compiled
+from engine.services.answers.structured import compiled, held
+from engine.services.answers.turns import CallCollector
 from engine.services.client import EngineClient
+from engine.text.prompt import PromptForm, rendered
 from tests.kit.servers import TOKEN, Serving
 
 GUIDE = bundled_folder() / "kvasir-guide"
@@ -205,6 +218,40 @@ def test_speculation_changes_no_token(client: EngineClient, temperature: float) 
     for speculation in ({"speculation": "ngram"}, {"speculation": "draft", "draft_length": 4}):
         for forced in (True, False):
             assert answer(client, temperature, **speculation, forced_tokens=forced) == plain
+
+
+TOOLS = ToolConfig(
+    tools=[Tool(name="look_up", parameters=json.dumps(SCHEMA)), Tool(name="now")], choice="required", parallel=False
+)
+
+
+def called(client: EngineClient, temperature: float, **switches: Any) -> list[tuple[str, str]]:
+    """The calls of an answer that must make some."""
+    files = client.model.files
+    assert files is not None
+    form = PromptForm(tools=TOOLS)
+    prompt = rendered(files.template, [ChatMessage.of("user", QUESTION)], Thinking(), form, files.tools)
+    tokens = PromptTokens(files.tokenizer.encode(prompt.text, special=prompt.special))
+    request = AnswerRequest(
+        [], Sampling(temperature=temperature, seed=9, max_tokens=300), form=form, optimisations=switches
+    )
+    calls = CallCollector()
+    for event in client.stream(request, tokens._replace(grammar=held(client.model, None, TOOLS).grammar)):
+        if isinstance(event, Delta):
+            assert not event.text.strip()
+            calls.take(event)
+        elif isinstance(event, Finished):
+            assert (event.reason, event.detail) == ("stop", "")
+    for call in calls.calls:
+        jsonschema.validate(json.loads(call.arguments), SCHEMA if call.name == "look_up" else {"type": "object"})
+    return [(call.name, call.arguments) for call in calls.calls]
+
+
+@pytest.mark.slow
+def test_calls_are_the_same_with_speculation_and_without(client: EngineClient) -> None:
+    plain = called(client, 1.0, speculation="off", forced_tokens=False)
+    assert plain
+    assert called(client, 1.0, speculation="draft", draft_length=4) == plain
 
 
 @pytest.mark.slow

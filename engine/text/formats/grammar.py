@@ -14,6 +14,8 @@ from engine.protocol import ToolConfig
 from engine.text.formats.calls import CallFormat, Choice, FreeText, Optional, Schema, Term
 from engine.text.grammar import ON_ONE_LINE, held_schema
 
+MOST_CALLS = 16
+"""Calls of an answer that must make some: a small model may not end by itself."""
 _ANY = r"/(.|\n)*/"
 
 
@@ -23,7 +25,7 @@ def forced(format: CallFormat, config: ToolConfig, special: Mapping[str, int], o
     lark = _Lark(special)
     begins, ends = format.around
     tools = " | ".join(lark.sequence(format.terms(tool)) for tool in config.allowed)
-    more = f" ({lark.text(format.joint)} call)*" if config.parallel else ""
+    more = f" ({lark.text(format.joint)} call){{0,{MOST_CALLS - 1}}}" if config.parallel else ""
     other = f" | {lark.sequence(otherwise)}" if otherwise else ""
     start = f"start: {lark.text(begins)} call{more} {lark.text(ends)}{other}"
     return "\n".join([start, f"call: {tools}", *lark.rules])
