@@ -101,7 +101,6 @@ class CountIn(SamplingIn, kw_only=True):
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {
         "mcp_servers": ([],),
         "container": (),
-        "context_management": ({},),
         "inference_geo": (),
         "cache_control": ({"type": "ephemeral"},),
     }
@@ -112,6 +111,8 @@ class CountIn(SamplingIn, kw_only=True):
     thinking: ThinkingIn | None = None
     output_config: OutputConfig = OutputConfig()
     output_format: OutputFormat | None = None
+    context_management: dict[str, Any] | None = None
+    """What Anthropic's server leaves out of a conversation that grows long, which this one does not."""
     tools: list[ToolIn] = []
     tool_choice: ToolChoice | None = None
 
