@@ -154,6 +154,7 @@ class BadField(ValueError):  # noqa: N818 - an outcome that a person is told abo
 def decoded(body: bytes, kind: type[_T]) -> _T:
     """The request in ``body``. Raises :class:`BadField`."""
     try:
+        str(body, "utf-8")  # raw parts are read later, and not checked here
         given = msgspec.json.decode(body, type=Fields)
         fields = _renamed(_unfolded(given))
         for name, value in fields.items():

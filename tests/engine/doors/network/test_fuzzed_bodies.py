@@ -1,0 +1,244 @@
+"""Bodies of all dialects, changed at random: each is read, or refused with a sentence, and nothing else happens."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.doors.http.anthropic.types import MessagesIn
+from engine.doors.http.fields import BadField, decoded
+from engine.doors.http.ollama.types import GenerateIn, OllamaChat
+from engine.doors.http.openai.types import CompletionIn, OpenAIChat
+
+SCHEMA: Any = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+CALL: Any = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "b"}'}}
+TOOL: Any = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+CHAT: Any = {
+    "model": "m",
+    "stream": True,
+    "n": 2,
+    "stream_options": {"include_usage": True},
+    "stop": ["x"],
+    "seed": 7,
+    "logprobs": True,
+    "top_logprobs": 2,
+    "logit_bias": {"5": -1},
+    "temperature": 0.5,
+    "tools": [TOOL],
+    "parallel_tool_calls": False,
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "reasoning_effort": "low",
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}},
+    "messages": [
+        {"role": "system", "content": "s"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "t"}, {"type": "image_url", "image_url": {"url": PICTURE}}],
+        },
+        {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c", "content": "result"},
+    ],
+}
+COMPLETION: Any = {
+    "model": "m",
+    "prompt": ["a", "b"],
+    "max_tokens": 5,
+    "echo": True,
+    "logprobs": 1,
+    "best_of": 1,
+    "guided_json": SCHEMA,
+}
+MESSAGES: Any = {
+    "model": "m",
+    "max_tokens": 9,
+    "stream": True,
+    "system": [{"type": "text", "text": "s"}],
+    "stop_sequences": ["x"],
+    "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA}, {"type": "web_search_20250305", "name": "w"}],
+    "tool_choice": {"type": "tool", "name": "f"},
+    "thinking": {"type": "enabled", "budget_tokens": 2000},
+    "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}, "effort": "low"},
+    "messages": [
+        {
+            "role": "user",
+            "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "t", "signature": ""},
+                {"type": "tool_use", "id": "c", "name": "f", "input": {"a": "b"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "r"}]}],
+        },
+    ],
+}
+OLLAMA: Any = {
+    "model": "m",
+    "stream": False,
+    "think": "low",
+    "keep_alive": "5m",
+    "format": SCHEMA,
+    "options": {"num_predict": 5, "stop": ["x"]},
+    "tools": [TOOL],
+    "messages": [
+        {"role": "user", "content": "q", "images": ["aGk="]},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": "b"}}}]},
+        {"role": "tool", "tool_name": "f", "content": "r"},
+    ],
+}
+GENERATE: Any = {
+    "model": "m",
+    "prompt": "p",
+    "system": "s",
+    "images": ["aGk="],
+    "raw": False,
+    "format": "json",
+    "keep_alive": -1,
+}
+ODD: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**64,
+    -(2**63),
+    1e400,
+    0.5,
+    float("nan"),
+    "",
+    "a",
+    "\ud800",
+    "\0",
+    "x" * 300,
+    "é🎉",
+    "auto",
+    "required",
+    "none",
+    "null",
+    "{",
+    "1",
+    [],
+    [[]],
+    [None],
+    ["a"],
+    [1, 2],
+    {},
+    {"": ""},
+    {"type": "function"},
+    {"type": "x"},
+    {"a": [{}]},
+    {"type": "object"},
+    {"$ref": "#"},
+    {"type": ["string", "null"]},
+    [{}, 1, "a"],
+    {"name": "f"},
+    {"role": "user"},
+    "data:,",
+    PICTURE,
+]
+
+
+def read_chat(body: bytes) -> None:
+    wanted = decoded(body, OpenAIChat)
+    wanted.check(400)
+    wanted.prompt()
+    wanted.sampling()
+    wanted.wanted_thinking()
+    wanted.variables()
+
+
+def read_completion(body: bytes) -> None:
+    wanted = decoded(body, CompletionIn)
+    wanted.check(400)
+    wanted.prompts()
+    wanted.sampling()
+
+
+def read_messages(body: bytes) -> None:
+    wanted = decoded(body, MessagesIn)
+    wanted.check(400)
+    wanted.conversation()
+    for name in ("form", "wanted_thinking", "structured"):
+        getattr(wanted, name)
+
+
+def read_ollama(kind: type[OllamaChat] | type[GenerateIn]) -> Callable[[bytes], None]:
+    def read(body: bytes) -> None:
+        wanted = decoded(body, kind)
+        wanted.check(400)
+        wanted.conversation()
+        wanted.tool_config()
+        wanted.sampling()
+        for name in ("structured", "ttl", "thinking", "overflow"):
+            getattr(wanted, name)
+
+    return read
+
+
+DIALECTS: dict[str, tuple[Any, Callable[[bytes], None]]] = {
+    "chat": (CHAT, read_chat),
+    "completion": (COMPLETION, read_completion),
+    "messages": (MESSAGES, read_messages),
+    "ollama chat": (OLLAMA, read_ollama(OllamaChat)),
+    "ollama generate": (GENERATE, read_ollama(GenerateIn)),
+}
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each place of a JSON value, as its container and the key in it."""
+    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(inner, dict | list):
+            yield from places(inner)
+
+
+def fuzzed(choose: random.Random, whole: Any) -> bytes:
+    """The body with parts replaced, removed, doubled or renamed; sometimes its bytes are changed besides."""
+    body = copy.deepcopy(whole)
+    for _ in range(choose.randint(1, 3)):
+        container, key = choose.choice(list(places(body)))
+        match choose.randrange(4):
+            case 0 | 1:
+                container[key] = copy.deepcopy(choose.choice(ODD))
+            case 2:
+                del container[key]
+            case 3 if isinstance(container, dict):
+                container[choose.choice(["", "type", "x", "content", "name"])] = container.pop(key)
+            case _:
+                container[key] = [container[key], copy.deepcopy(container[key])]
+        if not body:
+            break
+    data = bytearray(json.dumps(body).encode())
+    if choose.random() < 0.1:
+        data[choose.randrange(len(data))] = choose.randrange(256)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("count", [700, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_body_is_read_or_refused(dialect: str, count: int) -> None:
+    whole, read = DIALECTS[dialect]
+    read(json.dumps(whole).encode())
+    choose, refused = random.Random(dialect), 0
+    for _ in range(count):
+        body = fuzzed(choose, whole)
+        try:
+            read(body)
+        except BadField as error:
+            refused += bool(str(error))
+        except Exception as error:
+            raise AssertionError(body) from error
+    assert 0.3 * count < refused < count
