@@ -8,6 +8,7 @@ from typing import Protocol
 from starlette.routing import Route
 
 from engine.doors.http.anthropic.routes import AnthropicRoutes
+from engine.doors.http.llamacpp.routes import LlamaCppRoutes
 from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
@@ -32,3 +33,4 @@ register(AnthropicRoutes)
 register(OpenAIRoutes)
 register(TokenRoutes)
 register(OllamaRoutes)
+register(LlamaCppRoutes)

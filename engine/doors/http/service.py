@@ -21,10 +21,11 @@ from engine.loop.admission import NO_MODEL
 from engine.protocol import ContextCut, ToolConfig
 from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
-from engine.services.answers.request import AnswerRequest
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
 from engine.services.residency import Lease, Residency
+from engine.text.infill import OtherFile, infill_ids
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
@@ -112,6 +113,21 @@ class HttpService:
         found, heard = await self._conversations.prepared(self.hub, asked)
         checked_window(len(found.ids), asked.overflow == "window", loaded.card.context)
         return PromptRequest(asked.command(found.tokens, found.window), heard), found.context_cut("")
+
+    def infill(
+        self, asked: AnswerRequest, prefix: str, suffix: str, loaded: LoadedModel, files: Sequence[OtherFile] = ()
+    ) -> PromptRequest:
+        """The request for the text between two others. Raises :class:`Refused` for a model that cannot fill in."""
+        assert loaded.files is not None
+        ids = infill_ids(loaded.files.tokenizer, prefix, suffix, files)
+        if ids is None:
+            text = (
+                f"{loaded.card.name} was not trained to fill in text: its vocabulary has no marks for that. Use a "
+                "model for code that was, or send the text before the gap alone."
+            )
+            raise Refused("no_infill", text)
+        checked_window(len(ids), False, loaded.card.context)
+        return PromptRequest(asked.command(PromptTokens(ids)))
 
     async def answer(
         self,

@@ -162,7 +162,11 @@ class OllamaRoutes:
             adapter=adapter_of(loaded, name),
             structured=wanted.structured,
         )
-        prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
+        if isinstance(wanted, GenerateIn) and wanted.suffix:
+            infill = asked._replace(prompt="")
+            prompt, cut = self._service.infill(infill, wanted.prompt, wanted.suffix, loaded), None
+        else:
+            prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
         headers = notice_header(loaded, asked.tools) | ({} if cut is None else cut_header(cut))
 
         async def write(stream: Stream) -> Response:

@@ -133,10 +133,17 @@ class GenerateIn(_OllamaRequest, kw_only=True):
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {**_OllamaRequest.neutral, "context": ([],), "template": ("",)}
 
     prompt: str = ""
+    suffix: str = ""
+    """Text behind the gap that the answer fills, for models that can."""
     system: str = ""
     raw: bool = False
     images: list[str] | None = None
     prefills: ClassVar[bool] = False
+
+    def check(self, vocabulary: int) -> None:
+        super().check(vocabulary)
+        if self.suffix and (self.images or self.raw or self.system or self.structured is not None):
+            raise BadField("suffix", "A suffix goes with a prompt alone: no pictures, format, system prompt or raw.")
 
     @property
     def empty(self) -> bool:

@@ -176,6 +176,8 @@ class OpenAIRoutes:
             prompt_logprobs=max((each for each in scored if each is not None), default=None),
             structured=wanted.structured(),
         )
+        if isinstance(wanted, CompletionIn) and wanted.suffix and isinstance(given, str):
+            return self._service.infill(asked, given, wanted.suffix, loaded), None
         if isinstance(given, Ids):
             window = checked_window(len(given), overflow == "window", loaded.card.context)
             grammar, _ = await held_in_thread(self._service.hub, loaded, asked.structured)

@@ -239,6 +239,8 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
     logprobs: int | None = None
     best_of: int | None = None
     echo: bool | None = None
+    suffix: str | None = None
+    """Text behind the gap that the answer fills, for models that can."""
 
     @property
     def echoes(self) -> bool:
@@ -248,6 +250,9 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
         super().check(vocabulary)
         if self.best_of not in (None, 1 if self.n is None else self.n):
             raise BadField("best_of", "best_of is supported only where it equals n. Leave it out.")
+        if self.suffix and (self.echo or self.structured() is not None or not isinstance(self.prompt, str)):
+            text = "A suffix goes with a prompt of one text alone, without echo and without a form of the answer."
+            raise BadField("suffix", text)
 
     def sampling(self) -> Sampling:
         # OpenAI's own default; without it a plain continuation runs to the end of the context.

@@ -218,7 +218,6 @@ def test_errors_have_openais_shape(
         ({"prompt": [1, "b"]}, "prompt", "neither one of token ids nor a list of prompts"),
         ({"prompt": ["a"] * 257, "n": 2}, "prompt", "514 answers together"),
         ({"prompt": "abc", "stream_options": {}}, "stream_options", "needs stream"),
-        ({"prompt": "abc", "suffix": "def"}, "suffix", "not supported"),
         ({"prompt": "abc", "best_of": 3}, "best_of", "where it equals n"),
         ({"prompt": "abc", "n": 2, "best_of": 1}, "best_of", "where it equals n"),
         (
