@@ -78,6 +78,8 @@ class TextStream:
         before = channels.channel
         content, thinking, calls = channels.push(token_id, text)
         released = self._stop.push(content) if stops else content
+        if channels.stopped:
+            released += self._stop.flush()
         where = self._of_token(content, thinking, (before, channels.channel))
         own = {"content": len(content), "thinking": len(thinking), "tool": 0}[where]
         return Piece(released, thinking, where, own, calls)

@@ -12,7 +12,10 @@ from engine.services.answers.turns import CallCollector
 from engine.text.formats.calls import CUT_SHORT, CallFormat, CallWriter
 from engine.text.formats.families import FAMILIES, HERMES, format_of
 from engine.text.formats.parser import ToolParser
+from engine.text.stream import TextStream
 from engine.text.template import as_schema
+from engine.text.tokenizer import Tokenizer
+from tests.engine.text.samples import byte_level
 
 SCHEMA = {
     "type": "object",
@@ -246,6 +249,15 @@ def test_one_call_ends_an_answer_that_may_have_no_more() -> None:
     stopped = [parser.push(0, piece) and parser.stopped for piece in case.text]
     assert case.text[: stopped.index(True) + 1].count("</tool_call>") == 1
     assert read(HERMES, list(case.text), one=True).called == HARMLESS[:1]
+
+
+def test_text_that_may_become_a_stop_string_is_told_before_a_last_call() -> None:
+    tokenizer = Tokenizer(byte_level([]))
+    parser = ToolParser(None, HERMES, CallWriter(TOOLS), {}, (), one=True)
+    stream = TextStream(tokenizer, ["So far"], channels=parser)
+    pieces = [stream.push(token) for token in tokenizer.encode(f"So{CASES['hermes'].text}") if not stream.stopped]
+    assert ("".join(piece.text for piece in pieces), stream.stopped) == ("So", True)
+    assert [call.name for piece in pieces for call in piece.calls if call.id] == ["weather"]
 
 
 def test_calls_have_names_of_their_own() -> None:
