@@ -87,6 +87,8 @@ class RowViews(NamedTuple):
     """[T] int64: the row sees keys before this index. Those after its own are rows of this step. It holds ..."""
     ahead: Ahead = "none"
     """... in these layers."""
+    places: np.ndarray | None = None
+    """[T] int64: the rows' own places, of encoders, whose layers with a window see as far ahead as back."""
 
 
 class AdapterRows(NamedTuple):
@@ -177,6 +179,8 @@ class SequenceRows(NamedTuple):
     """Axes of its places that the rotary embedding sees; None: each row's own, start + depth."""
     embedded: Sequence[EmbeddedRows] = ()
     """Rows of these whose embeddings are given."""
+    whole: bool = False
+    """They are the whole text of an encoder, and see each other."""
 
 
 FIRST_ROW = SequenceRows([0], 0, [1], want_logits=1)

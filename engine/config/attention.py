@@ -79,6 +79,8 @@ class AttentionConfig:
     """The layer whose keys and values layer i reads: i, or an earlier one that it shares them with; empty: its own."""
     keys_as_values: tuple[bool, ...] = ()
     """Layers whose values are projected by the weights of their keys; empty: none."""
+    bidirectional: bool = False
+    """Tokens see those after them, too: the model is an encoder."""
     latent: LatentShape | None = None
     """Multi-head latent attention; ``head_dim`` is then ``nope + rope`` and ``num_kv_heads`` 1."""
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.cache.sequences import SequenceCache
 from engine.compute.batch import MAX_TREE_ROWS, Axes
 from engine.compute.sampling.params import SamplingParams
+from engine.config.pooling import Pooling
 from engine.decoding.options import Acceptance, RequestOptions
 from engine.protocol import Timings, TokenInfo, Usage
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from engine.compute.sampling.processors import History
     from engine.compute.vision.placeholders import PlaceholderSpans
     from engine.text.grammar import GrammarConstraint
@@ -54,7 +57,8 @@ class Request:
     ``adapter`` is the number of the one that answers (`engine.compute.models.adapters`), 0 for the model alone.
     ``constraint`` says which tokens may come next, None: any.
     ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
-    how many tokens were.
+    how many tokens were. With ``pooling`` an embedding of the prompt is computed in place of an answer: ``pooled``
+    [hidden_size] float32 sums the states of ``scored`` tokens.
     """
 
     arrival: int
@@ -75,6 +79,8 @@ class Request:
     content_chars: int = 0
     prompt_logprobs: int | None = None
     scored: int = 0
+    pooling: Pooling | None = None
+    pooled: Tensor | None = None
     constraint: GrammarConstraint | None = None
     last_step: int = -1
     id: str = field(init=False)
@@ -159,6 +165,11 @@ class Request:
     def acceptance(self) -> Acceptance:
         """Test that verifies draft tokens. At temperature 0 only one token is possible, and the keyed test serves."""
         return "keyed" if self.params.greedy else self.options.acceptance
+
+    def pool(self, states: Tensor) -> None:
+        """Add the sum of the states of all tokens that are computed now and were not before."""
+        self.pooled = states if self.pooled is None else self.pooled + states
+        self.scored = self.num_computed
 
     def usage(self) -> Usage:
         return Usage(

@@ -19,10 +19,13 @@ from engine.base.host_memory import trim_heap
 from engine.compute.layers.interface import WeightSource
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
-from engine.compute.models.registry import family, names_of
+from engine.compute.models.projection import Projection
+from engine.compute.models.registry import family, names_of, with_head
 from engine.config.model import ModelConfig
+from engine.config.pooling import Pooling
 from engine.config.raw import RawConfig
 from engine.formats.generation import GenerationConfig, read_generation_config
+from engine.formats.pooling import folder_pooling, read_projections
 from engine.formats.quantised.fp8 import NOTICE, USUAL, Fp8Files
 from engine.formats.quantised.nested import text_config, text_entries
 from engine.formats.quantised.quantisation import read_quantisation
@@ -71,6 +74,8 @@ class Checkpoint:
     """The output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
     vision: VisionPart | None = None
     """The vision tower, which :func:`engine.formats.vision.load_tower` reads."""
+    pooling: Pooling | None = None
+    """Pooling of a model that is made for embeddings; None: it is made for something else."""
     text_only: str = ""
     """Reason that there is none although the model has one, as a sentence; it is among the notices."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
@@ -86,6 +91,8 @@ class Checkpoint:
             raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
         whole = RawConfig(values, folder / "config.json")
         raw = text_config(whole)
+        if (named := with_head(raw.architecture)) != raw.architecture:
+            whole = raw = RawConfig(values | {"architectures": [named]}, whole.file)
         config = family(raw.architecture).read_config(raw)
         quantisation = read_quantisation(raw, folder)
         files = TensorFiles.open(folder)
@@ -99,12 +106,14 @@ class Checkpoint:
         vision, reason = (None, "") if raw is whole else find_vision(whole, folder, files, config)
         text_only = TEXT_ONLY.format(name=folder.name, reason=reason.rstrip(".")) if reason else ""
         notices = (text_only, *notices) if reason else notices
-        files.entries = text_entries(files.entries, raw is not whole, names_of(raw.architecture))
+        stated = files.entries
+        files.entries = text_entries(stated, raw is not whole, names_of(raw.architecture))
         if not (raw.values.get("dtype") or raw.values.get("torch_dtype")):
             # gpt-oss' config.json, for one, is silent.
             stored = (entry.dtype for entry in files.entries.values() if entry.dtype in _TITLES)
             config = replace(config, dtype=next(stored, config.dtype))
-        if raw is not whole and not any(name.startswith("lm_head.") for name in files.entries):
+        bare = "embed_tokens.weight" in stated
+        if (raw is not whole or bare) and not any(name.startswith("lm_head.") for name in files.entries):
             # Which of the two configurations says so differs between versions of transformers.
             config = replace(config, tie_word_embeddings=True)
         tied, config = config.tie_word_embeddings, with_own_head(files, config)
@@ -123,6 +132,7 @@ class Checkpoint:
             weight_bytes=sum(entry.size for entry in files.entries.values()),
             notices=(*notices, *generation.notices),
             vision=vision,
+            pooling=folder_pooling(folder) or ("mean" if config.attention.bidirectional else None),
             text_only=text_only,
         )
         return opened.checked()
@@ -166,6 +176,10 @@ class Checkpoint:
     def has_tensor(self, name: str) -> bool:
         """Return True if the checkpoint has the tensor that the family's safetensors files call ``name``."""
         return name in self.files.entries
+
+    def projections(self, device: torch.device) -> list[Projection]:
+        """Dense layers after the pooling of an embedding model, read. Raises :class:`CheckpointError`."""
+        return [] if self.pooling is None else read_projections(self.path, device)
 
     def tokenizer(self) -> Tokenizer:
         """Raises :class:`CheckpointError`."""
@@ -284,6 +298,7 @@ def load_model(
         try:
             with torch.inference_mode():
                 model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, times.timed(source))
+                model.projections = checkpoint.projections(device)
         finally:
             trim_heap()
     _log.info("loaded %s: %.1f MB resident, %s", checkpoint.path.name, model.storage_size() / 1e6, times)

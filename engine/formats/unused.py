@@ -35,6 +35,8 @@ _KNOWN = re.compile(
     r"(?:.*\.)?(?:"
     r"rotary_emb\..+|rotary_pos_emb\..+|(?:original_)?inv_freq"  # computed from the configuration
     r"|position_ids|masked_bias|(?:attn|attention)\.bias|num_batches_tracked|version"  # masks and counters of old files
+    r"|pooler\.dense\.(?:weight|bias)"  # BERT's second way to make one vector of a text
+    r"|dense_[23]\.weight"  # what follows the pooling of an embedding model, in GGUF
     r"|(?:mtp|nextn)\w*\..+"  # multi-token layers, which draft where they can
     r"|rope_factors_\w+\.weight|rope_freqs\.weight|attn_rot_embd\.weight"  # GGUF's
     r")"

@@ -19,6 +19,7 @@ from engine.catalogue import OptionMeasurement
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
+from engine.config.pooling import Pooling
 from engine.decoding.options import EngineOptions
 from engine.decoding.speculation.base import Proposer
 from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, ToolConfig
@@ -165,6 +166,23 @@ class LoadedModel:
     opened: OpenedModel | None = None
     found: Mapping[str, OptionMeasurement] = field(default_factory=dict)
     """Findings of the load about switches, by their keys."""
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """Pooling of a model that is made for embeddings; None: it is made for something else."""
+        return None if self.files is None else self.files.checkpoint.pooling
+
+    @property
+    def embedding_size(self) -> int:
+        """Dimensions of its embeddings."""
+        assert self.model is not None
+        last = self.model.projections[-1:]
+        return last[0].weight.shape[0] if last else self.model.config.hidden_size
+
+    @property
+    def encodes(self) -> bool:
+        """True for an encoder, which makes embeddings and writes no text."""
+        return self.model is not None and self.model.config.attention.bidirectional
 
     def open_stream(
         self,

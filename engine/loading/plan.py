@@ -225,7 +225,7 @@ class LoadPlan:
             model=model,
             drafting=Drafting(tuple(made.proposers), tuple(made.methods), self.draft.model),
             pictures=made.pictures,
-            readers=readers_of(model, place.device, place.kind),
+            readers=None if model.config.attention.bidirectional else readers_of(model, place.device, place.kind),
             kind=place.kind,
             recent_pages=memory.recent_pages,
             opened=self,
@@ -237,7 +237,8 @@ class LoadPlan:
         checkpoint = files.checkpoint
         declined = list(fallbacks(made.model, files.name))
         notices = [*self.notices, *files.notices, *declined]
-        notices += [text for text in (files.template.notice, self.kind_refused, self.tower.reason) if text]
+        templates = files.template.notice if checkpoint.pooling is None else ""
+        notices += [text for text in (templates, self.kind_refused, self.tower.reason) if text]
         cost = self.target.cost
         if cost is not None and cost.bits != LEAST_BITS and self.options.automatic_activations:
             notices.append(cost.notice(files.name))

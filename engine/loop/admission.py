@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engine import catalogue
-from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
+from engine.cache.policies import LEAST_WINDOW, KeepAll, WindowWithSinks
 from engine.catalogue import OptionError
 from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.compute.sampling.params import MAX_LOGPROBS, SamplingError, resolve, with_least_length
@@ -19,6 +21,7 @@ from engine.text.grammar import Grammar, GrammarConstraint
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
 TEXT_ONLY = "{name} reads text only. Take the pictures out, or load a model that sees them."
+ENCODER = "{name} makes embeddings and writes no text. Load a language model to get answers."
 TOO_LONG = (
     "This model's maximum context length is {context} tokens, the answer included, and {what} {tokens} tokens. "
     "Shorten the messages, or load the model with a longer context."
@@ -47,9 +50,13 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     prompt, shown = list(command.prompt_ids), command.pictures
     marks = shown.marks(prompt) if shown is not None else ()
     tower = model.pictures.embeddings
-    wholes = shown.spans() if shown is not None and tower is not None and tower.whole else ()
+    wholes: Sequence[tuple[int, int]] = shown.spans() if shown is not None and tower is not None and tower.whole else ()
     if command.prompt_logprobs is not None:
         chosen = chosen._replace(prefix_cache=False)
+    if model.encodes:
+        chosen, wholes = chosen._replace(prefix_cache=False, policy=KeepAll()), ((0, len(prompt)),)
+    if command.pooling is not None:
+        chosen = chosen._replace(prefix_cache=chosen.prefix_cache and command.pooling == "last", speculation="off")
     made: list[Request] = []
     for answer in range(command.n):
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids, command.prefilled, command.tools)
@@ -61,6 +68,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
+        request.pooling = command.pooling
         if command.grammar is not None:
             request.constraint = _constraint(command, command.grammar, model)
         made.append(request)
@@ -103,12 +111,14 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
         return Error(code="bad_sampling", message=text, id=command.id)
     if prompt == 0:
         return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)
-    if prompt >= card.context and command.window is None:
+    if prompt >= card.context + stepper.model.encodes and command.window is None:
         text = TOO_LONG.format(context=card.context, what="the prompt has", tokens=prompt)
         return Error(code="prompt_too_long", message=text, id=command.id)
     if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
         text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
         return Error(code="bad_request", message=text, id=command.id)
+    if command.pooling is None and stepper.model.encodes:
+        return Error(code="encoder", message=ENCODER.format(name=card.name), id=command.id)
     if command.pictures is not None and stepper.model.pictures.embeddings is None:
         return Error(code="no_pictures", message=TEXT_ONLY.format(name=card.name), id=command.id)
     return None

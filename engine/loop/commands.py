@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from engine.compute.runner.perplexity import Scores
 from engine.compute.vision.placeholders import PlaceholderSpans
+from engine.config.pooling import Pooling
 from engine.loading.model import LoadModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, ToolConfig, Unload, UnloadAdapter, Value
@@ -24,6 +25,7 @@ class AddRequest(NamedTuple):
     ``prefilled``: the answer goes on from a message of its own in the conversation, to which its first space belongs.
     ``prompt_logprobs``: :class:`Prefill` tells the log-probabilities of the prompt's tokens but the first, with so many
     alternatives each; the prompt is read whole for that, and not found in the cache.
+    ``pooling``: an embedding of the prompt is computed instead of answers (:class:`engine.loop.events.Embedded`).
     ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
     ``tools`` are those that it may call.
     """
@@ -43,6 +45,7 @@ class AddRequest(NamedTuple):
     grammar: Grammar | None = None
     thinks: bool = True
     tools: ToolConfig | None = None
+    pooling: Pooling | None = None
 
 
 class Inspect(NamedTuple):

@@ -5,8 +5,20 @@ Requests go by the engine's own names of them; the server puts the client's in t
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from engine.decoding.telemetry.records import StepRecord
 from engine.protocol import Adapters, Delta, Error, Finished, Loaded, Loading, Options, Prefill, Unloaded
 
-RequestEvent = Delta | Prefill | Finished | Error
+
+class Embedded(NamedTuple):
+    """The embedding of a prompt, just before :class:`Finished`: ``vector`` float32 of length 1."""
+
+    id: str
+    vector: np.ndarray
+
+
+RequestEvent = Delta | Prefill | Finished | Error | Embedded
 Event = RequestEvent | Loading | Loaded | Unloaded | Options | Adapters | StepRecord

@@ -32,6 +32,7 @@ from engine.decoding.speculation.verify.verifier import Verdict, drawn_tokens, j
 from engine.decoding.telemetry.records import DraftRecord
 from engine.loading.capabilities import draws_there
 from engine.loading.model import LoadedModel
+from engine.loop.pooling import pooled_states, wants_pooling
 from engine.loop.prompt_scores import prompt_scores, wants_scores
 from engine.loop.step import SliceResult, draws_of, moves, replays, rows_of, seen
 from engine.protocol import TokenInfo
@@ -81,8 +82,8 @@ class StepHandle(NamedTuple):
     logits: Tensor
     hidden: dict[int, Tensor]
     """[T, hidden_size] for each layer whose input proposers want."""
-    scored: Tensor | None
-    """[T, hidden_size], the input of the final norm, where tokens of prompts are scored."""
+    states: Tensor | None
+    """[T, hidden_size], the input of the final norm, where tokens of prompts are scored or pooled."""
     pending: PendingTokens | None
     """Tokens of a step that was submitted ahead; None: they are drawn when it is collected."""
     seconds: float
@@ -102,6 +103,8 @@ class StepOutput(NamedTuple):
     """Of the last known token's row and of each draft token's, if it draws a token."""
     scores: Mapping[tuple[str, int], list[TokenInfo]]
     """Tokens of prompts with their log-probabilities, by answer, for the rows of which they are asked."""
+    pooled: Mapping[tuple[str, int], Tensor]
+    """Sums of the states of prompts, by request, for the rows of which embeddings are made."""
     seconds: float
     """Seconds in tensor operations, drafting excluded."""
     known: bool
@@ -136,22 +139,23 @@ class Executor:
         began = time.perf_counter()
         unread = 0 if step.after is None else 1
         rows = [rows_of(piece, tree, pictures, unread) for piece, tree in zip(slices, trees, strict=True)]
-        scores = not step.ahead and wants_scores(slices)
+        reads = not step.ahead and (wants_scores(slices) or wants_pooling(slices))
         if step.after is None:
-            logits, hidden = forward_step(runner, rows, trees, wanted | {runner.num_layers} if scores else wanted)
+            logits, hidden = forward_step(runner, rows, trees, wanted | {runner.num_layers} if reads else wanted)
         else:
             logits, hidden = runner.forward(rows, tokens_there=_tokens_of(slices, step.after))
         pending = self._launched(slices, logits, unread) if step.ahead else None
-        scored = hidden[runner.num_layers] if scores else None
-        hidden = {layer: states for layer, states in hidden.items() if layer in wanted}
+        states = hidden[runner.num_layers] if reads else None
+        hidden = {layer: each for layer, each in hidden.items() if layer in wanted}
         seconds = time.perf_counter() - began
-        return StepHandle(slices, trees, work, logits, hidden, scored, pending, seconds, runner.batch_seconds)
+        return StepHandle(slices, trees, work, logits, hidden, states, pending, seconds, runner.batch_seconds)
 
     def collect(self, step: StepHandle) -> StepOutput:
         """Wait for the tokens of a step that was submitted, the oldest that was not collected yet."""
         began = time.perf_counter()
         tokens = step.pending.read() if step.pending is not None else [None]
-        scores = self._scores(step, step.scored) if step.scored is not None else {}
+        scores = self._scores(step, step.states) if step.states is not None else {}
+        pooled = self._pooled(step, step.states) if step.states is not None else {}
         first_rows: Sequence[int] = range(len(tokens))
         verdicts: Sequence[Verdict | None]
         logprobs: Sequence[Sequence[LogProbs | None]] = [UNASKED] * len(tokens)
@@ -163,7 +167,7 @@ class Executor:
         if step.pending is None:
             # Building the batch is the host's work, although it happens inside the forward.
             seconds += step.seconds - step.batch_seconds
-        return StepOutput(first_rows, verdicts, logprobs, scores, seconds, known)
+        return StepOutput(first_rows, verdicts, logprobs, scores, pooled, seconds, known)
 
     def accept(self, step: StepHandle, taken: Sequence[SliceResult], reads: bool) -> tuple[DraftRecord, ...]:
         """Move the keys, values and states of accepted draft tokens into place, and let the controller learn.
@@ -209,6 +213,9 @@ class Executor:
     def _scores(self, step: StepHandle, hidden: Tensor) -> dict[tuple[str, int], list[TokenInfo]]:
         model = self._model
         return prompt_scores(model.runner, step.slices, step.trees, hidden, model.card.vocabulary)
+
+    def _pooled(self, step: StepHandle, hidden: Tensor) -> dict[tuple[str, int], Tensor]:
+        return pooled_states(self._model.runner, step.slices, step.trees, hidden)
 
 
 def _takes(sampler: Sampler, request: Request) -> bool:

@@ -115,7 +115,8 @@ class Measuring:
         if model is None:
             command.reply(NO_MODEL)
         elif readers is None:
-            command.reply(f"{model.card.name} cannot be scored: it runs over arenas of its own.")
+            why = "writes no text" if model.encodes else "runs over arenas of its own"
+            command.reply(f"{model.card.name} cannot be scored: it {why}.")
         elif len(command.token_ids) < LEAST_TOKENS:
             command.reply(TOO_SHORT)
         else:

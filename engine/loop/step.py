@@ -54,7 +54,8 @@ def rows_of(
         tokens = [*tokens, *tree.tokens]
     more, policy, adapter = cache.more_pages, cache.policy, request.adapter
     if pictures is None:
-        return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter)
+        whole = bool(cache.wholes)
+        return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter, whole=whole)
     shown = seen.rows(pictures, start, start + piece.rows) if seen is not None else ()
     return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter, request.axes, shown)
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from engine import catalogue
 from engine.base.devices import release_cached
@@ -20,11 +24,11 @@ from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
 from engine.decoding.telemetry.records import DraftRecord, HostSeconds, StepRecord
 from engine.loading.model import LoadedModel
 from engine.loop.answers import AppendResult, extend, flushed
-from engine.loop.events import Event
+from engine.loop.events import Embedded, Event
 from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
 from engine.loop.step import SliceResult, StepCounts, run_of, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill, TokenInfo
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill
 
 _log = logging.getLogger(__name__)
 
@@ -184,6 +188,9 @@ class Stepper:
                 self.cache.count_hits(request)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
+        for place, piece in enumerate(plan.slices):
+            if piece.sequence.pooling is not None:
+                plan.slices[place] = piece._replace(last=False)  # no token is drawn after it
         return plan
 
     def _limits(self) -> Limits:
@@ -250,7 +257,7 @@ class Stepper:
         taken = [
             SliceResult(
                 *(piece, tree, row, piece.sequence.num_computed, verdict),
-                *self._advance(piece, tree, verdict, logprobs, output.scores),
+                *self._advance(piece, tree, verdict, logprobs, output),
             )
             for piece, tree, row, verdict, logprobs in computed
         ]
@@ -269,7 +276,7 @@ class Stepper:
         tree: DraftTree,
         verdict: Verdict | None,
         logprobs: Sequence[LogProbs | None],
-        scores: Mapping[tuple[str, int], list[TokenInfo]],
+        output: StepOutput,
     ) -> tuple[AppendResult | None, Sequence[int]]:
         """Append a slice's tokens to its request; returns the outcome and the accepted nodes of the tree."""
         request = piece.sequence
@@ -277,9 +284,11 @@ class Stepper:
         request.cache.advance(piece.rows)
         if reading and request.answer == 0:
             done = min(request.num_computed, request.prompt_length)
-            cached, told = request.progress.cached_tokens, scores.get(request.owner, [])
+            cached, told = request.progress.cached_tokens, output.scores.get(request.owner, [])
             request.scored += len(told)
             self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=told))
+        if request.pooling is not None:
+            self._pool(request, output.pooled.get(request.owner))
         if verdict is None:
             return None, ()
         if verdict.token == NO_TOKEN:
@@ -302,6 +311,23 @@ class Stepper:
             self._emit(event)
         request.cache.advance(len(nodes))
         return outcome, nodes
+
+    def _pool(self, request: Request, states: Tensor | None) -> None:
+        """Add the ``states`` of a step's rows to an embedding, which is whole where the prompt is read."""
+        if states is not None:
+            request.pool(states)
+        if request.pending or request.pooled is None:
+            return
+        assert self.model.model is not None
+        pooled = request.pooled / request.prompt_length if request.pooling == "mean" else request.pooled
+        vector = normalize(self.model.model.projected(pooled), dim=0).cpu().numpy()
+        if np.isfinite(vector).all():
+            self._emit(Embedded(request.id, vector))
+            self.finish(request, "stop")
+        else:
+            request.cache.stop_sharing()
+            self._clear(request)
+            self.finish(request, "error", NO_NUMBERS)
 
     def _clear(self, request: Request) -> None:
         """Write zeros to the pages that only this request holds: in a reused page a NaN in a masked slot would spread,

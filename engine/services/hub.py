@@ -26,7 +26,7 @@ from engine.decoding.telemetry.records import StepRecord
 from engine.decoding.telemetry.window import TelemetryWindow
 from engine.loading.model import LoadModel, load_name
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
-from engine.loop.events import Event, RequestEvent
+from engine.loop.events import Embedded, Event, RequestEvent
 from engine.protocol import (
     WHOLE,
     Adapters,
@@ -337,7 +337,7 @@ class EngineHub:
                     self.measurements.add(event)
                 for watcher in self._watchers:
                     watcher(event)
-            case Delta(id=name) | Prefill(id=name):
+            case Delta(id=name) | Prefill(id=name) | Embedded(id=name):
                 if (running := self._running.get(name)) is not None:
                     running.listener(event)
             case Finished(id=name):

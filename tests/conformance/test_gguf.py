@@ -205,7 +205,9 @@ def test_refusals(tmp_path: Path) -> None:
     def said(**values: Any) -> str:
         return refusal(file, replace(llama, values={f"llama.{key.replace('__', '.')}": v for key, v in values.items()}))
 
-    assert "'bert', and in GGUF Kvasir reads llama, qwen2, qwen3" in refusal(file, replace(llama, architecture="bert"))
+    assert "'rwkv7', and in GGUF Kvasir reads llama, qwen2, qwen3" in refusal(
+        file, replace(llama, architecture="rwkv7")
+    )
     assert 'expert_used_count" is missing' in said(expert_count=8)
     assert "rotates only a part" in said(rope__dimension_count=32)
     assert "'longrope'" in said(rope__scaling__type="longrope")

@@ -18,7 +18,7 @@ def _hostile(key: str, value: Any) -> Any:
 
 
 HOSTILE = [
-    *(_hostile("model", value) for value in (None, 3, "bert", "x" * 1000, ["gpt2"])),
+    *(_hostile("model", value) for value in (None, 3, "rwkv", "x" * 1000, ["gpt2"])),
     *(_hostile("pre", value) for value in (7, "gpt-9", [])),
     *(_hostile("tokens", value) for value in (None, [], "abc", 5, [1, 2], ["a", "a"], ["a", None], ["a"])),
     _hostile("tokens", [f"t{index}" for index in range(1_000_000)]),

@@ -28,7 +28,9 @@ def parts_of(
     """The parts that have any key, at least one. `packed`: the arenas hold only what is before `packed_until`. `window`
     is the layer's."""
     views, every = views or RowViews(), keys or KeyRange()
-    own = KeyRange(views.first, views.until, ahead=True) if sees_ahead(views, window) else KeyRange(views.first)
+    own = (
+        KeyRange(views.first, _until(views, window), ahead=True) if sees_ahead(views, window) else KeyRange(views.first)
+    )
     seen = [(False, own.within(every))]
     if views.sinks is not None:
         seen.append((True, KeyRange(None, views.sinks).within(every)))
@@ -47,6 +49,12 @@ def parts_of(
 def sees_ahead(views: RowViews | None, window: int | None) -> bool:
     """Return True if rows see keys after their own in a layer with this window."""
     return views is not None and views.until is not None and (views.ahead == "all" or window is not None)
+
+
+def _until(views: RowViews, window: int | None) -> np.ndarray | None:
+    if views.until is None or views.places is None or window is None:
+        return views.until
+    return np.minimum(views.until, views.places + window)
 
 
 def _empty(keys: KeyRange) -> bool:

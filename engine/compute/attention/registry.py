@@ -17,7 +17,7 @@ from engine.compute.attention.backends.sdpa import SdpaAttention
 from engine.compute.attention.cascade import Shared, clusters_of, find_shared
 from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
 from engine.compute.attention.memo import PerBatch
-from engine.compute.attention.parts import AttentionPart, parts_of, sees_ahead
+from engine.compute.attention.parts import AttentionPart, parts_of
 from engine.compute.attention.quest import QuestAttention
 from engine.compute.attention.triton import merging
 from engine.compute.attention.triton.backend import TritonAttention
@@ -129,7 +129,7 @@ class AttentionDispatcher:
     ) -> tuple[Tensor, Tensor | None]:
         """The parts of a restricted batch, merged in their order."""
         made = self._parts.of(batch)
-        form = (id(keys), kv.recent is not None, sees_ahead(batch.views, spec.window))
+        form = (id(keys), kv.recent is not None, spec.window)
         if form not in made:
             # Ranges are made once a step, because backends keep their plans by them.
             made[form] = (parts_of(batch.views, keys, kv.recent is not None, spec.window), keys)

@@ -32,6 +32,11 @@ class ResidualStream:
         added, self._added = self._added, None
         return norm.forward_added(self._x, added, self._scale)
 
+    def renewed(self, norm: Norm) -> Tensor:
+        """The norm of the stream, which takes its place (layers that normalise after their blocks)."""
+        self._x = self.normed(norm)
+        return self._x
+
     def multiply(self, factor: Tensor) -> None:
         """Multiply all that was added so far."""
         self.value().mul_(factor)

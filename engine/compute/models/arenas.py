@@ -36,7 +36,7 @@ def refuses(config: ModelConfig, kind: KVKind) -> str:
 
 def window_of(config: ModelConfig, kind: KVKind) -> int:
     """Tokens of the widest window, where layers with one keep no more than that; 0 where all layers keep everything."""
-    if not kind.windowed:
+    if not kind.windowed or config.attention.bidirectional:
         return 0
     return max((window for window in config.arena_windows if window is not None), default=0)
 

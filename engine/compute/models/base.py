@@ -20,6 +20,7 @@ from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.residual import ResidualStream
 from engine.compute.models.adapters import ModelAdapters
+from engine.compute.models.projection import Projection
 from engine.config.model import ModelConfig
 
 
@@ -60,6 +61,8 @@ class CausalLM(ABC):
     head: Linear
     rotaries: Sequence[Rotary]
     adapters: ModelAdapters
+    projections: Sequence[Projection] = ()
+    """Dense layers that make an embedding of a pooled state."""
 
     @abstractmethod
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
@@ -75,6 +78,8 @@ class CausalLM(ABC):
     @property
     def uncaptured(self) -> str:
         """Reason a forward cannot be captured in a CUDA graph; "" if it can."""
+        if self.config.attention.bidirectional:
+            return "tokens see those after them"
         if self.config.recurrent is not None:
             return "where states are read and written is planned on the host"
         waits = self.config.moe is not None and any(layer.waits for layer in self.layers)
@@ -193,6 +198,13 @@ class CausalLM(ABC):
         if cap is not None:
             logits = self.numerics.by_row(torch.tanh, logits / cap) * cap
         return for_sampling(logits)
+
+    @torch.inference_mode()
+    def projected(self, pooled: Tensor) -> Tensor:
+        """The embedding ``[size]`` float32 of a pooled state ``[hidden_size]`` float32, of any length."""
+        for projection in self.projections:
+            pooled = projection.forward(pooled)
+        return pooled
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         """All linear layers with their names, the head last."""

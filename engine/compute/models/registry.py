@@ -52,6 +52,9 @@ FAMILIES = {
     "MellumForCausalLM": "mellum",
     "LagunaForCausalLM": "laguna",
     "OPTForCausalLM": "opt",
+    "BertModel": "bert",
+    "RobertaModel": "bert",
+    "XLMRobertaModel": "bert",
 }
 """Architecture as config.json writes it -> module of engine.compute.models.families."""
 
@@ -83,6 +86,15 @@ _MODULES = {name: f"engine.compute.models.families.{module}" for name, module in
 def register(architecture: str, module: str) -> None:
     """From now on models of the ``architecture`` are of the family whose module is called that."""
     _MODULES[architecture] = module
+
+
+def with_head(architecture: str) -> str:
+    """The architecture of the same layers with a head, of one that is named without: "Qwen3Model" is Qwen3ForCausalLM.
+    Itself where there is none."""
+    for ending in ("TextModel", "Model"):
+        if architecture.endswith(ending) and (found := f"{architecture.removesuffix(ending)}ForCausalLM") in _MODULES:
+            return found
+    return architecture
 
 
 def family(architecture: str) -> Family:

@@ -18,6 +18,7 @@ from engine.cache.stores.transfer import on_device
 from engine.cache.types import StateRun
 from engine.compute.attention.interface import ModelAttention
 from engine.compute.batch import Ahead, Batch, ForwardOutput, HostShape, RowViews, SequenceRows
+from engine.compute.layers.interface import Norm
 from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.buffers import BucketPolicy, StepMemory
 from engine.compute.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, GraphRecorder, Graphs
@@ -28,6 +29,8 @@ class RunnableModel(CapturedModel, Protocol):
     """Members of a model that the runner needs (`CausalLM`); what concerns capture only with a recorder."""
 
     num_groups: int
+    norm: Norm
+    """The final norm."""
 
     @property
     def num_layers(self) -> int: ...
@@ -132,6 +135,11 @@ class Runner:
         with torch.inference_mode():
             return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
+    def normed(self, hidden: Tensor) -> Tensor:
+        """The final norm of streams [N, hidden] that left the last layer."""
+        with torch.inference_mode():
+            return self.model.norm.forward(hidden)
+
     def replay(self, rows: Sequence[int], runs: Sequence[Sequence[StateRun]]) -> None:
         """Move the states of sequences on by ``rows`` of the last step, draft tokens that were accepted since; the
         ``runs`` of each sequence cover them in order."""
@@ -218,7 +226,8 @@ class Runner:
         packed, until, ahead = self.kv.packed_until(index), *_seen_ahead(rows, index)
         if not any(row.policy is not None and row.policy.restricts(row.start + len(row.tokens)) for row in rows):
             free = packed is None and until is None
-            return None if free else RowViews(packed_until=packed, until=until, ahead=ahead)
+            near = index if any(row.whole for row in rows) else None
+            return None if free else RowViews(packed_until=packed, until=until, ahead=ahead, places=near)
         first, sinks, chosen = np.zeros_like(index), np.zeros_like(index), np.zeros_like(index)
         at = np.zeros(like.shape[0], dtype=np.int64)
         end = 0
@@ -243,6 +252,8 @@ class Runner:
 
 def _seen_ahead(rows: Sequence[SequenceRows], index: np.ndarray) -> tuple[np.ndarray | None, Ahead]:
     """`RowViews.until` and `RowViews.ahead`; ``index [T]`` are the places of the rows in their sequences."""
+    if any(row.whole for row in rows):
+        return np.concatenate([np.full(len(row.tokens), row.start + len(row.tokens), np.int64) for row in rows]), "all"
     ahead: Ahead = next((each.ahead for row in rows for each in row.embedded), "none")
     if ahead == "none":
         return None, ahead

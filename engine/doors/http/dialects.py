@@ -10,6 +10,7 @@ from starlette.routing import Route
 from engine.doors.http.anthropic.routes import AnthropicRoutes
 from engine.doors.http.llamacpp.routes import LlamaCppRoutes
 from engine.doors.http.ollama.routes import OllamaRoutes
+from engine.doors.http.openai.embeddings import EmbeddingRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
 from engine.doors.http.service import HttpService
@@ -32,5 +33,6 @@ def register(dialect: Callable[[HttpService], Dialect]) -> None:
 register(AnthropicRoutes)
 register(OpenAIRoutes)
 register(TokenRoutes)
+register(EmbeddingRoutes)
 register(OllamaRoutes)
 register(LlamaCppRoutes)

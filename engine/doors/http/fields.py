@@ -230,7 +230,7 @@ def _check_number(name: str, value: bytes) -> None:
     """Refuse what has too many parts, before an object is made for each."""
     if name == "messages" and (number := value.count(b'"role"')) > MOST_MESSAGES:  # in a text its quotes are escaped
         raise BadField(name, f"The conversation has {number:,} messages, and at most {MOST_MESSAGES:,} are read.")
-    if name == "prompt" and _IDS.match(value) and (number := value.count(b",") + 1) > MOST_PROMPT_TOKENS:
+    if name in ("prompt", "input") and _IDS.match(value) and (number := value.count(b",") + 1) > MOST_PROMPT_TOKENS:
         raise BadField(name, f"The prompt has {number:,} tokens, and at most {MOST_PROMPT_TOKENS:,} are read at once.")
 
 

@@ -134,8 +134,8 @@ class HttpService:
         request: Request,
         prompts: Sequence[PromptRequest],
         streams: bool,
-        write: Callable[[Stream], Awaitable[Response]],
-    ) -> Response:
+        write: Callable[[Stream], Awaitable[_T]],
+    ) -> _T:
         """Give the engine the prompts, and ``write`` the response once it has begun; one that ``streams`` begins
         while it is silent still. Raises :class:`Refused`, and ClientDisconnect."""
         stream = visit_of(request.scope).stream = self.begin(prompts)

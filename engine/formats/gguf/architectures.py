@@ -16,6 +16,7 @@ from engine.formats.gguf import rope
 from engine.formats.gguf.container import GGUFFile
 from engine.formats.gguf.keys import Keys
 from engine.formats.gguf.names import (
+    BERT,
     DEEPSEEK2,
     EXPERTS,
     FUSED,
@@ -225,7 +226,7 @@ def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
 
 
 def _gemma(keys: Keys, common: Values) -> Values:
-    large = keys.layers == _GEMMA_27B[keys.architecture]
+    large = keys.layers == _GEMMA_27B.get(keys.architecture)
     per_head = common["hidden_size"] // common["num_attention_heads"]
     scalar = per_head if large else common["head_dim"]
     caps = {key: keys.optional_number(key) for key in ("attn_logit_softcapping", "final_logit_softcapping")}
@@ -241,6 +242,10 @@ def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
     local = {"rope_theta": rope.base(keys, "rope.freq_base_swa", 10000.0)}
     ropes = {"full_attention": common["rope_parameters"], "sliding_attention": local}
     return _gemma(keys, common) | _windows(keys, period=6) | {"rope_parameters": ropes}
+
+
+def _gemma_embedding(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return _gemma3(keys, files, common) | {"use_bidirectional_attention": True}
 
 
 def _gemma4(keys: Keys, files: GGUFFile, common: Values) -> Values:
@@ -339,6 +344,10 @@ def _states(keys: Keys) -> tuple[int, int, int]:
     if width % heads:
         raise keys.wrong(f"{heads} heads do not share {width} values")
     return heads, width // heads, keys.integer("ssm.group_count")
+
+
+def _bert(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return {"layer_norm_eps": common["rms_norm_eps"]}
 
 
 def _granite_hybrid(keys: Keys, files: GGUFFile, common: Values) -> Values:
@@ -472,6 +481,7 @@ ARCHITECTURES = {
     "mistral3": Architecture("Ministral3ForCausalLM", _mistral3, interleaved=True),
     "gemma2": Architecture("Gemma2ForCausalLM", _gemma2, SANDWICH, norm_offset=1.0),
     "gemma3": Architecture("Gemma3ForCausalLM", _gemma3, SANDWICH, norm_offset=1.0),
+    "gemma-embedding": Architecture("Gemma3ForCausalLM", _gemma_embedding, SANDWICH, norm_offset=1.0),
     "gemma4": Architecture("Gemma4ForCausalLM", _gemma4, GEMMA4, experts=True, varied=True),
     "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
     "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
@@ -495,5 +505,6 @@ ARCHITECTURES = {
         "NemotronHForCausalLM", _nemotron_h, NEMOTRON_H, interleaved=True, heads="partial", experts=True, varied=True
     ),
     "smollm3": Architecture("SmolLM3ForCausalLM", interleaved=True),
+    "bert": Architecture("BertModel", _bert, BERT),
 }
 """GGUF's name -> how it is read."""

@@ -6,9 +6,12 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from engine.base.errors import CheckpointError
 from engine.compute.layers.interface import WeightSource
 from engine.compute.layers.linear.ggml_blocks import BLOCKS
+from engine.compute.models.projection import Projection
 from engine.formats.gguf import config
 from engine.formats.gguf.container import GGUFFile
 from engine.formats.gguf.names import NO_PARAMETERS, Names
@@ -18,6 +21,7 @@ from engine.formats.gguf.tokenizer import FileText
 from engine.formats.gguf.types import FLOATING, TYPES
 from engine.formats.gguf.vocabulary import TOKENS
 from engine.formats.load import TEXT_ONLY, Checkpoint
+from engine.formats.pooling import DENSE, gguf_pooling
 from engine.formats.source import LoadSettings
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -38,6 +42,16 @@ class GGUFCheckpoint(Checkpoint):
     @property
     def packed(self) -> bool:
         return self.quantise is not None or any(TYPES[entry.type].weights > 1 for entry in self.files.entries.values())
+
+    def projections(self, device: torch.device) -> list[Projection]:
+        """Those that the converter took along, in 16 or 32 bits. Raises :class:`CheckpointError` for others."""
+        entries = [self.files.entries[name] for name in DENSE if name in self.files.entries]
+        if any(entry.type not in FLOATING for entry in entries):
+            raise CheckpointError(
+                f"{self.files.path.name} has packed dense layers after the pooling, which Kvasir does not read. Choose "
+                "another file of the model."
+            )
+        return [Projection(self.files.floating(entry.name).to(device, torch.float32, copy=True)) for entry in entries]
 
     def tokenizer(self) -> Tokenizer:
         return self._text().tokenizer()
@@ -103,6 +117,8 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
         weight_bytes=sum(entry.size for entry in files.entries.values()),
         notices=(*([text_only] if reason else []), *generation.notices),
         vision=vision,
+        pooling=gguf_pooling(files.metadata, str(files.metadata["general.architecture"]))
+        or ("mean" if read.attention.bidirectional else None),
         text_only=text_only,
         text=text,
     )

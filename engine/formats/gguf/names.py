@@ -143,6 +143,13 @@ NEMOTRON_H = {
     "mixer.fc1_latent_proj": "ffn_latent_down",
     "mixer.fc2_latent_proj": "ffn_latent_up",
 }
+BERT = {
+    "model.embed_positions": "position_embd",
+    "model.embed_types": "token_types",
+    "model.embed_norm": "token_embd_norm",
+    "attention_norm": "attn_output_norm",
+    "mlp_norm": "layer_output_norm",
+}
 FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",

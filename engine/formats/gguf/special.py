@@ -32,6 +32,13 @@ def special_tokens(metadata: Mapping[str, Any], vocabulary: Vocabulary, kind: st
         bos = vocabulary.ids.get("<s>") if bos is None else bos
         eos = vocabulary.ids.get("</s>") if eos is None else eos
         unk = vocabulary.types.index(UNKNOWN) if unk is None and UNKNOWN in vocabulary.types else unk
+    if kind == "bert":
+        bos = find(metadata, "tokenizer.ggml.cls_token_id") if bos is None else bos
+        eos = find(metadata, "tokenizer.ggml.seperator_token_id") if eos is None else eos
+        bos, eos, unk = (
+            vocabulary.ids.get(name) if index is None else index
+            for index, name in ((bos, "[CLS]"), (eos, "[SEP]"), (unk, "[UNK]"))
+        )
     declared = [eos, *(find(metadata, f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eom"))]
     between = {key: find(metadata, f"tokenizer.ggml.{key}_token_id") for key in FILL_IN}
     stated = {key: index for key, index in between.items() if index is not None}
@@ -39,7 +46,7 @@ def special_tokens(metadata: Mapping[str, Any], vocabulary: Vocabulary, kind: st
     names = {"bos_token": bos, "eos_token": eos, "unk_token": unk}
     names |= {name: find(metadata, f"tokenizer.ggml.{key}_token_id") for name, key in _NAMED.items()}
     rules = PRE_TOKENIZERS.get(text(metadata, "tokenizer.ggml.pre", "default"))
-    usual = kind == "llama" or (rules is not None and rules.adds_bos)
+    usual = kind in ("llama", "bert") or (rules is not None and rules.adds_bos)
     return SpecialTokens(
         bos_id=bos,
         # Known names count whatever their type, as in llama.cpp: some files have them as ordinary tokens.
@@ -47,6 +54,6 @@ def special_tokens(metadata: Mapping[str, Any], vocabulary: Vocabulary, kind: st
         unk_id=unk,
         # The first files of Gemma 4 said that nothing is to begin with it.
         add_bos=kind == "gemma4" or flag(metadata, "tokenizer.ggml.add_bos_token", usual),
-        add_eos=flag(metadata, "tokenizer.ggml.add_eos_token", False),
+        add_eos=flag(metadata, "tokenizer.ggml.add_eos_token", kind == "bert"),
         names={name: vocabulary.tokens[index] for name, index in names.items() if index is not None},
     )

@@ -52,7 +52,12 @@ class FileText:
 
 def _tokenizer(metadata: Metadata, vocabulary: Vocabulary, special: SpecialTokens, kind: str) -> tokenizers.Tokenizer:
     try:
-        made = _byte_level(metadata, vocabulary) if kind == "gpt2" else _sentencepiece(metadata, vocabulary, special)
+        if kind == "bert":
+            made = _wordpiece(vocabulary, special)
+        else:
+            made = (
+                _byte_level(metadata, vocabulary) if kind == "gpt2" else _sentencepiece(metadata, vocabulary, special)
+            )
         made.add_tokens(_added_tokens(metadata, vocabulary, special, kind))
         _surround(made, vocabulary, special)
     except CheckpointError:
@@ -64,10 +69,10 @@ def _tokenizer(metadata: Metadata, vocabulary: Vocabulary, special: SpecialToken
 
 def _kind(metadata: Metadata) -> str:
     kind = text(metadata, "tokenizer.ggml.model")
-    if kind not in ("gpt2", "llama", "gemma4"):
+    if kind not in ("gpt2", "llama", "gemma4", "bert"):
         raise CheckpointError(
             f"The GGUF file's tokenizer is of the kind {kind[:60]!r}, which Kvasir cannot read; "
-            "choose a model whose tokenizer is of the kind 'gpt2', 'llama' or 'gemma4'."
+            "choose a model whose tokenizer is of the kind 'gpt2', 'llama', 'gemma4' or 'bert'."
         )
     return kind
 
@@ -110,6 +115,29 @@ def _sentencepiece(metadata: Metadata, vocabulary: Vocabulary, special: SpecialT
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     made.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if prefix else steps)
     return made
+
+
+def _wordpiece(vocabulary: Vocabulary, special: SpecialTokens) -> tokenizers.Tokenizer:
+    """BERT's: the longest pieces of each lower-cased word. In the file a word's first piece begins with ▁, and here
+    the others with ##."""
+    if special.unk_id is None:
+        raise broken("has no token for unknown words")
+    model = models.WordPiece(
+        {_word_piece(token): index for token, index in vocabulary.pieces.items()},
+        unk_token=vocabulary.tokens[special.unk_id],
+        max_input_chars_per_word=100,
+    )
+    made = tokenizers.Tokenizer(model)
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    return made
+
+
+def _word_piece(token: str) -> str:
+    if token.startswith("[") and token.endswith("]"):
+        return token
+    return token.removeprefix("▁") if token.startswith("▁") else f"##{token}"
 
 
 def _added_tokens(metadata: Metadata, vocabulary: Vocabulary, special: SpecialTokens, kind: str) -> list[AddedToken]:

@@ -25,6 +25,8 @@ OWN = ("lm_head.", "mtp.", "model.embed_tokens.", "model.layers.", "model.norm."
 """Beginnings of names that a multimodal file may have as the text model's own files do (as Qwen2.5-VL's do)."""
 VISION = ("visual.", "vision_tower.", "multi_modal_projector.", "embed_vision.", "vision_embedder.")
 """Beginnings of the names of a vision tower's tensors, after ``model.`` in newer files."""
+BARE = ("embed_tokens.", "layers.", "norm.")
+"""Beginnings of names in files of models without a head, as embedding models are: the model's prefix is left out."""
 OPT_PREFIX = ("decoder.", "model.decoder.")
 """OPT's first files were written without the model's prefix."""
 TEXT_MODELS = {
@@ -129,7 +131,7 @@ def vision_entries(entries: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
 
 def _plain(name: str, nested: bool) -> str | None:
     if not nested:
-        return _replaced(name, *OPT_PREFIX) or name
+        return _replaced(name, *OPT_PREFIX) or (f"model.{name}" if name.startswith(BARE) else name)
     for prefix in PREFIXES:
         plain = _replaced(name, *prefix)
         if plain is not None:

@@ -52,10 +52,11 @@ class TargetPart:
         checkpoint = self.files.checkpoint
         config, dtype, device = checkpoint.config, place.dtype, place.device
         gpu = estimate.gpu_bytes(config, dtype, limit) if traits(device).kernels else 0
+        rows = limit if config.attention.bidirectional else min(ROWS, limit)  # an encoder reads a text in one step
         return Need(
             weights=checkpoint.resident_bytes(dtype, place.packing, device) + self.more_weights,
             kv=place.kv_bytes(config, False if self.window(place, limit) else None),
-            working=estimate.activation_bytes(config, dtype, min(ROWS, limit), _LOGIT_ROWS) + gpu,
+            working=estimate.activation_bytes(config, dtype, rows, _LOGIT_ROWS) + gpu,
         )
 
     def window(self, place: DevicePlacement, limit: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from msgspec import structs
 
 from engine.loop.admission import NO_MODEL
-from engine.loop.events import RequestEvent
+from engine.loop.events import Embedded, RequestEvent
 from engine.protocol import ChatMessage, ContextCut, Finished, Message, Prefill, Thinking, Timings, Usage
 from engine.services.answers.continuing import Continued, continued
 from engine.services.answers.overflow import (
@@ -177,6 +177,7 @@ def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokeni
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:
     """Message that tells a client of its request, under its own name of it; ``told`` is where its prompt diverged."""
+    assert not isinstance(event, Embedded), "who asks for embeddings hears of them directly"
     if isinstance(event, Prefill):
         return structs.replace(event, id=id, diverged=told.diverged, divergence=told.divergence)
     return structs.replace(event, id=id)

@@ -8,9 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from engine.loop.commands import AddRequest
-from engine.loop.events import RequestEvent
+from engine.loop.events import Embedded, RequestEvent
 from engine.protocol import WHOLE, Delta, Error, Finished, Message, Prefill, TokenInfo
 from engine.services.answers.answering import request_message
 from engine.services.answers.outbox import Outbox
@@ -37,7 +38,8 @@ class Stream:
     """A request to the engine as an iterator of its messages; whoever leaves it cancels what is still to come.
 
     The answers to several prompts are numbered one after the other: those to prompt number i begin with i * n. ``told``
-    are the tokens of each prompt with their log-probabilities, where these were asked for.
+    are the tokens of each prompt with their log-probabilities, where these were asked for, and ``embeddings`` those of
+    prompts that are read for them, by number.
 
     Raises :class:`Refused` where the engine refuses the request, or an answer ends without being whole.
     """
@@ -50,6 +52,7 @@ class Stream:
         self.generated = 0
         """Tokens so far."""
         self.told: list[list[TokenInfo]] = [[] for _ in prompts]
+        self.embeddings: dict[int, np.ndarray] = {}
         self._left = self.answers * len(prompts)
         self._outbox = Outbox()
         self._first: Message | None = None
@@ -75,6 +78,9 @@ class Stream:
     def _on_event(self, number: int, heard: Callable[[RequestEvent], None] | None, event: RequestEvent) -> None:
         if heard is not None:
             heard(event)
+        if isinstance(event, Embedded):
+            self.embeddings[number] = event.vector
+            return
         if isinstance(event, Prefill):
             self.told[number] += event.tokens
         if isinstance(event, Delta):

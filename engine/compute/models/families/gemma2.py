@@ -19,6 +19,8 @@ from engine.config.raw import RawConfig
 
 def read_config(raw: RawConfig) -> ModelConfig:
     """Scores are capped at 50 and logits at 30 where the file is silent; the first layer has a window."""
+    if raw.flag("use_bidirectional_attention", False):
+        raise raw.wrong("its tokens see those after them, and Kvasir generates text from left to right only")
     return read_gemma(raw, pattern=2, softcap=raw.softcap("attn_logit_softcapping", 50.0), logit_softcap=30.0)
 
 
@@ -26,10 +28,10 @@ def read_gemma(
     raw: RawConfig, *, pattern: int, softcap: float | None, logit_softcap: float | None, **own: Any
 ) -> ModelConfig:
     """Read what Gemma 2 and 3 share. Where the file has no ``layer_types``, every ``pattern``-th layer sees all."""
-    if raw.flag("use_bidirectional_attention", False):
-        raise raw.wrong("its tokens see those after them, and Kvasir generates text from left to right only")
     layers = raw.integer("num_hidden_layers", most=10_000)
     window = raw.optional_integer("sliding_window", 4096)
+    if own.get("bidirectional") and window is not None:
+        window = window // 2 + 1  # half of it lies before a token, and half after
     return read_decoder(
         raw,
         head_dim=256,

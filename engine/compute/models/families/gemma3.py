@@ -1,5 +1,5 @@
 """Gemma 3's text models (Gemma Team 2025): Gemma 2 with a norm of q and k for its caps, and another rotation in layers
-with a window."""
+with a window. EmbeddingGemma (Vera et al. 2025) is one whose tokens see those after them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     layers = raw.integer("num_hidden_layers", most=10_000)
     return gemma2.read_gemma(
         raw,
+        bidirectional=raw.flag("use_bidirectional_attention", False),
         pattern=pattern,
         softcap=None,
         logit_softcap=None,

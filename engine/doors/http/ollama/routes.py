@@ -1,5 +1,5 @@
-"""HTTP in Ollama's shapes: /api/chat and /api/generate, and what clients ask of models. Of the rest it says that it is
-not served."""
+"""HTTP in Ollama's shapes: /api/chat, /api/generate and /api/embed, and what clients ask of models. Of the rest it says
+that it is not served."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine.doors.http.body import read_body
+from engine.doors.http.embedding import EmbeddingRequest, embedded
 from engine.doors.http.errors import FAILURES, refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.ollama.types import (
@@ -24,6 +25,10 @@ from engine.doors.http.ollama.types import (
     AnswerFigures,
     ChatOut,
     Details,
+    EmbeddingsIn,
+    EmbeddingsOut,
+    EmbedIn,
+    EmbedOut,
     GenerateIn,
     GenerateOut,
     ListedModel,
@@ -63,8 +68,6 @@ ELSEWHERE = {
     "copy": "Models are copied as files.",
     "create": "Models are made by `kvasir quantise`.",
     "delete": "Models are deleted by `kvasir models rm` or the window's page Models.",
-    "embed": "Embeddings are not served.",
-    "embeddings": "Embeddings are not served.",
     "pull": "Models are brought by `kvasir models get` or the window's page Models.",
     "push": "Models are not published from here.",
 }
@@ -93,6 +96,8 @@ class OllamaRoutes:
                     ("/api/generate", GenerateIn, GenerateOut),
                 )
             ),
+            Served("/api/embed", partial(self._embed, EmbedIn), ["POST"], [EmbedIn], EmbedOut),
+            Served("/api/embeddings", partial(self._embed, EmbeddingsIn), ["POST"], [EmbeddingsIn], EmbeddingsOut),
             *(
                 Route(f"/api/{name}", partial(_elsewhere, said), methods=["POST", "DELETE", "HEAD"])
                 for name, said in ELSEWHERE.items()
@@ -178,6 +183,29 @@ class OllamaRoutes:
 
         return await self._service.answer(request, [prompt], wanted.stream, write)
 
+    async def _embed(self, kind: type[EmbedIn] | type[EmbeddingsIn], request: Request) -> Response:
+        if (refusal := self._service.stranger(request, _error)) is not None:
+            return refusal
+
+        async def answer(body: bytes, use: Lease) -> Response:
+            return await self._embedded(request, decoded(body, kind), use)
+
+        return await self._service.serve(request, answer, lambda error: _error(refusal_of(error)))
+
+    async def _embedded(self, request: Request, wanted: EmbedIn | EmbeddingsIn, use: Lease) -> Response:
+        began, name = time.monotonic(), _named(wanted.model)
+        await while_there(request, use.model(name, wanted.ttl))
+        loaded = self._service.loaded(name)
+        loaded_in = time.monotonic() - began
+        field = "input" if isinstance(wanted, EmbedIn) else "prompt"
+        asked = EmbeddingRequest(
+            wanted.inputs, field, wanted.dimensions or None, None, wanted.truncate, adapter_of(loaded, name)
+        )
+        vectors, tokens = await embedded(self._service, request, loaded, asked)
+        seconds = {"total_duration": time.monotonic() - began, "load_duration": loaded_in}
+        figures = {key: round(1e9 * value) for key, value in seconds.items()} | {"prompt_eval_count": tokens}
+        return _json(wanted.written([vector.tolist() for vector in vectors], figures))
+
     async def _unloaded(self, name: str, wanted: OllamaChat | GenerateIn) -> Response:
         """Let a model go at once, as a request for nothing asks that is not to keep it."""
         self._service.loaded(name)
@@ -205,6 +233,7 @@ def _listed(loaded: LoadedModel) -> ListedModel:
 
 def _shown(loaded: LoadedModel) -> ShownModel:
     card = loaded.card
+    writes = "completion" if loaded.pooling is None else "embedding"
     sees = ["vision"] if card.pictures else []
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
     tools = ["tools"] if loaded.files is not None and loaded.files.tools.own else []
@@ -215,7 +244,7 @@ def _shown(loaded: LoadedModel) -> ShownModel:
         f"{card.architecture}.context_length": card.context,
         f"{card.architecture}.vocab_size": card.vocabulary,
     }
-    return ShownModel(_modified(loaded.command.path), _details(loaded), ["completion", *tools, *sees, *thinks], info)
+    return ShownModel(_modified(loaded.command.path), _details(loaded), [writes, *tools, *sees, *thinks], info)
 
 
 def _details(loaded: LoadedModel) -> Details:

@@ -163,6 +163,47 @@ class GenerateIn(_OllamaRequest, kw_only=True):
         return [*system, ChatMessage.of("user", self.prompt, pictures=pictures)]
 
 
+class EmbedIn(_OllamaRequest, kw_only=True):
+    """Without an input nothing is asked, but that the model be there."""
+
+    input: str | list[str] = ""
+    dimensions: int | None = None
+
+    @property
+    def inputs(self) -> list[str]:
+        return self.input if isinstance(self.input, list) else [self.input] if self.input else []
+
+    def written(self, vectors: list[list[float]], figures: dict[str, int]) -> EmbedOut:
+        return EmbedOut(self.model, vectors, **figures)
+
+
+class EmbeddingsIn(_OllamaRequest, kw_only=True):
+    """As older clients ask for one embedding."""
+
+    dimensions: ClassVar[None] = None
+
+    prompt: str = ""
+
+    @property
+    def inputs(self) -> list[str]:
+        return [self.prompt] if self.prompt else []
+
+    def written(self, vectors: list[list[float]], figures: dict[str, int]) -> EmbeddingsOut:
+        return EmbeddingsOut(vectors[0] if vectors else [])
+
+
+class EmbedOut(msgspec.Struct):
+    model: str
+    embeddings: list[list[float]]
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+
+
+class EmbeddingsOut(msgspec.Struct):
+    embedding: list[float]
+
+
 class ShowIn(msgspec.Struct):
     model: str = ""
     name: str = ""

@@ -216,6 +216,7 @@ def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:
 def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
     """Description that clients get of the loaded model, or of an adapter of it."""
     card = loaded.card
+    writes = "completion" if loaded.pooling is None else "embedding"
     sees = [] if loaded.pictures.processor is None else ["vision"]
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
     tools = ["tools"] if loaded.files is not None and loaded.files.tools.own else []
@@ -226,7 +227,7 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
         parent=card.name if adapter else None,
         max_model_len=card.context,
         context_length=card.context,
-        capabilities=["completion", *tools, *sees, *thinks],
+        capabilities=[writes, *tools, *sees, *thinks],
         meta={"n_ctx": card.context, "n_vocab": card.vocabulary, "n_params": card.parameters},
     )
 

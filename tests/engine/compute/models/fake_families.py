@@ -46,6 +46,8 @@ TWO_WIDTHS = CONFIG.changed(unit_offset_norms=True, activation="gelu_tanh", qk_n
                             shapes=(HeadShape(2, 32), HeadShape(1, 64)), keys_as_values=(False, True))  # fmt: skip
 MAMBA = MambaShape((True, False), heads=4, width=32, groups=2, state=16, kernel=4)
 CONVOLUTION = CONFIG.changed(qk_norm=True, recurrent=ConvolutionShape((True, False), 128, 3))
+ENCODER = CONFIG.changed(num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True, mlp_bias=True,
+                         activation="gelu", tie_word_embeddings=True, bidirectional=True)  # fmt: skip
 OWN = {
     "LlamaForCausalLM": CONFIG,
     "MistralForCausalLM": CONFIG.changed(windows=(24, 24)),
@@ -78,6 +80,7 @@ OWN = {
                                         moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0)),
     "OPTForCausalLM": CONFIG.changed(num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True,
                                      mlp_bias=True, activation="relu", tie_word_embeddings=True),
+    **{name: ENCODER.changed(architecture=name) for name in ("BertModel", "RobertaModel", "XLMRobertaModel")},
     "DeepseekV2ForCausalLM": replace(LATENT, moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
     "DeepseekV3ForCausalLM": replace(LATENT, moe=SIGMOID),
     "Glm4MoeLiteForCausalLM": replace(LATENT, moe=replace(SIGMOID, sparse=(False, True))),

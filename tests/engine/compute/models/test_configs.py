@@ -56,15 +56,19 @@ def read(architecture: str, **values: Any) -> ModelConfig:
     return family(architecture).read_config(raw)
 
 
+ENCODERS = ("BertModel", "RobertaModel", "XLMRobertaModel")
+
+
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
     latent = architecture.startswith(("Deepseek", "Glm4MoeLite", "KimiLinear"))
     kv_heads = 4 if latent else 2
     values = EXPERTS | MAMBA.get(architecture, {}) | OWN.get(architecture, {})
     config = read(architecture, num_key_value_heads=kv_heads, rms_norm_eps=1e-5, ffn_dim=128, norm_eps=1e-5,
-                  block_auto_adjust_ff_dim=False, **values)  # fmt: skip
-    heads = config.attention
-    assert (heads.num_heads, heads.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
+                  block_auto_adjust_ff_dim=False, layer_norm_eps=1e-5, **values)  # fmt: skip
+    heads, whole = config.attention, architecture.startswith(("OPT", *ENCODERS))
+    assert (heads.num_heads, heads.num_kv_heads) == (4, 1 if latent else 4 if whole else 2)
+    assert heads.bidirectional == (architecture in ENCODERS)
     assert (config.hidden_size, config.mlp.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
     assert len(heads.windows) == len(config.positions.rotary) == config.num_layers == 4
     own = {
@@ -88,9 +92,10 @@ def test_every_family_reads_the_plain_fields(architecture: str) -> None:
     assert heads.head_dim == own.get(architecture, 192 if latent else 16)
     assert (heads.latent is not None) == latent
     assert heads.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm", "Mellum", "Laguna"))
-    assert heads.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss", "SeedOss"))
-    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm", "Ernie"))
-    assert config.mlp.activation == {"Gemm": "gelu_tanh", "OPTF": "relu", "Nemo": "relu2"}.get(architecture[:4], "silu")
+    assert heads.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss", "SeedOss", *ENCODERS))
+    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm", "Ernie", *ENCODERS))
+    activations = {"Gemm": "gelu_tanh", "OPTF": "relu", "Nemo": "relu2"} | {name[:4]: "gelu" for name in ENCODERS}
+    assert config.mlp.activation == activations.get(architecture[:4], "silu")
     assert heads.fused_qkv == architecture.startswith("Phi3")
 
 
@@ -178,7 +183,7 @@ def test_what_this_years_families_cannot_be(architecture: str, values: dict[str,
 
 
 def test_an_unknown_architecture_is_named_beside_those_known() -> None:
-    with pytest.raises(CheckpointError, match=r"MambaForCausalLM.*Llama, .*Gemma2, .*Phi3, .*OPT\."):
+    with pytest.raises(CheckpointError, match=r"MambaForCausalLM.*Llama, .*Gemma2, .*Phi3, .*OPT, .*BertModel"):
         family("MambaForCausalLM")
 
 
@@ -403,6 +408,11 @@ def test_deepseek_v2_lite() -> None:
         ("OPTForCausalLM", {"layer_norm_elementwise_affine": False, "ffn_dim": 8}, "norms have no weights"),
         ("OPTForCausalLM", {"ffn_dim": 8, "num_attention_heads": 3}, "divide"),
         ("OPTForCausalLM", {}, "ffn_dim"),
+        ("BertModel", {"num_attention_heads": 3}, "divide"),
+        ("BertModel", {"is_decoder": True}, "it is a decoder"),
+        ("BertModel", {"position_embedding_type": "relative_key"}, "relative positions"),
+        ("BertModel", {"type_vocab_size": 3}, "types of tokens"),
+        ("RobertaModel", {"pad_token_id": 5}, "begin in another way"),
     ],
 )
 def test_what_a_family_cannot_be_is_refused(architecture: str, values: dict[str, Any], said: str) -> None:

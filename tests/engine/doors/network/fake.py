@@ -5,10 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import tokenizers
 import torch
 from msgspec import structs
@@ -20,7 +21,7 @@ from engine.decoding.telemetry.why.facts import Machine
 from engine.loading.model import LoadModel, Pictures, Reads
 from engine.loop.cache_view import Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
-from engine.loop.events import Event
+from engine.loop.events import Embedded, Event
 from engine.protocol import (
     CacheStats,
     Cancel,
@@ -112,6 +113,7 @@ class FakeEngine:
         """Whether an answer that the limit ended says so; else all end with "stop"."""
         self.load_cancelled = threading.Event()
         self.template = CHATML
+        self.pooling: str | None = None
         self.context = 64
         self.version = 1
         self.pages: dict[str, list[int]] = {}
@@ -138,6 +140,9 @@ class FakeEngine:
                 tools=ToolStyle(tokenizer, template, None),
                 grammars=Grammars(tokenizer, [2], 402),
             ),
+            embedding_size=8,
+            pooling=self.pooling,
+            encodes=False,
             reads=Reads(kv_per_token=64.0),
             model=None,
             device=torch.device("cpu"),
@@ -280,6 +285,9 @@ class FakeEngine:
         self.emit(Prefill(id=command.id, done=size, cached=self.cached, total=size, tokens=told))
         if self.script:
             ids = self.loaded.files.tokenizer.encode(self.script, special=False)[: command.sampling.max_tokens]
+        if command.pooling is not None:
+            self.emit(Embedded(command.id, embedding(command.prompt_ids)))
+            ids = []
         for answer in range(command.n):
             self._write(command, answer, ids, self.speed[bool(values["kv_cache"])])
 
@@ -330,6 +338,12 @@ class FakeEngine:
         self.emit(Delta(id=command.id, answer=answer, text=told.content, tokens=tokens))
         if told.calls:
             self.emit(Delta(id=command.id, answer=answer, text="", channel="tool", calls=list(told.calls)))
+
+
+def embedding(ids: Sequence[int]) -> np.ndarray:
+    """[8] float32 of length 1, which tells the ids and their order."""
+    vector = np.array([(17 * place + 3 * id) % 101 - 50 for place, id in enumerate([*ids, *range(8)])], np.float32)[:8]
+    return vector / np.linalg.norm(vector)
 
 
 def step(at: float, **changes: Any) -> StepRecord:

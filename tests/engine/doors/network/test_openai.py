@@ -371,8 +371,8 @@ def test_addresses_that_are_not_served(api: openai.OpenAI, http: httpx.Client, r
     with pytest.raises(openai.NotFoundError, match="'other' is not loaded, but tiny is") as other:
         api.models.retrieve("other")
     assert (other.value.code, other.value.param) == ("model_not_found", "model")
-    with pytest.raises(openai.NotFoundError, match=r"no /v1/embeddings here\. Served are /v1/models") as unknown:
-        api.embeddings.create(model="tiny", input="abc")
+    with pytest.raises(openai.NotFoundError, match=r"no /v1/moderations here\. Served are /v1/models") as unknown:
+        api.moderations.create(input="abc")
     assert unknown.value.code == "unknown_url"
     answer = httpx.get(f"{running.url}/v1/chat/completions")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

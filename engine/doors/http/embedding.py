@@ -1,0 +1,141 @@
+"""Embeddings of the inputs of one request, whatever its dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from starlette.requests import Request
+
+from engine.config.pooling import Pooling
+from engine.doors.http.fields import BadField
+from engine.doors.http.service import HttpService, while_there
+from engine.loop.commands import AddRequest
+from engine.protocol import Sampling
+from engine.services.answers.answering import in_thread
+from engine.services.answers.overflow import check_length
+from engine.services.answers.refused import Refused
+from engine.services.answers.stream import PromptRequest, Stream
+from engine.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from engine.loading.model import LoadedModel
+
+MOST_INPUTS = 2048
+"""Inputs of one request, as OpenAI has it."""
+AT_ONCE = 64
+"""Inputs that are read together: a chat that comes meanwhile waits for these, and not for all."""
+USUAL: Pooling = "mean"
+"""Pooling where the checkpoint names none: that of the last token is worse in models that were not trained for it
+(BehnamGhader et al. 2024, LLM2Vec, arXiv 2404.05961, figure 3)."""
+TOO_LONG = (
+    "This model's maximum context length is {context} tokens, and {where} has {tokens}. Send a shorter text, or load "
+    "the model with a longer context."
+)
+"""Begins with OpenAI's words, by which clients know it."""
+
+
+class EmbeddingRequest(NamedTuple):
+    """Inputs, each text or token ids, in the ``field`` of the request; what is too long is cut off if it ``truncates``.
+
+    ``pooling`` None: the model's own. ``dimensions`` are the first ones of each vector; None: all.
+    """
+
+    inputs: Sequence[str | Sequence[int]]
+    field: str
+    dimensions: int | None = None
+    pooling: Pooling | None = None
+    truncates: bool = False
+    adapter: str = ""
+
+
+class Embeddings(NamedTuple):
+    """A vector [dimensions] float32 of length 1 for each input, and how many ``tokens`` all inputs have."""
+
+    vectors: list[np.ndarray]
+    tokens: int
+
+
+async def embedded(service: HttpService, request: Request, loaded: LoadedModel, asked: EmbeddingRequest) -> Embeddings:
+    """Raises BadField and :class:`Refused` for what cannot be embedded, and ClientDisconnect."""
+    _check(loaded, asked)
+    words = "".join(each for each in asked.inputs if isinstance(each, str))
+    prompts = await while_there(request, in_thread(service.hub, words, lambda: _read(loaded, asked)))
+    pooling = asked.pooling or loaded.pooling or USUAL
+    vectors: list[np.ndarray] = []
+    for first in range(0, len(prompts), AT_ONCE):
+        some = [_prompt(ids, pooling, asked) for ids in prompts[first : first + AT_ONCE]]
+        before = sum(map(len, prompts[:first]))
+        vectors += await service.answer(request, some, False, partial(_vectors, before))
+    return Embeddings([_shortened(each, asked.dimensions) for each in vectors], sum(map(len, prompts)))
+
+
+def _prompt(ids: Sequence[int], pooling: Pooling, asked: EmbeddingRequest) -> PromptRequest:
+    command = AddRequest("", ids, Sampling(max_tokens=1), adapter=asked.adapter, pooling=pooling)
+    return PromptRequest(command)
+
+
+async def _vectors(before: int, stream: Stream) -> list[np.ndarray]:
+    stream.prompt_tokens += before  # so that the access log tells those of the whole request
+    async for _ in stream.messages():
+        pass
+    return [vector for _, vector in sorted(stream.embeddings.items())]
+
+
+def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
+    if len(asked.inputs) > MOST_INPUTS:
+        text = f"There are {len(asked.inputs):,} inputs, and at most {MOST_INPUTS:,} are read at once. Send fewer."
+        raise BadField(asked.field, text)
+    for number, given in enumerate(asked.inputs):
+        if not given:
+            raise BadField(asked.field, f"{_where(asked, number)} is empty. Send some text.")
+        if not isinstance(given, str) and not all(0 <= id < loaded.card.vocabulary for id in given):
+            text = f"{_where(asked, number)} contains tokens that the model does not know. Use its own tokenizer."
+            raise BadField(asked.field, text)
+    most = loaded.embedding_size
+    if asked.dimensions is not None and not 1 <= asked.dimensions <= most:
+        raise BadField(
+            "dimensions", f"This model's embeddings have 1 to {most:,} dimensions: {asked.dimensions} is not."
+        )
+
+
+def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[list[int]]:
+    """The token ids of all inputs. Raises :class:`Refused`, and PromptError."""
+    assert loaded.files is not None
+    most = loaded.card.context - (not loaded.encodes)
+    found = []
+    for number, given in enumerate(asked.inputs):
+        ids = _encoded(loaded.files.tokenizer, given, most, asked.truncates)
+        if len(ids) > most:
+            text = TOO_LONG.format(context=most, where=_where(asked, number), tokens=len(ids))
+            raise Refused("prompt_too_long", text, {"n_prompt_tokens": len(ids), "n_ctx": most})
+        found.append(ids)
+    return found
+
+
+def _encoded(tokenizer: Tokenizer, given: str | Sequence[int], most: int, truncates: bool) -> list[int]:
+    """The ids of one input, whole or cut to ``most`` tokens; what the tokenizer puts around a text stays around it."""
+    if not isinstance(given, str):
+        return list(given[:most] if truncates else given)
+    check_length(given, tokenizer, None if truncates else most)
+    ids = tokenizer.encode(given)
+    if not truncates or len(ids) <= most:
+        return ids
+    bare = tokenizer.encode(given, special=False)
+    before = next((place for place in range(len(ids) - len(bare)) if ids[place] == bare[0]), len(ids) - len(bare))
+    after = len(ids) - len(bare) - before
+    return ids[: most - after] + ids[len(ids) - after :]
+
+
+def _where(asked: EmbeddingRequest, number: int) -> str:
+    return asked.field if len(asked.inputs) == 1 else f"{asked.field}[{number}]"
+
+
+def _shortened(vector: np.ndarray, dimensions: int | None) -> np.ndarray:
+    """The first dimensions, at length 1 again (Kusupati et al. 2022, Matryoshka representations, arXiv 2205.13147)."""
+    if dimensions is None or dimensions == len(vector):
+        return vector
+    first = vector[:dimensions]
+    return first / max(float(np.linalg.norm(first)), 1e-12)

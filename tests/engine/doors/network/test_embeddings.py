@@ -1,0 +1,195 @@
+"""Embeddings, by OpenAI's and Ollama's own clients."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+import ollama
+import openai
+import pytest
+
+from engine.doors.http.embedding import AT_ONCE, MOST_INPUTS
+from engine.loop.commands import AddRequest
+from tests.engine.doors.network.conftest import Running
+from tests.engine.doors.network.fake import embedding
+from tests.kit.servers import TOKEN
+
+TEXTS = ["abc", "Grüße", "abc def"]
+
+
+@pytest.fixture
+def api(running: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
+        yield client
+
+
+@pytest.fixture
+def other(running: Running) -> Iterator[ollama.Client]:
+    with ollama.Client(running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as client:
+        yield client
+
+
+@pytest.fixture
+def refused(refusing: Running) -> Iterator[httpx.Client]:
+    with refusing.http() as client:
+        yield client
+
+
+def ids(running: Running, text: str) -> list[int]:
+    found: list[int] = running.engine.loaded.files.tokenizer.encode(text)
+    return found
+
+
+def expected(running: Running, texts: Sequence[str], dimensions: int = 8) -> np.ndarray:
+    rows = np.stack([embedding(ids(running, text)) for text in texts])[:, :dimensions]
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def asked(running: Running) -> list[AddRequest]:
+    return [command for command in running.engine.seen if isinstance(command, AddRequest)]
+
+
+@pytest.mark.parametrize("form", ["float", "base64", None])
+def test_openais_client_gets_a_vector_for_each_text(api: openai.OpenAI, running: Running, form: Any) -> None:
+    """Without a form it asks for base64, and unpacks that itself."""
+    given: dict[str, Any] = {} if form is None else {"encoding_format": form}
+    done = api.embeddings.create(model="tiny", input=TEXTS, user="me", **given)
+    assert [(each.index, each.object) for each in done.data] == [(0, "embedding"), (1, "embedding"), (2, "embedding")]
+    if form == "base64":
+        found = np.stack([np.frombuffer(base64.b64decode(str(each.embedding)), "<f4") for each in done.data])
+    else:
+        found = np.array([each.embedding for each in done.data])
+    np.testing.assert_allclose(found, expected(running, TEXTS), rtol=1e-6)
+    count = sum(len(ids(running, text)) for text in TEXTS)
+    assert (done.model, done.usage.prompt_tokens, done.usage.total_tokens) == ("tiny", count, count)
+    assert [command.pooling for command in asked(running)] == ["mean"] * 3
+
+
+def test_ids_and_dimensions(api: openai.OpenAI, running: Running) -> None:
+    numbers = [ids(running, text) for text in TEXTS]
+    for given, texts in ((numbers, TEXTS), (numbers[1], TEXTS[1:2]), (TEXTS[0], TEXTS[:1])):
+        done = api.embeddings.create(model="", input=given, dimensions=3)
+        found = np.array([each.embedding for each in done.data])
+        assert found.shape == (len(texts), 3)
+        np.testing.assert_allclose(found, expected(running, texts, 3), rtol=1e-6)
+
+
+def test_the_models_own_pooling_unless_another_is_asked_for(api: openai.OpenAI, running: Running) -> None:
+    running.engine.loaded.pooling = "last"
+    (model,) = api.models.list()
+    assert (model.model_extra or {})["capabilities"] == ["embedding"]
+    api.embeddings.create(model="tiny", input="abc")
+    api.embeddings.create(model="tiny", input="abc", extra_body={"pooling": "cls"})
+    assert [command.pooling for command in asked(running)] == ["last", "cls"]
+
+
+def test_many_inputs_are_read_some_at_a_time(running: Running) -> None:
+    """In order, and no more of them at once than a chat may wait for."""
+    texts = [f"a{number}" for number in range(2 * AT_ONCE + 1)]
+    waiting: list[int] = []
+    submit = running.engine.submit
+
+    def counted(command: Any) -> None:
+        waiting.append(running.server.hub.answering)
+        submit(command)
+
+    running.engine.submit = counted
+    with running.http() as http:
+        done = http.post("/embeddings/", json={"input": texts}).raise_for_status().json()
+    found = np.array([each["embedding"] for each in done["data"]])
+    np.testing.assert_allclose(found, expected(running, texts), rtol=1e-6)
+    assert max(waiting) == AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "said"),
+    [
+        ({"input": ""}, "input", "is empty"),
+        ({"input": []}, "input", "no input"),
+        ({"input": ["abc", ""]}, "input", "input[1] is empty"),
+        ({"input": [[7], []]}, "input", "input[1] is empty"),
+        ({"input": [7, "abc"]}, "input", "neither"),
+        ({"input": [402]}, "input", "does not know"),
+        ({"input": ["a"] * (MOST_INPUTS + 1)}, "input", "Send fewer"),
+        ({"input": "abc " * 40}, "input", "maximum context length is 63 tokens, and input has"),
+        ({"input": "abc", "dimensions": 9}, "dimensions", "1 to 8 dimensions"),
+        ({"input": "abc", "dimensions": 0}, "dimensions", "1 to 8 dimensions"),
+        ({"input": "abc", "encoding_format": "hex"}, "encoding_format", "not understood"),
+        ({"input": "abc", "pooling": "max"}, "pooling", "not understood"),
+        ({"input": "abc", "dimension": 3}, "dimension", "Did you mean 'dimensions'?"),
+        ({}, "input", "missing"),
+    ],
+)
+def test_openais_shape_of_a_refusal(refused: httpx.Client, body: Any, param: str, said: str) -> None:
+    answer = refused.post("/v1/embeddings", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["type"]) == (400, param, "invalid_request_error")
+    assert said in error["message"]
+
+
+def test_strangers_and_other_models(refused: httpx.Client) -> None:
+    assert refused.post("/v1/embeddings", json={"input": "abc", "model": "other"}).status_code == 404
+    for path in ("/v1/embeddings", "/api/embed", "/api/embeddings"):
+        answer = refused.post(path, json={"input": "abc", "model": "tiny"}, headers={"Authorization": ""})
+        assert answer.status_code == 401
+
+
+def test_a_server_that_stops_ends_the_request(running: Running) -> None:
+    submit = running.engine.submit
+
+    def stops(command: Any) -> None:
+        if isinstance(command, AddRequest):
+            running.server.stop()
+        else:
+            submit(command)
+
+    running.engine.submit = stops
+    with running.http() as http:
+        answer = http.post("/v1/embeddings", json={"input": "abc"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
+
+
+def test_ollamas_client(other: ollama.Client, running: Running) -> None:
+    done = other.embed("tiny:latest", TEXTS, options={"num_ctx": 64, "temperature": 0.1}, keep_alive="5m")
+    np.testing.assert_allclose(np.array(done.embeddings), expected(running, TEXTS), rtol=1e-6)
+    assert done.prompt_eval_count == sum(len(ids(running, text)) for text in TEXTS)
+    assert (done.model, done.total_duration is not None) == ("tiny:latest", True)
+    short = other.embed("tiny", TEXTS[0], dimensions=3)
+    np.testing.assert_allclose(np.array(short.embeddings), expected(running, TEXTS[:1], 3), rtol=1e-6)
+    assert list(other.embed("tiny", []).embeddings) == []
+    older = other.embeddings("tiny", TEXTS[1])
+    np.testing.assert_allclose(np.array(older.embedding), expected(running, TEXTS[1:2])[0], rtol=1e-6)
+    running.engine.loaded.pooling = "mean"
+    assert other.show("tiny").capabilities == ["embedding"]
+
+
+def test_ollama_cuts_what_is_too_long_unless_told_not_to(other: ollama.Client, running: Running) -> None:
+    long = "abc " * 40
+    other.embed("tiny", [long])
+    (cut,) = asked(running)
+    assert list(cut.prompt_ids) == ids(running, long)[:63]
+    with pytest.raises(ollama.ResponseError, match="maximum context length") as refusal:
+        other.embed("tiny", [long], truncate=False)
+    assert refusal.value.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"input": [""]}, "input is empty"),
+        ({"input": "abc", "dimensions": 9}, "1 to 8 dimensions"),
+        ({"input": "abc", "dimensions": -1}, "1 to 8 dimensions"),
+        ({"input": 7}, "not understood"),
+        ({"input": ["a"] * (MOST_INPUTS + 1)}, "Send fewer"),
+        ({"input": "abc", "model": "other"}, "not loaded"),
+    ],
+)
+def test_ollamas_shape_of_a_refusal(refused: httpx.Client, body: Any, said: str) -> None:
+    answer = refused.post("/api/embed", json={"model": "tiny", **body})
+    assert answer.status_code in (400, 404)
+    assert list(answer.json()) == ["error"]
+    assert said in answer.json()["error"]
