@@ -115,6 +115,8 @@ class ToyStore:
 class ToyStream:
     """Token 0 is "a", 1 is "b"; stop strings as in the real stream."""
 
+    notice = ""
+
     def __init__(self, stop: Sequence[str]) -> None:
         self._stop = StopStrings(stop)
 
@@ -141,7 +143,12 @@ def letter(token: int) -> str:
 @dataclass(frozen=True)
 class ToyModel(LoadedModel):
     def open_stream(  # type: ignore[override]
-        self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int], prefilled: bool = False
+        self,
+        stop: Sequence[str],
+        continues: bool,
+        prompt_ids: Sequence[int],
+        prefilled: bool = False,
+        tools: object = None,
     ) -> ToyStream:
         return ToyStream(stop)
 
