@@ -29,7 +29,7 @@ AT_ONCE = 64
 """Inputs that are read together: a chat that comes meanwhile waits for these, and not for all."""
 USUAL: Pooling = "mean"
 """Pooling where the checkpoint names none: that of the last token is worse in models that were not trained for it
-(BehnamGhader et al. 2024, LLM2Vec, arXiv 2404.05961, figure 3)."""
+(BehnamGhader et al. 2024, LLM2Vec, arXiv 2404.05961)."""
 TOO_LONG = (
     "This model's maximum context length is {context} tokens, and {where} has {tokens}. Send a shorter text, or load "
     "the model with a longer context."
