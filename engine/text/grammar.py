@@ -283,7 +283,7 @@ def _bytes_of(tokenizer: Tokenizer, vocabulary: int) -> Iterator[bytes]:
 def _source(asked: StructuredOutput) -> str:
     """The grammar in llguidance's own words. Raises GrammarError."""
     from llguidance import LLMatcher
-    from llguidance.gbnf_to_lark import any_to_lark
+    from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
 
     try:
         match asked.kind:
@@ -300,7 +300,7 @@ def _source(asked: StructuredOutput) -> str:
                 return LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
             case "grammar":
                 return LLMatcher.grammar_from_lark(any_to_lark(asked.source))
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError, GbnfToLarkError) as error:
         raise GrammarError(f"{_TITLES[asked.kind]} cannot be read: {_one_line(str(error))}") from error
 
 

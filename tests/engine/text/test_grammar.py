@@ -221,6 +221,7 @@ def test_thinking_is_free_and_the_content_after_it_is_not() -> None:
         (StructuredOutput("json_schema", " " * (MAX_SOURCE + 1)), "has 1,048,577 characters"),
         (StructuredOutput("regex", "(a"), "The regular expression cannot be served: unclosed group."),
         (StructuredOutput("grammar", "start: other"), 'The grammar cannot be served: at 1(8): unknown name: "other".'),
+        (StructuredOutput("grammar", "\0?"), "The grammar cannot be read: Expected name at line 1"),
         (StructuredOutput("choice", "[]"), "The list of choices cannot be read: it is empty."),
     ],
     ids=lambda value: value.kind if isinstance(value, StructuredOutput) else "",
