@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from starlette.datastructures import Headers
@@ -15,8 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.doors.security import KEY_HEADERS, HttpRefusal, bearer, token_matches
 from engine.protocol.access import NamedKey
+from engine.protocol.serving import HttpRequest
 from engine.services.answers.stream import Stream
 from engine.services.keys import KnownKeys
+from engine.services.serving import Visits
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class KeyUse:
         return None
 
 
-@dataclass
+@dataclass(eq=False)
 class Visit:
     """One request over HTTP.
 
@@ -59,10 +61,31 @@ class Visit:
     ``stream``: the model's answer, if it was asked for one.
     """
 
+    scope: Scope
+    began: float = field(default_factory=time.time)
+    seconds: float | None = None
+    """How long it took, once it has ended."""
     name: str = ""
     use: KeyUse | None = None
     status: int = 0
     stream: Stream | None = None
+
+    def record(self) -> HttpRequest:
+        """What is told of it: neither texts nor keys, and no query, which may hold either."""
+        stream = self.stream
+        return HttpRequest(
+            began=self.began,
+            seconds=max(0.0, time.time() - self.began) if self.seconds is None else self.seconds,
+            path=quote(self.scope["path"], safe="/:@")[:MOST_PATH],
+            key=self.name,
+            client=(self.scope.get("client") or ("",))[0],
+            method=self.scope["method"],
+            model="" if stream is None else stream.model,
+            prompt_tokens=0 if stream is None else stream.prompt_tokens,
+            generated_tokens=0 if stream is None else stream.generated,
+            status=self.status,
+            running=self.seconds is None,
+        )
 
 
 class Access:
@@ -103,15 +126,19 @@ def visit_of(scope: Scope) -> Visit:
 class AccessMiddleware:
     """Begins a visit with each HTTP request, and ends the use of its key with the response.
 
-    ``logs``: a line in the log for each.
+    ``visits`` hears of each; ``logs``: a line in the log for each.
     """
 
-    def __init__(self, app: ASGIApp, logs: bool = False) -> None:
-        self._app, self._logs = app, logs
+    def __init__(self, app: ASGIApp, visits: Visits, logs: bool = False) -> None:
+        self._app, self._visits, self._logs = app, visits, logs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[_VISIT] = visit = Visit()
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope[_VISIT] = visit = Visit(scope)
         began = time.monotonic()
+        self._visits.begin(visit)
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -123,23 +150,25 @@ class AccessMiddleware:
         finally:
             if visit.use is not None:
                 visit.use.running -= 1
-            if self._logs and scope["type"] == "http":
-                log.info("%s", _line(scope, visit, time.monotonic() - began))
+            visit.seconds = time.monotonic() - began
+            self._visits.end(visit)
+            if self._logs:
+                log.info("%s", _line(visit.record()))
 
 
-def _line(scope: Scope, visit: Visit, seconds: float) -> str:
-    """A line of the access log, as logfmt: neither texts nor keys, and no query, which may hold either."""
+def _line(told: HttpRequest) -> str:
+    """A line of the access log, as logfmt."""
     said: dict[str, object] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "key": visit.name or "-",
-        "client": (scope.get("client") or ("-",))[0],
-        "method": scope["method"],
-        "path": quote(scope["path"], safe="/:@")[:MOST_PATH],
-        "status": visit.status or "-",
-        "seconds": f"{seconds:.3f}",
+        "key": told.key or "-",
+        "client": told.client or "-",
+        "method": told.method,
+        "path": told.path,
+        "status": told.status or "-",
+        "seconds": f"{told.seconds:.3f}",
     }
-    if visit.stream is not None:
-        said |= {"prompt_tokens": visit.stream.prompt_tokens, "generated_tokens": visit.stream.generated}
+    if told.model:
+        said |= {"prompt_tokens": told.prompt_tokens, "generated_tokens": told.generated_tokens}
     return " ".join(f"{name}={value}" for name, value in said.items())
 
 

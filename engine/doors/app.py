@@ -26,16 +26,25 @@ from engine.doors.websocket.session import Session
 from engine.library import paths as config
 from engine.protocol import PROTOCOL
 from engine.services.hub import EngineHub
+from engine.services.operations import Context
 from engine.services.residency import Residency
+from engine.services.serving import Serving
 
 
 def make_app(
-    hub: EngineHub, residency: Residency, token: str, gate: Gate, service: HttpService, logs: bool = False
+    hub: EngineHub,
+    residency: Residency,
+    token: str,
+    gate: Gate,
+    service: HttpService,
+    serving: Serving,
+    logs: bool = False,
 ) -> ASGIApp:
     """The application; the hub's engine thread runs while the application does. ``logs``: as of AccessMiddleware."""
+    context = Context(hub, residency, serving)
 
     async def socket(websocket: WebSocket) -> None:
-        await Session(websocket, hub, residency, token).run()
+        await Session(websocket, hub, residency, token, context).run()
 
     async def health(request: Request) -> Response:
         loaded = hub.loaded
@@ -73,4 +82,4 @@ def make_app(
     handlers: Any = {HTTPException: not_served, Exception: failed}
     # Around all of it: an allowed page is to read the response to an unexpected error, too.
     guarded = GateMiddleware(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), gate)
-    return AccessMiddleware(guarded, logs)
+    return AccessMiddleware(guarded, serving.visits, logs)

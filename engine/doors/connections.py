@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -43,3 +45,19 @@ class PatientHttp(H11Protocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+
+class WatchedHttp(PatientHttp):
+    """A connection to the port of other programs: ``noted`` is called when it comes and when it goes."""
+
+    def __init__(self, noted: Callable[[], object], *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._noted = noted
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._noted()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._noted()

@@ -88,7 +88,8 @@ class Gate:
     """
 
     def __init__(self, port: int, open_host: bool = False, allowed: Allowed = Allowed(), scheme: str = "http") -> None:
-        self.port = port
+        self.ports = [port]
+        """Those that it listens on; the last one is that of other programs."""
         self.open_host = open_host
         self.allowed = allowed
         self.scheme = scheme
@@ -97,7 +98,7 @@ class Gate:
         host = headers.get("host", "")
         if not (self._own(host) or self.allowed.host(host)):
             text = (
-                f"This engine answers only to 127.0.0.1:{self.port}. Use that address, or start the server with "
+                f"This engine answers only to 127.0.0.1:{self.ports[-1]}. Use that address, or start the server with "
                 "--allow-host and the name."
             )
             return HttpRefusal(421, "wrong_host", text)
@@ -136,7 +137,7 @@ class Gate:
             name, port = parts.hostname or "", parts.port
         except ValueError:
             return False
-        if port != self.port or parts.netloc != host or "@" in host:
+        if port not in self.ports or parts.netloc != host or "@" in host:
             return False
         return name in LOOPBACK_NAMES or (self.open_host and _is_address(name))
 

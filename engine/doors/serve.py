@@ -14,14 +14,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import uvicorn
 
 from engine.doors.access import Access
 from engine.doors.app import make_app
-from engine.doors.connections import IDLE_SECONDS, PatientHttp
+from engine.doors.connections import IDLE_SECONDS, PatientHttp, WatchedHttp
 from engine.doors.http.service import HttpService
 from engine.doors.security import Allowed, Gate
 from engine.doors.threads import WORKERS, NoThreads, start_all
@@ -42,7 +44,9 @@ from engine.protocol import (
     encode,
 )
 from engine.services.hub import Emit, EngineHub
+from engine.services.operations import OperationFailed
 from engine.services.residency import CallLater, Policy, Residency
+from engine.services.serving import Serving, Visits
 
 if TYPE_CHECKING:
     from engine.loop.engine import Engine
@@ -55,7 +59,11 @@ SLACK = 2
 
 
 class PortInUse(Exception):  # noqa: N818 - an outcome that a person is told about
-    """The address cannot be listened on; the message is a sentence for a person."""
+    """The address cannot be listened on; the message is a sentence for a person. ``reason`` is its first half."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason} {advice}")
+        self.reason = reason
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -71,11 +79,20 @@ def open_socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            text = f"Port {port} is in use by another program. Choose another with --port, or 0 for a free one."
-        else:
-            text = f"{host} port {port} cannot be listened on ({error}). Choose another --host or --port."
-        raise PortInUse(text) from error
+            reason = f"Port {port} is in use by {_holder(port)}."
+            raise PortInUse(reason, "Choose another with --port, or 0 for a free one.") from error
+        reason = f"{host} port {port} cannot be listened on ({error})."
+        raise PortInUse(reason, "Choose another --host or --port.") from error
     return listener
+
+
+def _holder(port: int) -> str:
+    """Who listens on a port of this machine, in words; a system may not tell, of programs of others at least."""
+    with contextlib.suppress(psutil.Error, OSError):
+        found = (each for each in psutil.net_connections("tcp") if each.laddr and each.laddr.port == port)
+        if (pid := next((each.pid for each in found if each.status == psutil.CONN_LISTEN), None)) is not None:
+            return f"another program ({psutil.Process(pid).name()}, process {pid})"
+    return "another program"
 
 
 def stop_signals() -> list[int]:
@@ -93,10 +110,37 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, settings: uvicorn.Config, stopping: Callable[[], None]) -> None:
         super().__init__(settings)
         self._stopping = stopping
+        self._also: asyncio.Server | None = None
+        """The listener for other programs, on which connections are counted."""
+        self._port = 0
+        """Its port; 0: there is none."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping()
         await super().shutdown(sockets)
+
+    async def listen_also(self, listener: socket.socket | None, noted: Callable[[], object]) -> None:
+        """Serve on ``listener`` besides, in the place of the one before; None: no more. ``noted`` hears of connections
+        to it."""
+        if self._also is not None:
+            self._also.close()
+            self.servers.remove(self._also)
+            for connection in self.connections():
+                connection.shutdown()  # once its answer has ended
+        self._also, self._port = None, 0
+        if listener is not None:
+            self._port = listener.getsockname()[1]
+            make = partial(
+                WatchedHttp, noted, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            loop = asyncio.get_running_loop()
+            self._also = await loop.create_server(make, sock=listener, ssl=self.config.ssl)
+            self.servers.append(self._also)
+
+    def connections(self) -> list[Any]:
+        """Those of other programs that are open. From any thread."""
+        every: list[Any] = list(self.server_state.connections)
+        return [each for each in every if self._port and each.transport.get_extra_info("sockname")[1] == self._port]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -137,12 +181,13 @@ class Server:
         self.hub = EngineHub(make_engine, probes, self._engine_died)
         self.open = not ipaddress.ip_address(listener.getsockname()[0]).is_loopback
         """Other machines can reach it."""
-        gate = Gate(self.port, self.open, allowed, "http" if tls is None else "https")
+        self._gate = gate = Gate(self.port, self.open, allowed, "http" if tls is None else "https")
         self.residency = Residency(self.hub, policy, call_later)
         self.access = Access(token)
         service = HttpService(self.hub, self.residency, self.access, fetches)
+        self.serving = Serving(self._open_port, Visits(lambda: len(self._uvicorn.connections())))
         settings = uvicorn.Config(
-            make_app(self.hub, self.residency, token, gate, service, logs),
+            make_app(self.hub, self.residency, token, gate, service, self.serving, logs),
             http=PatientHttp,
             timeout_keep_alive=IDLE_SECONDS,
             log_config=None,
@@ -160,6 +205,7 @@ class Server:
         )
         self._uvicorn = _Uvicorn(settings, service.stop)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
 
     def run(self, started: Callable[[], None] = lambda: None) -> int:
         """Serve until :meth:`stop`, a signal, or the engine's death. ``started`` is called once it listens."""
@@ -201,11 +247,32 @@ class Server:
         for name, folder in adapters.items():
             self.hub.submit(LoadAdapter(name=name, path=folder))
 
+    def _open_port(self, port: int) -> str:
+        """As of :class:`Serving`."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(self._listen_also(port), self._loop).result()
+
+    async def _listen_also(self, port: int) -> str:
+        async with self._opening:
+            if port not in self._gate.ports:
+                del self._gate.ports[1:]
+                await self._uvicorn.listen_also(None, self.serving.visits.tell)
+                if not port:
+                    return ""
+                try:
+                    listener = open_socket("127.0.0.1", port)
+                except PortInUse as error:
+                    raise OperationFailed(f"{error.reason} Choose another port, or end that program.") from error
+                self._gate.ports.append(port)
+                await self._uvicorn.listen_also(listener, self.serving.visits.tell)
+            return f"{self._gate.scheme}://127.0.0.1:{port}"
+
     async def _main(self, started: Callable[[], None]) -> None:
         try:
             executor = start_all(ThreadPoolExecutor(WORKERS, thread_name_prefix="server"), WORKERS)
             asyncio.get_running_loop().set_default_executor(executor)
             start_all(self.hub.long_prompts, 1)
+            self._loop = asyncio.get_running_loop()
         except NoThreads as error:
             log.critical("%s", error)
             self._fail(str(error))

@@ -40,6 +40,7 @@ from engine.protocol.library import (
 )
 from engine.protocol.making import MakeProgress
 from engine.protocol.recommended import DraftOffer, Purpose, Recommended
+from engine.protocol.serving import HttpRequests, ListenFor, Listening, WatchRequests
 
 Model = Annotated[str, Meta(description="A model's name, or the path of its folder or GGUF file.")]
 Repository = Annotated[str, Meta(description="ORGANISATION/NAME, as the hub's page of it shows.")]
@@ -274,6 +275,8 @@ COMPARE_COLUMNS = Operation("lab.compare", CompareColumns, LabComparison, LabPro
 ADD_KEY = Operation("keys.add", AddKey, AddedKey, NoEvent)
 LIST_KEYS = Operation("keys.list", ListKeys, list[NamedKey], NoEvent)
 REVOKE_KEY = Operation("keys.revoke", RevokeKey, NamedKey, NoEvent)
+LISTEN_FOR = Operation("server.listen", ListenFor, Listening, NoEvent)
+WATCH_REQUESTS = Operation("server.watch", WatchRequests, HttpRequests, HttpRequests)
 
 OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
     row.name: row
@@ -301,5 +304,7 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         ADD_KEY,
         LIST_KEYS,
         REVOKE_KEY,
+        LISTEN_FOR,
+        WATCH_REQUESTS,
     )
 }

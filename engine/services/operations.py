@@ -26,6 +26,7 @@ from engine.protocol.calls import Operation
 if TYPE_CHECKING:
     from engine.services.hub import EngineHub
     from engine.services.residency import Residency
+    from engine.services.serving import Serving
 
 RequestT = TypeVar("RequestT", bound=Part)
 EventT = TypeVar("EventT")
@@ -56,6 +57,8 @@ FUNCTIONS = {
     "keys.add": "engine.services.keys:add",
     "keys.list": "engine.services.keys:listed",
     "keys.revoke": "engine.services.keys:revoke",
+    "server.listen": "engine.services.serving:listen",
+    "server.watch": "engine.services.serving:watch",
 }
 """Module and name of the function of each operation that runs in the engine."""
 FETCH_FAILED = "fetch_failed"
@@ -67,10 +70,12 @@ class OperationFailed(Exception):  # noqa: N818 - an outcome that a person is to
 
 
 class Context(NamedTuple):
-    """``hub``: the engine of this process, and ``residency`` its models; None in a terminal's, which has none."""
+    """``hub``: the engine of this process, ``residency`` its models, ``serving`` its HTTP; None in a terminal's, which
+    has none."""
 
     hub: EngineHub | None = None
     residency: Residency | None = None
+    serving: Serving | None = None
 
 
 def perform(

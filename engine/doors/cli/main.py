@@ -44,6 +44,7 @@ from engine.doors.cli.operations import operation
 from engine.doors.cli.quantise import quantise as make_smaller
 from engine.doors.cli.streams import leave_deleted_folder, prepare_streams
 from engine.loading.memory.environment import bound_spinning
+from engine.protocol.serving import PORT
 from engine.services.packs import start as packs
 
 app = typer.Typer(
@@ -138,7 +139,7 @@ def chat(
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond the loopback others can reach it.")] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8642,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = PORT,
     model: Annotated[str | None, typer.Option(help="Load this at the start; the bundled one if left out.")] = None,
     draft: DraftOption = None,
     device: DeviceOption = "auto",

@@ -81,8 +81,10 @@ MAX_ACTIVE = 64
 class Session:
     """Lives as long as its socket. Everything that it started ends with it."""
 
-    def __init__(self, socket: WebSocket, hub: EngineHub, residency: Residency, token: str) -> None:
+    def __init__(self, socket: WebSocket, hub: EngineHub, residency: Residency, token: str, context: Context) -> None:
+        """``context``: of the operations that are called."""
         self._socket, self._hub, self._residency, self._token = socket, hub, residency, token
+        self._context = context
         self._outbox = Outbox()
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -353,7 +355,7 @@ class Session:
         stop = Stop()
         active.stop = stop.set
         try:
-            await answered(message, Context(self._hub, self._residency), self._outbox, stop)
+            await answered(message, self._context, self._outbox, stop)
         finally:
             self._leave(message.id, active)
 

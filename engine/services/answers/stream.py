@@ -48,6 +48,8 @@ class Stream:
         self._hub = hub
         self.answers = prompts[0].command.n
         """To each prompt."""
+        self.model = prompts[0].command.adapter or (hub.loaded.card.name if hub.loaded is not None else "")
+        """Name of the model or the adapter that answers."""
         self.prompt_tokens = sum(len(prompt.command.prompt_ids) for prompt in prompts)
         self.generated = 0
         """Tokens so far."""
