@@ -31,6 +31,7 @@ from app.models.state.library import ModelLibrary
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
+from app.server.state import ServerState
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
 from app.single import SingleInstance, UnansweredError
@@ -48,6 +49,7 @@ from app.window.wirings.load_settings import LoadSettingsWiring
 from app.window.wirings.measure import MeasureWiring
 from app.window.wirings.model import ModelWiring
 from app.window.wirings.preset import PresetWiring
+from app.window.wirings.server import ServerWiring
 from app.window.wirings.switch import SwitchWiring
 from app.window.wirings.why import WhyWiring
 from engine.base.installation import engine_command
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from app.lab.compare.run import ComparisonRun
     from app.lab.page import LabView
     from app.lab.runs import LabRuns
+    from app.server.page import ServerPage
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +113,7 @@ class WindowProgram:
         self.lab: LabRuns | None = None
         self.compare: ComparisonRun | None = None
         self.lab_page = LazyPage(self._make_lab)
+        self.server = ServerState(self.link, self.store)
         self._lab_index = paths.data_dir() / "lab" / "index.kept"
         self.window = MainWindow(
             sidebar=self.sidebar,
@@ -119,6 +123,7 @@ class WindowProgram:
             cache=CacheView(self.theme, plots.hues),
             models_page=ModelsPage(self.library, self.theme),
             lab_page=self.lab_page,
+            server_page=LazyPage(self._make_server),
             help_page=HelpPage(paths.docs_dir(), self.theme),
             settings_page=SettingsPage(self.store, self.theme, log_path, data),
             store=self.store,
@@ -160,6 +165,7 @@ class WindowProgram:
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
         GettingWiring(link, store, self.library, chat, notice, self.opener.open, self._find_models, window)
+        ServerWiring(link, self.server, window)
         loading = LoadSettingsWiring(link, chat.header, self.opener.open, self.theme, window)
         window.models_page.settings_asked.connect(loading.open)
         link.loaded.connect(self._on_loaded)
@@ -184,6 +190,12 @@ class WindowProgram:
             changed.connect(self.busy.settle)
             changed.connect(self.opener.settle)
         return view
+
+    def _make_server(self) -> ServerPage:
+        """The page Server, which many never open."""
+        from app.server.page import ServerPage
+
+        return ServerPage(self.server, self.theme)
 
     def _lab_runs(self) -> LabRuns:
         """Return the runs that the Lab's page shows, made when they are first needed."""

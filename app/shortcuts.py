@@ -42,6 +42,7 @@ TABLE = (
     Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
     Shortcut("show_models", "Ctrl+2", "Models", "Window"),
     Shortcut("show_lab", "Ctrl+3", "Lab", "Window"),
+    Shortcut("show_server", "Ctrl+4", "Server", "Window"),
     Shortcut("show_settings", "Ctrl+,", "Settings", "Window"),
     Shortcut("show_help", "F1", "Help", "Window"),
     Shortcut("show_shortcuts", "Ctrl+/", "This list", "Window"),

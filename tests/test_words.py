@@ -32,7 +32,7 @@ BETTER = {
     r"\blists what there is\b": "name it",
     r"(?<![Tt]here )\b(?:is|are) no (?:JSON|text|list|file|folder|valid|UTF|address|token|order|name)": "is not a",
 }
-FOR_USERS = ("using", "optimisations", "families", "together")
+FOR_USERS = ("using", "optimisations", "families", "together", "works-with")
 ALLOWED = ("--fetch-pictures", "git lfs", "pictures of a request are", "Pictures are not fetched")
 """Texts with one of these may fetch: pictures from addresses, and other programs' commands."""
 

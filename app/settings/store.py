@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.files import UNREADABLE, read_small
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling
+from engine.protocol.serving import PORT
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,9 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     draft: bool = True
     unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
     """Minutes without a request after which the model is unloaded; 0: never."""
+    serve: bool = False
+    """Other programs of this computer can use the engine, on the port ``serve_port``."""
+    serve_port: Annotated[int, Meta(ge=1, le=65535)] = PORT
     download_limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
     """MB a second of each download of a model at most; 0: no limit."""
     presets: dict[PresetName, Preset] = {}

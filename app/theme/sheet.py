@@ -232,6 +232,9 @@ def _containers(theme: Theme) -> str:
     QScrollArea#transcript, QScrollArea[ring="true"] {{ border: 1px solid transparent; }}
     QScrollArea#transcript:focus, QScrollArea[ring="true"]:focus {{ border-color: {t.accent}; }}
     QScrollArea > QWidget > QWidget {{ background: transparent; }}
+    QTableView {{ font-size: {theme.px(CAPTION_PX)}px; }}
+    QHeaderView::section {{ background: transparent; border: none; border-bottom: 1px solid {t.line}; color: {t.mute};
+        padding: 4px 4px; font-size: {theme.px(CAPTION_PX)}px; }}
     QListView::item {{ padding: 6px 10px; border-radius: 6px; color: {t.text}; }}
     QListView::item:hover {{ background: {theme.tint("raised", 0.5, "panel")}; }}
     QListView::item:selected {{ background: {t.raised}; color: {t.text}; }}

@@ -42,7 +42,7 @@ class MainWindow(QWidget):
     """``painted`` is emitted once, after the window has first been painted."""
 
     painted = Signal()
-    CHAT, MODELS, LAB, HELP, SETTINGS = range(5)
+    CHAT, MODELS, LAB, SERVER, HELP, SETTINGS = range(6)
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class MainWindow(QWidget):
         cache: CacheView,
         models_page: ModelsPage,
         lab_page: QWidget,
+        server_page: QWidget,
         help_page: HelpPage,
         settings_page: SettingsPage,
         store: SettingsStore,
@@ -63,7 +64,8 @@ class MainWindow(QWidget):
         self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
         self.models_page, self.settings_page = models_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
-        for page in (sidebar, chat, panel, plots, cache, models_page, lab_page, help_page, settings_page, self):
+        pages = (models_page, lab_page, server_page, help_page, settings_page)
+        for page in (sidebar, chat, panel, plots, cache, *pages, self):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._store, self._theme = store, theme
         self._was_painted = False
@@ -76,12 +78,12 @@ class MainWindow(QWidget):
         """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
         named(self, "window", surface="panel")
-        self.bar = TopBar(["Chat", "Models", "Lab", "Help", "Settings"], theme)
+        self.bar = TopBar(["Chat", "Models", "Lab", "Server", "Help", "Settings"], theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
         self.gpu_card = PackCard()
         self._stack = QStackedWidget()
-        self._pages: tuple[QWidget, ...] = (self._chat_page(), models_page, lab_page, help_page, settings_page)
+        self._pages: tuple[QWidget, ...] = (self._chat_page(), *pages)
         for each in self._pages:
             self._stack.addWidget(each if each is self._pages[self.CHAT] else Scrolled(each))
         fill(QVBoxLayout(self), self.bar, self.notice, self.gpu_card, (self._stack, 1), margins=0, spacing=0)
@@ -288,6 +290,7 @@ class MainWindow(QWidget):
                 "show_chat": lambda: self.show_page(self.CHAT),
                 "show_models": lambda: self.show_page(self.MODELS),
                 "show_lab": lambda: self.show_page(self.LAB),
+                "show_server": lambda: self.show_page(self.SERVER),
                 "show_settings": lambda: self.show_page(self.SETTINGS),
                 "show_help": lambda: self.show_page(self.HELP),
                 "show_shortcuts": self.show_shortcuts,

@@ -117,7 +117,7 @@ def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program
 def test_other_pages_are_scrolled_where_they_have_no_room(qapp, program):
     window = program.window
     window.setMinimumSize(1, 1)
-    for page in (MainWindow.MODELS, MainWindow.LAB, MainWindow.HELP, MainWindow.SETTINGS):
+    for page in (MainWindow.MODELS, MainWindow.LAB, MainWindow.SERVER, MainWindow.HELP, MainWindow.SETTINGS):
         window.resize(420, 320)
         window.show_page(page)
         qapp.processEvents()
