@@ -192,6 +192,7 @@ class Server:
             timeout_keep_alive=IDLE_SECONDS,
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # anybody could name another address
             ws="websockets-sansio",
             ws_max_size=SLACK * MAX_FRAME,
             ws_per_message_deflate=False,

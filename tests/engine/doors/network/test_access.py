@@ -116,7 +116,7 @@ def test_the_log_says_who_asked_what_without_texts(home: object, caplog: pytest.
     caplog.set_level(logging.INFO, "engine.doors.access")
     try:
         with asking(made, key) as http:
-            http.post("/v1/chat/completions?key=of-mine", json=ASKED)
+            http.post("/v1/chat/completions?key=of-mine", json=ASKED, headers={"X-Forwarded-For": "10.0.0.1"})
             http.get("/v1/models", headers={"Authorization": f"Bearer {TOKEN}"})
             http.get("/what%0Aline=2 x", headers={"Authorization": "Bearer wrong"})
             http.get("/v1/models", headers={"Host": "evil.example"})
