@@ -195,7 +195,7 @@ def _preflight(headers: Headers) -> Response:
     return Response(
         status_code=204,
         headers={
-            "access-control-allow-methods": "GET, POST, OPTIONS",
+            "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
             "access-control-allow-headers": wanted,
             "access-control-max-age": str(PREFLIGHT_SECONDS),
         },

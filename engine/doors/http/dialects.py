@@ -13,6 +13,7 @@ from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.embeddings import EmbeddingRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
+from engine.doors.http.responses.routes import ResponsesRoutes
 from engine.doors.http.service import HttpService
 
 
@@ -32,6 +33,7 @@ def register(dialect: Callable[[HttpService], Dialect]) -> None:
 
 register(AnthropicRoutes)
 register(OpenAIRoutes)
+register(ResponsesRoutes)
 register(TokenRoutes)
 register(EmbeddingRoutes)
 register(OllamaRoutes)

@@ -12,8 +12,8 @@ from engine.services.answers.refused import Refused, shortened
 from engine.text.template import PromptError
 
 SERVED = (
-    "/v1/models, /v1/chat/completions, /v1/completions, /v1/embeddings, Anthropic's /v1/messages, and Ollama's "
-    "/api/chat, /api/generate, /api/embed and /api/tags"
+    "/v1/models, /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, Anthropic's /v1/messages, and "
+    "Ollama's /api/chat, /api/generate, /api/embed and /api/tags"
 )
 FAILURES = (Refused, PromptError, BadField)
 _STATUS = {
@@ -21,16 +21,25 @@ _STATUS = {
     "cancelled": 503,
     "error": 500,
     "internal": 500,
+    "item_not_found": 404,
     "load_failed": 503,
     "memory": 503,
     "model_not_found": 404,
     "no_model": 503,
+    "previous_response_not_found": 404,
+    "response_not_found": 404,
     "stopping": 503,
     "too_large": 413,
     "unsupported_encoding": 415,
 }
 _CODES = {"prompt_too_long": "context_length_exceeded"}
-_PARAMS = {"bad_effort": "reasoning_effort", "bad_structure": "response_format", "model_not_found": "model"}
+_PARAMS = {
+    "bad_effort": "reasoning_effort",
+    "bad_structure": "response_format",
+    "item_not_found": "input",
+    "model_not_found": "model",
+    "previous_response_not_found": "previous_response_id",
+}
 
 
 def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ()) -> HttpRefusal:

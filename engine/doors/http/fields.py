@@ -13,7 +13,8 @@ from engine.services.answers.refused import shortened
 
 IGNORED = frozenset(
     {
-        # OpenAI's
+        # OpenAI's, and Codex's
+        "client_metadata",
         "metadata",
         "prompt_cache_key",
         "prompt_cache_options",
@@ -136,8 +137,8 @@ _IDS = re.compile(rb"\s*\[\s*\[?\s*\d")
 _WHOLE = re.compile(rb"-?\d+(?=\.0+$)")
 _INTEGERS = frozenset(
     {
-        "best_of", "dry_allowed_length", "logprobs", "max_completion_tokens", "max_tokens", "min_tokens", "n", "seed",
-        "top_k", "top_logprobs", "ttl",
+        "best_of", "dry_allowed_length", "logprobs", "max_completion_tokens", "max_output_tokens", "max_tokens",
+        "min_tokens", "n", "seed", "top_k", "top_logprobs", "ttl",
     }
 )  # fmt: skip
 _FIELD, _PATH = re.compile(r"field `([^`]+)`"), re.compile(r"`\$\.?([^`]+)`")
@@ -201,7 +202,7 @@ def _check(name: str, value: msgspec.Raw, kind: type, fields: Fields) -> None:
             return
         _only(name, value, (served,))
     elif name in neutral or name in ONLY:
-        _only(name, value, neutral.get(name) or ONLY[name])
+        _only(name, value, {**ONLY, **neutral}[name])
     else:
         near = difflib.get_close_matches(name, known, 1) if len(name) < 100 else ()
         hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
@@ -230,6 +231,8 @@ def _check_number(name: str, value: bytes) -> None:
     """Refuse what has too many parts, before an object is made for each."""
     if name == "messages" and (number := value.count(b'"role"')) > MOST_MESSAGES:  # in a text its quotes are escaped
         raise BadField(name, f"The conversation has {number:,} messages, and at most {MOST_MESSAGES:,} are read.")
+    if name == "input" and (number := max(value.count(b'"role"'), value.count(b'"type"'))) > MOST_MESSAGES:
+        raise BadField(name, f"The input has {number:,} items and parts, and at most {MOST_MESSAGES:,} are read.")
     if name in ("prompt", "input") and _IDS.match(value) and (number := value.count(b",") + 1) > MOST_PROMPT_TOKENS:
         raise BadField(name, f"The prompt has {number:,} tokens, and at most {MOST_PROMPT_TOKENS:,} are read at once.")
 

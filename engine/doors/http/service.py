@@ -215,8 +215,9 @@ def cut_header(told: ContextCut) -> dict[str, str]:
     return {CUT_HEADER: f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"}
 
 
-def notice_header(loaded: LoadedModel, tools: ToolConfig | None) -> dict[str, str]:
-    """The header that says what this model lacks for what is asked of it."""
+def notice_header(loaded: LoadedModel, tools: ToolConfig | None, notices: Sequence[str] = ()) -> dict[str, str]:
+    """The header that says what this model lacks for what is asked of it, and further ``notices``."""
     assert loaded.files is not None
-    notice = "" if tools is None else loaded.files.tools.notice
-    return {NOTICE_HEADER: notice} if notice else {}
+    lacks = "" if tools is None else loaded.files.tools.notice
+    told = " ".join(notice for notice in (lacks, *notices) if notice)
+    return {NOTICE_HEADER: told.encode("unicode_escape").decode()} if told else {}

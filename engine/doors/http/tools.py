@@ -1,12 +1,11 @@
-"""Tools of a request in any dialect, checked, and pictures in base64."""
+"""Tools of a request in any dialect, checked, and which of them may or must be called."""
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, structs
@@ -18,6 +17,8 @@ from engine.services.answers.refused import shortened
 
 MOST_NAME = 256
 """Characters of a tool's name."""
+
+ToolChoice = Literal["auto", "required", "none"]
 _NO_NAME = frozenset("<>\"'{}[]()|:;,= \t\r\n")
 """Characters that mean something in the format of some family."""
 
@@ -63,7 +64,7 @@ def checked_tool(name: str, description: str | None, schema: Raw, where: str) ->
 
 def tool_config(
     tools: Sequence[Tool],
-    choice: Literal["auto", "required", "none"],
+    choice: ToolChoice,
     names: Sequence[str] = (),
     parallel: bool = True,
     where: str = "tool_choice",
@@ -98,9 +99,40 @@ def _named(part: MessagePart, names: dict[str, str]) -> MessagePart:
     return part
 
 
-def picture(data: str, where: str) -> bytes:
-    """A file in base64. Raises BadField."""
-    try:
-        return base64.b64decode(data, validate=True)
-    except ValueError as error:
-        raise BadField(where, "The base64 of the picture is damaged. Send the whole file again.") from error
+def chosen(choice: str | dict[str, Any] | None) -> tuple[ToolChoice, Sequence[str]]:
+    """What ``tool_choice`` says: a word, one function, or several that are allowed. Raises BadField."""
+    match choice:
+        case None | "auto":
+            return "auto", ()
+        case "none":
+            return "none", ()
+        case "required" | "any":
+            return "required", ()
+        case (
+            {"type": "function", "function": {"name": str(name)}}
+            | {"type": "function", "name": str(name)}
+            | {"type": "custom", "name": str(name)}
+        ):
+            return "required", (name,)
+        case {"type": "allowed_tools"}:
+            inner = _object(choice)
+            return _allowed(_object(inner.get("allowed_tools", inner)))
+    text = f"tool_choice is auto, none, required or names a function: {shortened(str(choice))} does not."
+    raise BadField("tool_choice", text)
+
+
+def _allowed(choice: dict[str, Any]) -> tuple[ToolChoice, Sequence[str]]:
+    tools = choice.get("tools")
+    names = [name for each in tools if (name := _name_of(each))] if isinstance(tools, list) else []
+    if not names:
+        raise BadField("tool_choice.tools", "No tool is allowed. Name those that are, or choose none.")
+    return "required" if choice.get("mode") == "required" else "auto", names
+
+
+def _name_of(tool: Any) -> str:
+    found = _object(_object(tool).get("function", tool)).get("name")
+    return found if isinstance(found, str) else ""
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

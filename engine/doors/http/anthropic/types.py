@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Raw
 
 from engine.doors.http.fields import BadField
+from engine.doors.http.pictures import picture
 from engine.doors.http.sampling import SamplingIn
 from engine.doors.http.structured import nothing, schema_of
-from engine.doors.http.tools import checked_tool, picture, tool_config, with_names
+from engine.doors.http.tools import checked_tool, tool_config, with_names
 from engine.protocol import (
     ChatMessage,
     MessagePart,

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from engine.doors.http.fields import BadField
+from engine.doors.http.pictures import picture
 from engine.doors.http.sampling import SamplingIn
 from engine.doors.http.structured import nothing, schema_of
-from engine.doors.http.tools import ToolIn, picture, tool_config, with_names
+from engine.doors.http.tools import ToolIn, tool_config, with_names
 from engine.protocol import (
     ChatMessage,
     Overflow,

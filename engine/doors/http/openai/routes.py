@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
-from engine.doors.http.openai.remote import fetch_pictures
+from engine.doors.http.openai.codex import EFFORTS, CodexEffort, CodexModel
 from engine.doors.http.openai.stream import events, whole
 from engine.doors.http.openai.types import (
     ChatChoice,
@@ -31,6 +31,7 @@ from engine.doors.http.openai.types import (
 )
 from engine.doors.http.openai.writers import ChatWriter, Echo, TextWriter, Writer
 from engine.doors.http.openapi import Served, Streamed
+from engine.doors.http.pictures import fetch_pictures
 from engine.doors.http.service import (
     HttpService,
     StreamedAnswer,
@@ -79,7 +80,10 @@ class OpenAIRoutes:
     async def models(self, request: Request) -> Response:
         if (refusal := self._service.stranger(request)) is not None:
             return refusal
-        return _json(OpenAIModelList(data=await self._models()))
+        loaded = self._service.hub.loaded
+        names = [] if loaded is None else [loaded.card.name, *adapter_names(loaded)]
+        catalogue = [] if loaded is None else [_for_codex(loaded, name) for name in names]
+        return _json(OpenAIModelList(data=await self._models(), models=catalogue))
 
     async def model(self, request: Request) -> Response:
         if not request.path_params["name"]:
@@ -148,7 +152,7 @@ class OpenAIRoutes:
         """The prompts as the engine has them, the texts and ids of its prompts, and what a header says of them. Raises
         :class:`Refused`."""
         if self._service.fetches and isinstance(wanted, OpenAIChat):
-            await fetch_pictures(wanted)
+            await fetch_pictures(wanted.pictured)
         headers = notice_header(loaded, wanted.tool_config()) if isinstance(wanted, OpenAIChat) else {}
         texts: list[tuple[str, Sequence[int]]] = []
         prompts: list[PromptRequest] = []
@@ -229,6 +233,19 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
         context_length=card.context,
         capabilities=[writes, *tools, *sees, *thinks],
         meta={"n_ctx": card.context, "n_vocab": card.vocabulary, "n_params": card.parameters},
+    )
+
+
+def _for_codex(loaded: LoadedModel, name: str) -> CodexModel:
+    """What Codex wants to know of the loaded model, or of an adapter of it."""
+    card = loaded.card
+    return CodexModel(
+        slug=name,
+        display_name=name,
+        context_window=card.context,
+        input_modalities=["text"] if loaded.pictures.processor is None else ["text", "image"],
+        supported_reasoning_levels=[CodexEffort(each, each) for each in card.thinking.efforts if each in EFFORTS],
+        supports_reasoning_summaries=card.thinking.kind != "none",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import msgspec
@@ -10,9 +10,12 @@ from msgspec import UNSET, UnsetType
 
 from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http.fields import BadField
+from engine.doors.http.logprobs import TokenLogprob
+from engine.doors.http.openai.codex import CodexModel
+from engine.doors.http.pictures import picture_at
 from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
-from engine.doors.http.tools import ToolIn, picture, tool_config, with_names
+from engine.doors.http.tools import ToolIn, chosen, tool_config, with_names
 from engine.protocol import (
     ChatMessage,
     FinishReason,
@@ -53,6 +56,11 @@ class ContentPart(msgspec.Struct):
     type: str
     text: str | None = None
     image_url: ImageUrl | str | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of its picture, "" without one."""
+        return self.image_url.url if isinstance(self.image_url, ImageUrl) else self.image_url or ""
 
 
 class CalledFunction(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -179,6 +187,14 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
         """Raises BadField with a sentence about a role or a part that is not supported."""
         return with_names([_message(turn, f"messages[{number}]") for number, turn in enumerate(self.messages)])
 
+    @property
+    def pictured(self) -> Iterator[tuple[str, ContentPart]]:
+        """The parts that are pictures, with the fields of their addresses."""
+        for number, turn in enumerate(self.messages):
+            for place, part in enumerate(turn.content if isinstance(turn.content, list) else ()):
+                if part.url:
+                    yield f"messages[{number}].content[{place}].image_url", part
+
     def tool_config(self) -> ToolConfig | None:
         """Tools that the answer may call. Raises BadField."""
         tools = [each.tool(f"tools[{number}]") for number, each in enumerate(self.tools or ())]
@@ -279,37 +295,6 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
         return prompts
 
 
-def chosen(choice: str | dict[str, Any] | None) -> tuple[Literal["auto", "required", "none"], Sequence[str]]:
-    """What ``tool_choice`` says: a word, one function, or several that are allowed. Raises BadField."""
-    match choice:
-        case None | "auto":
-            return "auto", ()
-        case "none":
-            return "none", ()
-        case "required" | "any":
-            return "required", ()
-        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
-            return "required", (name,)
-        case {"type": "allowed_tools"}:
-            inner = _object(choice)
-            return _allowed(_object(inner.get("allowed_tools", inner)))
-    text = f"tool_choice is auto, none, required or names a function: {shortened(str(choice))} does not."
-    raise BadField("tool_choice", text)
-
-
-def _allowed(choice: dict[str, Any]) -> tuple[Literal["auto", "required", "none"], Sequence[str]]:
-    tools = choice.get("tools")
-    names = [name for each in tools if (name := _name_of(each))] if isinstance(tools, list) else []
-    if not names:
-        raise BadField("tool_choice.tools", "No tool is allowed. Name those that are, or choose none.")
-    return "required" if choice.get("mode") == "required" else "auto", names
-
-
-def _name_of(tool: Any) -> str:
-    found = _object(_object(tool).get("function", tool)).get("name")
-    return found if isinstance(found, str) else ""
-
-
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -328,7 +313,7 @@ def _message(turn: OpenAITurn, where: str) -> ChatMessage:
     for number, part in enumerate(content):
         field = f"{where}.content[{number}]"
         if part.type == "image_url":
-            pictures.append(_picture(part, f"{field}.image_url"))
+            pictures.append(picture_at(part.url, f"{field}.image_url"))
         elif part.type != "text":
             text = f"Content of type {shortened(part.type)!r} is not supported. Send text or image_url."
             raise BadField(f"{field}.type", text)
@@ -353,35 +338,10 @@ def _called(call: CallIn, where: str) -> ToolCall:
     return ToolCall(call.id, call.function.name, call.function.arguments or "{}")
 
 
-def _picture(part: ContentPart, where: str) -> bytes:
-    """The file in a data URL (RFC 2397); those of the web were fetched before, where that is allowed (remote.py)."""
-    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url or ""
-    head, comma, data = url.partition(",")
-    if not head.startswith("data:"):
-        text = (
-            "Pictures are not fetched from addresses. Send the file itself, data:image/jpeg;base64,…, or start the "
-            "server with --fetch-pictures."
-        )
-        raise BadField(where, text)
-    if not comma or not head.endswith(";base64"):
-        raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
-    return picture(data, where)
-
-
 def finish_reason(reason: FinishReason, called: bool = False) -> str:
     """Reason of OpenAI's: the model or a stop string ended it, it ``called`` tools, or a limit on its length ended
     it."""
     return {"stop": "tool_calls" if called else "stop", "length": "length", "context": "length"}[reason]
-
-
-class TopLogprob(msgspec.Struct):
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class TokenLogprob(TopLogprob):
-    top_logprobs: list[TopLogprob] = []
 
 
 class ChatLogprobs(msgspec.Struct):
@@ -502,5 +462,8 @@ class ModelOut(msgspec.Struct):
 
 
 class OpenAIModelList(msgspec.Struct):
+    """``models`` are those that are loaded, once more, in the words of Codex's catalogue."""
+
     data: list[ModelOut]
     object: str = "list"
+    models: list[CodexModel] = []

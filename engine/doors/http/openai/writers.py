@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from engine.doors.http.logprobs import PlacedToken, TokenPlaces, token_logprob
 from engine.doors.http.openai.types import (
     CalledFunction,
     CallOut,
@@ -20,8 +21,6 @@ from engine.doors.http.openai.types import (
     PromptLogprobs,
     TextChoice,
     TextLogprobs,
-    TokenLogprob,
-    TopLogprob,
     UsageOut,
     finish_reason,
 )
@@ -30,14 +29,6 @@ from engine.protocol import Delta, Finished, TokenInfo, ToolCallDelta
 from engine.services.answers.turns import CallCollector
 from engine.text.detokenise import detokeniser
 from engine.text.tokenizer import Tokenizer
-
-
-class _Placed(NamedTuple):
-    """A token with what of its text stands in the answer, and where that begins."""
-
-    info: TokenInfo
-    text: str
-    offset: int
 
 
 class Writer:
@@ -52,11 +43,8 @@ class Writer:
         self._text: defaultdict[int, list[str]] = defaultdict(list)
         self._thinking: defaultdict[int, list[str]] = defaultdict(list)
         self._calls: defaultdict[int, CallCollector] = defaultdict(CallCollector)
-        self._tokens: defaultdict[int, list[_Placed]] = defaultdict(list)
-        self._length: defaultdict[int, int] = defaultdict(int)
-        """Characters of each answer's content so far."""
-        self._end_of: defaultdict[int, int] = defaultdict(int)
-        """Where in it the last token ends."""
+        self._tokens: defaultdict[int, list[PlacedToken]] = defaultdict(list)
+        self._places = defaultdict[int, TokenPlaces](lambda: TokenPlaces(tokenizer))
         self._begun: set[int] = set()
         self._prompts: Sequence[Sequence[TokenInfo]] | None = None
         self._alternatives = 0
@@ -104,22 +92,9 @@ class Writer:
     def _chunk(self, choice: Any, usage: UsageOut | None) -> Completion | None:
         return None if choice is None else self._completion(self.chunk_name, [choice], usage)
 
-    def _placed(self, delta: Delta) -> list[_Placed]:
+    def _placed(self, delta: Delta) -> list[PlacedToken]:
         """The tokens of a delta of content whose log-probabilities are told."""
-        found: list[_Placed] = []
-        end = self._length[delta.answer]
-        for token in delta.tokens:
-            # A token begins where the last one ended, which lies in an earlier delta where a part of it was told there.
-            begin, end = self._end_of[delta.answer], end + token.chars
-            self._end_of[delta.answer] = end
-            if token.cut and end == begin:
-                while found and found[-1].info.chars == 0 and self._tokenizer.id_to_bytes(found[-1].info.id):
-                    found.pop()  # the first bytes of a character that was cut off
-            elif token.logprob is not None:
-                piece = self._tokenizer.piece(token.id)
-                found.append(_Placed(token, piece[: len(piece) - token.cut], begin))
-        self._length[delta.answer] += len(delta.text)
-        return found
+        return self._places[delta.answer].take(delta)
 
     def _prompt_logprobs(self, number: int) -> PromptLogprobs | UnsetType:
         if self._prompts is None:
@@ -194,16 +169,8 @@ class ChatWriter(Writer):
         called = bool(self._calls[end.answer].calls)
         return ChatChunkChoice(end.answer, OpenAIAnswer(), finish_reason(end.reason, called))
 
-    def _logprobs(self, tokens: Sequence[_Placed]) -> ChatLogprobs | None:
-        return ChatLogprobs([self._logprob(*token) for token in tokens]) if tokens else None
-
-    def _logprob(self, token: TokenInfo, text: str, offset: int) -> TokenLogprob:
-        top = [TopLogprob(*self._named(id, value)) for id, value in token.top]
-        _, logprob, data = self._named(token.id, token.logprob or 0.0)
-        return TokenLogprob(text, logprob, list(text.encode()) if token.cut else data, top)
-
-    def _named(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
-        return self._tokenizer.piece(token_id), logprob, list(self._tokenizer.id_to_bytes(token_id))
+    def _logprobs(self, tokens: Sequence[PlacedToken]) -> ChatLogprobs | None:
+        return ChatLogprobs([token_logprob(token, self._tokenizer) for token in tokens]) if tokens else None
 
 
 def _call_part(call: ToolCallDelta) -> CallOut:
@@ -271,7 +238,7 @@ class TextWriter(Writer):
     def _end(self, end: Finished) -> TextChoice:
         return TextChoice(end.answer, "", finish_reason(end.reason))
 
-    def _logprobs(self, answer: int, tokens: Sequence[_Placed]) -> TextLogprobs | None:
+    def _logprobs(self, answer: int, tokens: Sequence[PlacedToken]) -> TextLogprobs | None:
         if not tokens:
             return None
         begin = len(self._echoes[answer // self._answers].text) if self._echoes else 0

@@ -57,6 +57,7 @@ def test_a_named_key_does_not_open_the_websocket(running: Running) -> None:
     ("path", "kind"),
     [
         ("/v1/chat/completions", lambda body: (body["error"]["type"], body["error"]["code"])),
+        ("/v1/responses", lambda body: (body["error"]["type"], body["error"]["code"])),
         ("/tokenize", lambda body: (body["error"]["type"], body["error"]["code"])),
         ("/v1/messages", lambda body: (body["type"], body["error"]["type"])),
         ("/api/chat", lambda body: tuple(body)),

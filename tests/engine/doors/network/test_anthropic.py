@@ -107,6 +107,7 @@ def test_thinking(api: anthropic.Anthropic, running: Running, thinking: Any, wan
     [
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0.type: Tools of the type"),
         ({"messages": []}, "messages: There is no message to answer."),
+        ({"container": "c"}, "container: The field 'container' is not supported."),
         ({"max_tokens": 0}, "max_tokens: max_tokens is at least 1"),
         ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages.0.content.0.type"),
         (
@@ -135,7 +136,7 @@ def test_thinking(api: anthropic.Anthropic, running: Running, thinking: Any, wan
         ),
         ({"messages": [{"role": "user", "content": "a" * 4000}]}, "This model's maximum context length is"),
     ],
-    ids=["tools", "no message", "no tokens", "document", "address", "picture", "too long"],
+    ids=["tools", "no message", "container", "no tokens", "document", "address", "picture", "too long"],
 )
 def test_what_is_refused(api: anthropic.Anthropic, given: Any, told: str) -> None:
     with pytest.raises(anthropic.BadRequestError) as refused:

@@ -8,12 +8,16 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.doors.http.anthropic.types import MessagesIn
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.ollama.types import GenerateIn, OllamaChat
 from engine.doors.http.openai.types import CompletionIn, OpenAIChat
+from engine.doors.http.responses.items import conversation
+from engine.doors.http.responses.types import ResponseOut, ResponsesIn
+from engine.protocol import Sampling
 
 SCHEMA: Any = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 CALL: Any = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "b"}'}}
@@ -105,6 +109,36 @@ GENERATE: Any = {
     "format": "json",
     "keep_alive": -1,
 }
+RESPONSES: Any = {
+    "model": "m",
+    "stream": True,
+    "instructions": "i",
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+    "max_output_tokens": 9,
+    "metadata": {"a": "b"},
+    "tools": [
+        {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA, "strict": True},
+        {"type": "custom", "name": "g", "format": {"type": "grammar", "syntax": "regex", "definition": "a+"}},
+        {"type": "web_search"},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}},
+    "input": [
+        {"role": "developer", "content": "s"},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "t"}, {"type": "input_image", "image_url": PICTURE}],
+        },
+        {"type": "reasoning", "summary": [], "encrypted_content": "kvasir-aGk="},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": "b"}'},
+        {"type": "custom_tool_call", "call_id": "d", "name": "g", "input": "aa"},
+        {"type": "function_call_output", "call_id": "c", "output": "r"},
+        {"type": "custom_tool_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "r"}]},
+    ],
+}
 ODD: list[Any] = [
     None,
     True,
@@ -188,10 +222,22 @@ def read_ollama(kind: type[OllamaChat] | type[GenerateIn]) -> Callable[[bytes], 
     return read
 
 
+def read_responses(body: bytes) -> None:
+    wanted = decoded(body, ResponsesIn)
+    wanted.check(400)
+    conversation(wanted.placed((), wanted.items))
+    wanted.structured()
+    begun = wanted.begun("m", Sampling(), wanted.notices(wanted.tool_config()))
+    told = msgspec.json.decode(msgspec.json.encode(begun), type=ResponseOut)
+    assert (told.id, told.notices) == (begun.id, begun.notices)
+    msgspec.json.encode(wanted.items)
+
+
 DIALECTS: dict[str, tuple[Any, Callable[[bytes], None]]] = {
     "chat": (CHAT, read_chat),
     "completion": (COMPLETION, read_completion),
     "messages": (MESSAGES, read_messages),
+    "responses": (RESPONSES, read_responses),
     "ollama chat": (OLLAMA, read_ollama(OllamaChat)),
     "ollama generate": (GENERATE, read_ollama(GenerateIn)),
 }

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.doors.http import pictures
 from engine.doors.http.fields import BadField
-from engine.doors.http.openai import remote
-from engine.doors.http.openai.remote import MOST, fetch_pictures
 from engine.doors.http.openai.types import OpenAIChat
+from engine.doors.http.pictures import MOST, fetch_pictures
 
 FILE = b"\x89PNG a picture"
 
@@ -64,7 +64,7 @@ def asked(*urls: str, plain: bool = False) -> OpenAIChat:
 
 def fetched(*urls: str, plain: bool = False) -> list[bytes]:
     wanted = asked(*urls, plain=plain)
-    asyncio.run(fetch_pictures(wanted))
+    asyncio.run(fetch_pictures(wanted.pictured))
     return wanted.prompt()[0].pictures
 
 
@@ -104,14 +104,14 @@ def test_nobody_answers() -> None:
 def test_it_has_bounds(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadField, match=f"{MOST} pictures of a request"):
         fetched(*[f"{address}/picture"] * (MOST + 1))
-    monkeypatch.setattr(remote, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(pictures, "PATIENCE_S", 0.5)
     with pytest.raises(BadField, match="more than 0 seconds"):
         fetched(f"{address}/slow")
-    monkeypatch.setattr(remote, "REQUEST_S", 0.0)
+    monkeypatch.setattr(pictures, "REQUEST_S", 0.0)
     with pytest.raises(BadField, match="all pictures of the request took more than 0 seconds"):
         fetched(f"{address}/picture")
-    monkeypatch.setattr(remote, "REQUEST_S", 9.0)
-    monkeypatch.setattr(remote, "MOST_BYTES", 10)
+    monkeypatch.setattr(pictures, "REQUEST_S", 9.0)
+    monkeypatch.setattr(pictures, "MOST_BYTES", 10)
     with pytest.raises(BadField, match="more than 10 bytes"):
         fetched(f"{address}/picture")
 
@@ -120,7 +120,7 @@ def test_slow_addresses_hold_up_no_other_work(address: str, monkeypatch: pytest.
     """The threads in which prompts are read are not those in which addresses are waited for."""
 
     async def others_while_waiting() -> int:
-        slow = [asyncio.create_task(fetch_pictures(asked(f"{address}/picture"))) for _ in range(64)]
+        slow = [asyncio.create_task(fetch_pictures(asked(f"{address}/picture").pictured)) for _ in range(64)]
         waiting = await asyncio.to_thread(lambda: 7)
         assert not any(task.done() for task in slow)
         stop.set()
@@ -128,5 +128,5 @@ def test_slow_addresses_hold_up_no_other_work(address: str, monkeypatch: pytest.
         return waiting
 
     stop = threading.Event()
-    monkeypatch.setattr(remote, "_read", lambda url, end: stop.wait(30) and FILE)
+    monkeypatch.setattr(pictures, "_read", lambda url, end: stop.wait(30) and FILE)
     assert asyncio.run(others_while_waiting()) == 7

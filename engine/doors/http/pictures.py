@@ -1,5 +1,5 @@
-"""Pictures that a request names by their addresses: fetched only where the user of the server allows it, because an
-address may lie in this machine's own network."""
+"""Pictures of a request: in base64, in data URLs, or at addresses. Those are fetched only where the user of the server
+allows it, because an address may lie in this machine's own network."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import asyncio
 import base64
 import time
 import urllib.request
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
+from typing import Any, Protocol
 from urllib.error import HTTPError
 
 from engine.doors.http.fields import BadField
-from engine.doors.http.openai.types import ImageUrl, OpenAIChat
 
 MOST_BYTES = 20_000_000
 MOST = 16
@@ -26,31 +27,53 @@ _READERS = ThreadPoolExecutor(16, "pictures")
 """Threads of their own: whoever sends slow addresses holds up those who send addresses, and nobody else."""
 
 
-async def fetch_pictures(wanted: OpenAIChat) -> None:
-    """Put what lies at web addresses in their places, as data URLs. Raises BadField with a sentence."""
-    urls = list(_addresses(wanted))
-    if len(urls) > MOST:
-        text = f"{MOST} pictures of a request are fetched from addresses, and this one has {len(urls)}. Send files."
-        raise BadField("messages", text)
+def picture(data: str, where: str) -> bytes:
+    """A file in base64. Raises BadField."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise BadField(where, "The base64 of the picture is damaged. Send the whole file again.") from error
+
+
+def picture_at(url: str, where: str) -> bytes:
+    """The file in a data URL (RFC 2397); those of the web were fetched before, where that is allowed. Raises
+    BadField."""
+    head, comma, data = url.partition(",")
+    if not head.startswith("data:"):
+        text = (
+            "Pictures are not fetched from addresses. Send the file itself, data:image/jpeg;base64,…, or start the "
+            "server with --fetch-pictures."
+        )
+        raise BadField(where, text)
+    if not comma or not head.endswith(";base64"):
+        raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
+    return picture(data, where)
+
+
+class PictureAt(Protocol):
+    """A part of a request that is a picture, with its address."""
+
+    @property
+    def url(self) -> str: ...
+
+    image_url: Any
+
+
+async def fetch_pictures(pictured: Iterable[tuple[str, PictureAt]]) -> None:
+    """Put what lies at web addresses in their places, as data URLs; each comes with its field. Raises BadField with a
+    sentence."""
+    parts = [(where, part) for where, part in pictured if part.url.startswith(("http://", "https://"))]
+    if len(parts) > MOST:
+        text = f"{MOST} pictures of a request are fetched from addresses, and this one has {len(parts)}. Send files."
+        raise BadField(parts[0][0].partition("[")[0], text)
     end = time.monotonic() + REQUEST_S
-    for where, url in urls:
+    for where, part in parts:
         try:
-            data = await asyncio.get_running_loop().run_in_executor(_READERS, _read, url.url, end)
+            data = await asyncio.get_running_loop().run_in_executor(_READERS, _read, part.url, end)
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            raise BadField(where, f"The picture at {url.url[:200]} cannot be downloaded ({reason}).") from error
-        url.url = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
-
-
-def _addresses(wanted: OpenAIChat) -> list[tuple[str, ImageUrl]]:
-    found = []
-    for number, turn in enumerate(wanted.messages):
-        for place, part in enumerate(turn.content if isinstance(turn.content, list) else ()):
-            if isinstance(part.image_url, str):
-                part.image_url = ImageUrl(part.image_url)
-            if part.image_url is not None and part.image_url.url.startswith(("http://", "https://")):
-                found.append((f"messages[{number}].content[{place}].image_url", part.image_url))
-    return found
+            raise BadField(where, f"The picture at {part.url[:200]} cannot be downloaded ({reason}).") from error
+        part.image_url = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
 
 def _read(url: str, end: float) -> bytes:

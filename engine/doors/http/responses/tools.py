@@ -1,0 +1,138 @@
+"""Tools of OpenAI's Responses. A custom tool takes text instead of arguments: to a model it is a function with one
+argument, ``input``, and its calls are told as that text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from engine.doors.http.responses.items import INPUT
+from engine.doors.http.structured import nothing
+from engine.doors.http.tools import checked_tool
+from engine.protocol import Tool
+from engine.services.answers.refused import shortened
+
+MOST_KINDS = 8
+"""Types of tools that a notice names."""
+_CUSTOM = f"It is called with one argument, `{INPUT}`, which is its whole text."
+_SYNTAXES = {"lark": "Lark grammar", "regex": "regular expression"}
+
+
+class CustomFormat(msgspec.Struct, frozen=True):
+    """What the text of a custom tool is: any, or what a grammar describes."""
+
+    type: Literal["text", "grammar"] = "text"
+    syntax: Literal["lark", "regex"] | None = None
+    definition: str = ""
+
+
+class ResponsesTool(msgspec.Struct):
+    """A tool of any type; those that the client runs are functions and custom tools."""
+
+    type: str
+    name: str = ""
+    description: str | None = None
+    parameters: Raw = msgspec.field(default_factory=nothing)
+    strict: bool | None = None
+    format: CustomFormat = CustomFormat()
+
+    @property
+    def ours(self) -> bool:
+        """True if a model here can be told of it."""
+        return self.type in ("function", "custom")
+
+    @property
+    def pattern(self) -> str | None:
+        """The regular expression that its text holds to, if there is one."""
+        return self.format.definition if self.format.syntax == "regex" else None
+
+    def tool(self, where: str) -> Tool:
+        """The tool as a model is told of it. Raises BadField."""
+        if self.type == "function":
+            return checked_tool(self.name, self.description, self.parameters, where)
+        schema: dict[str, Any] = {"type": "string"}
+        if self.pattern is not None:
+            schema["pattern"] = f"^(?:{self.pattern})$"
+        parameters = {"type": "object", "properties": {INPUT: schema}, "required": [INPUT]}
+        return checked_tool(self.name, self._described, Raw(json.dumps(parameters).encode()), where)
+
+    @property
+    def _described(self) -> str:
+        lines = [self.description or "", _CUSTOM]
+        if self.format.syntax is not None:
+            lines.append(f"The text holds to this {_SYNTAXES[self.format.syntax]}:\n{self.format.definition}")
+        return "\n\n".join(line for line in lines if line)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The tool as a response tells it."""
+        told: dict[str, Any] = {"type": self.type, "name": self.name, "description": self.description}
+        if self.type == "function":
+            return told | {"parameters": self.parameters, "strict": bool(self.strict)}
+        if self.format.syntax is None:
+            return told | {"format": {"type": "text"}}
+        return told | {"format": self.format}
+
+
+class InputText:
+    """The text of a custom tool's call, while its arguments are written."""
+
+    _OPENS = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')
+    _PIECES = re.compile(
+        r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
+        r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
+    )
+
+    def __init__(self) -> None:
+        self._unread, self._opened = "", False
+        self._arguments: list[str] = []
+        self.told = ""
+
+    def push(self, arguments: str) -> str:
+        """Take a part of the arguments; returns what is certain of the text by it."""
+        self._arguments.append(arguments)
+        self._unread += arguments
+        if not self._opened:
+            if (opens := self._OPENS.match(self._unread)) is None:
+                return ""
+            self._opened, self._unread = True, self._unread[opens.end() :]
+        found = self._PIECES.match(self._unread)
+        assert found is not None
+        self._unread = self._unread[found.end() :]
+        text: str = json.loads(f'"{found[0]}"', strict=False)
+        self.told += text
+        return text
+
+    def whole(self) -> tuple[str, bool]:
+        """The whole text; the arguments as they stand, and False, where they have none."""
+        arguments = "".join(self._arguments)
+        try:
+            given = json.loads(arguments, strict=False)
+        except ValueError:
+            return (self.told, True) if self._opened else (arguments, False)
+        text = given.get(INPUT) if isinstance(given, dict) else given
+        return (text, True) if isinstance(text, str) else (arguments, False)
+
+
+def notices_of(tools: Iterable[ResponsesTool], required: bool) -> list[str]:
+    """Sentences about tools that are left out, and about texts that are not held to their grammars."""
+    tools = list(tools)
+    notices: list[str] = []
+    if kinds := list(dict.fromkeys(shortened(tool.type) for tool in tools if not tool.ours)):
+        shown = ", ".join(kinds[:MOST_KINDS]) + (", …" if len(kinds) > MOST_KINDS else "")
+        notices.append(f"Tools of these types are not served here, and were left out: {shown}.")
+    free = [
+        tool.name
+        for tool in tools
+        if tool.type == "custom" and tool.format.syntax and not (required and tool.pattern is not None)
+    ]
+    if free:
+        shown = ", ".join(map(shortened, free[:MOST_KINDS]))
+        text = f"The model is told of the grammar of {shown}, but what it writes is not held to it."
+        notices.append(text)
+    return notices
