@@ -65,6 +65,7 @@ class ItemIn(msgspec.Struct, omit_defaults=True):
     encrypted_content: str | None = None
     call_id: str = ""
     name: str = ""
+    namespace: str | None = None
     arguments: str | None = None
     input: str | None = None
     output: str | list[PartIn] | None = None
@@ -93,6 +94,11 @@ Placed = tuple[str, ItemIn]
 def new_id(kind: str) -> str:
     """A name for an item of this type, or for a response."""
     return f"{_IDS.get(kind, kind)}_{secrets.token_hex(24)}"
+
+
+def full_name(namespace: str, name: str) -> str:
+    """The name that a tool of a namespace has to a model; without one its own."""
+    return f"{namespace}__{name}" if namespace else name
 
 
 def hidden(thinking: str) -> str:
@@ -206,4 +212,4 @@ def _thinking(item: ItemIn) -> str:
 def _call(item: ItemIn, arguments: str, where: str) -> ToolCall:
     if not item.name:
         raise BadField(f"{where}.name", "A call of a tool has no name of one. Send back what was answered.")
-    return ToolCall(item.call_id, item.name, arguments)
+    return ToolCall(item.call_id, full_name(item.namespace or "", item.name), arguments)

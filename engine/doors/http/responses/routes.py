@@ -90,7 +90,7 @@ class ResponsesRoutes:
         headers = notice_header(loaded, tools, notices) | ({} if cut is None else cut_header(cut))
         response = wanted.begun(adapter or loaded.card.name, loaded.card.sampling, notices)
         hides = wanted.includes(ENCRYPTED)
-        writer = ResponseWriter(response, loaded.files.tokenizer, wanted.custom, hides)
+        writer = ResponseWriter(response, loaded.files.tokenizer, wanted.client_tools, hides)
 
         def done(response: ResponseOut) -> None:
             if response.store:

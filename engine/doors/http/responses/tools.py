@@ -1,22 +1,25 @@
 """Tools of OpenAI's Responses. A custom tool takes text instead of arguments: to a model it is a function with one
-argument, ``input``, and its calls are told as that text."""
+argument, ``input``, and its calls are told as that text. The tools of a namespace have its name before their own."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from engine.doors.http.responses.items import INPUT
+from engine.doors.http.responses.items import INPUT, full_name
 from engine.doors.http.structured import nothing
 from engine.doors.http.tools import checked_tool
 from engine.protocol import Tool
 from engine.services.answers.refused import shortened
 
+OURS = ("function", "custom")
+"""Types of the tools that a client runs."""
+LEFT_OUT = "Tools of these types are not served here, and were left out: {kinds}."
 MOST_KINDS = 8
 """Types of tools that a notice names."""
 _CUSTOM = f"It is called with one argument, `{INPUT}`, which is its whole text."
@@ -32,7 +35,7 @@ class CustomFormat(msgspec.Struct, frozen=True):
 
 
 class ResponsesTool(msgspec.Struct):
-    """A tool of any type; those that the client runs are functions and custom tools."""
+    """A tool of any type; those that the client runs are functions and custom tools, alone or in a namespace."""
 
     type: str
     name: str = ""
@@ -40,29 +43,28 @@ class ResponsesTool(msgspec.Struct):
     parameters: Raw = msgspec.field(default_factory=nothing)
     strict: bool | None = None
     format: CustomFormat = CustomFormat()
-
-    @property
-    def ours(self) -> bool:
-        """True if a model here can be told of it."""
-        return self.type in ("function", "custom")
+    tools: list[ResponsesTool] = []
 
     @property
     def pattern(self) -> str | None:
         """The regular expression that its text holds to, if there is one."""
         return self.format.definition if self.format.syntax == "regex" else None
 
-    def tool(self, where: str) -> Tool:
-        """The tool as a model is told of it. Raises BadField."""
+    @property
+    def schema(self) -> Raw:
+        """The schema of its arguments."""
         if self.type == "function":
-            return checked_tool(self.name, self.description, self.parameters, where)
-        schema: dict[str, Any] = {"type": "string"}
+            return self.parameters
+        text: dict[str, Any] = {"type": "string"}
         if self.pattern is not None:
-            schema["pattern"] = f"^(?:{self.pattern})$"
-        parameters = {"type": "object", "properties": {INPUT: schema}, "required": [INPUT]}
-        return checked_tool(self.name, self._described, Raw(json.dumps(parameters).encode()), where)
+            text["pattern"] = f"^(?:{self.pattern})$"
+        return Raw(json.dumps({"type": "object", "properties": {INPUT: text}, "required": [INPUT]}).encode())
 
     @property
-    def _described(self) -> str:
+    def described(self) -> str:
+        """What a model is told of it."""
+        if self.type == "function":
+            return self.description or ""
         lines = [self.description or "", _CUSTOM]
         if self.format.syntax is not None:
             lines.append(f"The text holds to this {_SYNTAXES[self.format.syntax]}:\n{self.format.definition}")
@@ -72,11 +74,47 @@ class ResponsesTool(msgspec.Struct):
     def told(self) -> dict[str, Any]:
         """The tool as a response tells it."""
         told: dict[str, Any] = {"type": self.type, "name": self.name, "description": self.description}
+        if self.type == "namespace":
+            return told | {"tools": [tool.told for tool in self.tools if tool.type in OURS]}
         if self.type == "function":
             return told | {"parameters": self.parameters, "strict": bool(self.strict)}
         if self.format.syntax is None:
             return told | {"format": {"type": "text"}}
         return told | {"format": self.format}
+
+
+class ClientTool(NamedTuple):
+    """A tool that a client runs, with the field that it stands in, and the namespace that it is in, if it is in one."""
+
+    where: str
+    tool: ResponsesTool
+    namespace: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name to a model."""
+        return full_name(self.namespace, self.tool.name)
+
+    @property
+    def custom(self) -> bool:
+        return self.tool.type == "custom"
+
+    def checked(self) -> Tool:
+        """The tool as a model is told of it. Raises BadField."""
+        return checked_tool(self.tool.name and self.name, self.tool.described, self.tool.schema, self.where)
+
+
+def client_tools(tools: Sequence[ResponsesTool]) -> list[ClientTool]:
+    """The tools that the client runs, in their order."""
+    found: list[ClientTool] = []
+    for number, tool in enumerate(tools):
+        where = f"tools[{number}]"
+        if tool.type == "namespace":
+            inner = enumerate(tool.tools)
+            found += [ClientTool(f"{where}.tools[{place}]", each, tool.name) for place, each in inner]
+        else:
+            found.append(ClientTool(where, tool))
+    return [each for each in found if each.tool.type in OURS]
 
 
 class InputText:
@@ -119,20 +157,20 @@ class InputText:
         return (text, True) if isinstance(text, str) else (arguments, False)
 
 
-def notices_of(tools: Iterable[ResponsesTool], required: bool) -> list[str]:
+def notices_of(tools: Sequence[ResponsesTool], required: bool) -> list[str]:
     """Sentences about tools that are left out, and about texts that are not held to their grammars."""
-    tools = list(tools)
     notices: list[str] = []
-    if kinds := list(dict.fromkeys(shortened(tool.type) for tool in tools if not tool.ours)):
+    every = [*tools, *(inner for tool in tools if tool.type == "namespace" for inner in tool.tools)]
+    known = (*OURS, "namespace")
+    if kinds := list(dict.fromkeys(shortened(tool.type) for tool in every if tool.type not in known)):
         shown = ", ".join(kinds[:MOST_KINDS]) + (", …" if len(kinds) > MOST_KINDS else "")
-        notices.append(f"Tools of these types are not served here, and were left out: {shown}.")
+        notices.append(LEFT_OUT.format(kinds=shown))
     free = [
-        tool.name
-        for tool in tools
-        if tool.type == "custom" and tool.format.syntax and not (required and tool.pattern is not None)
+        each.name
+        for each in client_tools(tools)
+        if each.custom and each.tool.format.syntax and not (required and each.tool.pattern is not None)
     ]
     if free:
         shown = ", ".join(map(shortened, free[:MOST_KINDS]))
-        text = f"The model is told of the grammar of {shown}, but what it writes is not held to it."
-        notices.append(text)
+        notices.append(f"The model is told of the grammar of {shown}, but what it writes is not held to it.")
     return notices

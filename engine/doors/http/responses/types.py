@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http.fields import BadField
 from engine.doors.http.responses.items import ItemIn, Placed, new_id
-from engine.doors.http.responses.tools import ResponsesTool, notices_of
+from engine.doors.http.responses.tools import OURS, ClientTool, ResponsesTool, client_tools, notices_of
 from engine.doors.http.sampling import SamplingIn
 from engine.doors.http.structured import nothing, schema_of
 from engine.doors.http.tools import chosen, tool_config
@@ -173,14 +173,14 @@ class ResponsesIn(SamplingIn, kw_only=True):
 
     def tool_config(self) -> ToolConfig | None:
         """Tools that the answer may call. Raises BadField."""
-        tools = [each.tool(f"tools[{number}]") for number, each in enumerate(self.tools or ()) if each.ours]
+        tools = [each.checked() for each in self.client_tools]
         choice, names = chosen(self.tool_choice)
         return tool_config(tools, choice, names, self.parallel_tool_calls is not False)
 
     @property
-    def custom(self) -> frozenset[str]:
-        """The names of the tools that take text instead of arguments."""
-        return frozenset(tool.name for tool in self.tools or () if tool.type == "custom")
+    def client_tools(self) -> list[ClientTool]:
+        """The tools that the client runs, which an answer may call."""
+        return client_tools(self.tools or ())
 
     def notices(self, config: ToolConfig | None) -> list[str]:
         """What is done otherwise than asked for, as sentences."""
@@ -208,7 +208,7 @@ class ResponsesIn(SamplingIn, kw_only=True):
             temperature=temperature,
             text={"format": self._format},
             tool_choice="auto" if self.tool_choice is None else self.tool_choice,
-            tools=[tool.told for tool in self.tools or () if tool.ours],
+            tools=[tool.told for tool in self.tools or () if tool.type in (*OURS, "namespace")],
             top_logprobs=self.top_logprobs or 0,
             top_p=top_p,
             truncation=self.truncation or "disabled",

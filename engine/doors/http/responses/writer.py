@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec import UNSET
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.logprobs import TokenLogprob, TokenPlaces, token_logprob
 from engine.doors.http.responses.items import hidden, new_id
-from engine.doors.http.responses.tools import InputText
+from engine.doors.http.responses.tools import ClientTool, InputText
 from engine.doors.http.responses.types import (
     IncompleteDetails,
     InputTokensDetails,
@@ -36,13 +36,14 @@ Event = dict[str, Any]
 class ResponseWriter:
     """Gathers one answer in items: what is thought, what is said, and each call of a tool.
 
-    ``custom`` are the tools that take text, and ``hides`` says that thinking is told once more in a form that clients
+    ``tools`` are those that it may call, and ``hides`` says that thinking is told once more in a form that clients
     keep and send back.
     """
 
-    def __init__(self, response: ResponseOut, tokenizer: Tokenizer, custom: Collection[str], hides: bool) -> None:
+    def __init__(self, response: ResponseOut, tokenizer: Tokenizer, tools: Sequence[ClientTool], hides: bool) -> None:
         self.response = response
-        self._tokenizer, self._custom, self._hides = tokenizer, custom, hides
+        self._tokenizer, self._hides = tokenizer, hides
+        self._tools = {tool.name: tool for tool in tools}
         self._number = -1
         self._kind = ""
         """Of the item that is open; "": none is."""
@@ -89,8 +90,11 @@ class ResponseWriter:
     def _called(self, call: ToolCallDelta) -> list[Event]:
         told: list[Event] = []
         if call.id:
-            custom = call.name in self._custom
+            tool = self._tools.get(call.name)
+            custom = tool is not None and tool.custom
             fields = {"call_id": call.id, "name": call.name, **({"input": ""} if custom else {"arguments": ""})}
+            if tool is not None and tool.namespace:
+                fields |= {"name": tool.tool.name, "namespace": tool.namespace}
             told = self.close() + self._opened("custom_tool_call" if custom else "function_call", fields)
             self._input = InputText()
         self._parts.append(call.arguments)

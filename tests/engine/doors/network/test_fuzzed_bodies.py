@@ -121,6 +121,11 @@ RESPONSES: Any = {
         {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA, "strict": True},
         {"type": "custom", "name": "g", "format": {"type": "grammar", "syntax": "regex", "definition": "a+"}},
         {"type": "web_search"},
+        {
+            "type": "namespace",
+            "name": "h",
+            "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "g"}],
+        },
     ],
     "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
     "reasoning": {"effort": "low", "summary": "auto"},

@@ -16,7 +16,7 @@ import pytest
 from engine.doors.http.responses import writer
 from engine.doors.http.responses.items import ItemIn, conversation
 from engine.doors.http.responses.store import ResponseStore
-from engine.doors.http.responses.tools import InputText
+from engine.doors.http.responses.tools import LEFT_OUT, InputText
 from engine.doors.http.responses.types import ResponsesIn
 from engine.doors.http.responses.writer import NO_INPUT
 from engine.doors.http.service import NOTICE_HEADER
@@ -43,6 +43,7 @@ QWEN = """{%- if tools %}<|im_start|>system
 {% endif %}"""
 SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": SCHEMA, "strict": True}
+RESULT = {"type": "function_call_output", "output": "sun"}
 LARK = 'start: "*** Begin Patch" /(.|\\n)*/'
 PATCH: Any = {
     "type": "custom",
@@ -229,7 +230,7 @@ def test_calls_and_their_results(api: openai.OpenAI, tooled: Running) -> None:
     assert "".join(parts) == call.arguments == final.output[1].arguments  # type: ignore[union-attr]
     before = [*last(tooled).prompt_ids, *written(tooled)]
     tooled.engine.script = "It shines."
-    result: Any = {"type": "function_call_output", "call_id": final.output[1].call_id, "output": "sun"}  # type: ignore[union-attr]
+    result: Any = {**RESULT, "call_id": final.output[1].call_id}  # type: ignore[union-attr]
     told: Any = [{"role": "user", "content": "abc"}, *final.output, result]
     assert api.responses.create(**{**given, "input": told}).output_text == "It shines."
     assert "sun of weather<|im_end|>" in prompt(tooled)
@@ -282,6 +283,27 @@ def test_custom_tools_are_called_with_text(api: openai.OpenAI, tooled: Running) 
     assert last(tooled).prompt_ids[: len(before)] == before
 
 
+def test_tools_of_a_namespace(api: openai.OpenAI, tooled: Running) -> None:
+    """So Codex sends those of its user's MCP servers."""
+    sky: Any = {"type": "namespace", "name": "mcp__sky", "description": "Weather.", "tools": [WEATHER, {"type": "x"}]}
+    tooled.engine.script = CALL.replace("weather", "mcp__sky__weather")
+    given: Any = {"model": "tiny", "input": "abc", "tools": [sky]}
+    response = api.responses.create(**given)
+    [call] = response.output
+    assert (call.name, call.namespace, call.arguments) == ("weather", "mcp__sky", '{"city": "Basel"}')  # type: ignore[union-attr]
+    assert [inner.name for inner in response.tools[0].tools] == ["weather"]  # type: ignore[union-attr]
+    assert (response.model_extra or {})["notices"] == [LEFT_OUT.format(kinds="x")]
+    before = [*last(tooled).prompt_ids, *written(tooled)]
+    tooled.engine.script = "It shines."
+    told: Any = [{"role": "user", "content": "abc"}, call, {**RESULT, "call_id": call.call_id}]  # type: ignore[union-attr]
+    api.responses.create(**{**given, "input": told})
+    assert last(tooled).prompt_ids[: len(before)] == before
+    assert "sun of mcp__sky__weather" in prompt(tooled)
+    with pytest.raises(openai.BadRequestError) as refused:
+        api.responses.create(**{**given, "tools": [{**sky, "tools": [{"type": "function"}]}]})
+    assert refused.value.param == "tools[0].tools[0].name"
+
+
 def test_the_text_of_a_call_is_told_as_it_is_written() -> None:
     for escapes in (True, False):
         told = f"{TEXT} 😀"
@@ -332,17 +354,17 @@ def test_what_is_left_out_is_told(tooled: Running) -> None:
         WEATHER,
         PATCH,
         {"type": "web_search"},
-        {"type": "namespace", "name": "x", "tools": []},
+        {"type": "mcp", "server_label": "x"},
         {"type": "a\r\né"},
     ]
     with tooled.http() as http:
         answer = http.post("/v1/responses", json={"input": "abc", "tools": tools}).raise_for_status()
     body = answer.json()
     assert [tool["name"] for tool in body["tools"]] == ["weather", "apply_patch"]
-    assert "were left out: web_search, namespace, a" in body["notices"][0]
+    assert body["notices"][0] == LEFT_OUT.format(kinds="web_search, mcp, a\r\né")
     assert "grammar of apply_patch" in body["notices"][1]
-    assert "web_search, namespace, a\\r\\n\\xe9." in answer.headers[NOTICE_HEADER]
-    assert "namespace" not in prompt(tooled)
+    assert "web_search, mcp, a\\r\\n\\xe9." in answer.headers[NOTICE_HEADER]
+    assert "web_search" not in prompt(tooled)
 
 
 def test_conversations_go_on_from_what_is_stored(api: openai.OpenAI, running: Running) -> None:
