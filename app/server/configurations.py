@@ -1,8 +1,9 @@
 """Configurations of other programs for this server, to be copied: what each needs, where it goes, how it is written.
 
-A template names ``$url`` (the server's address), ``$v1`` (that with /v1), ``$key``, ``$model``, ``$openai_model`` (with
-the prefix that LiteLLM routes by), ``$path`` (the model behind the provider's name), ``$context`` (tokens) and
-``$pictures`` (true or false). Each is put in as its language writes a text.
+A template names ``$url`` (the server's address), ``$v1`` (that with /v1), ``$catalogue`` (that of its models),
+``$key``, ``$model``, ``$openai_model`` (with the prefix that LiteLLM routes by), ``$path`` (the model behind the
+provider's name), ``$context`` (tokens) and ``$pictures`` (true or false). Each is put in as its language writes a
+text.
 
 Sources, as of November 2026: code.claude.com/docs/en/env-vars; developers.openai.com/codex/config-sample (Responses is
 the only wire that is left); opencode.ai/docs/providers (the spelling of version 1, which version 2 reads too);
@@ -89,13 +90,14 @@ model_context_window = $context
 [model_providers.kvasir]
 name = "Kvasir"
 base_url = $v1
+model_catalog_url = $catalogue
 env_key = "KVASIR_API_KEY"
 wire_api = "responses"
 """,
             ),
             Step(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\ncodex"),
         ),
-        "It asks through /v1/responses alone.",
+        "It asks through /v1/responses alone. Its tools and prompt have some 6,000 tokens.",
     ),
     Client(
         "opencode",
@@ -311,6 +313,7 @@ def _text(step: Step, values: Values, windows: bool) -> str:
     words = {
         "url": values.url,
         "v1": f"{values.url}/v1",
+        "catalogue": f"{values.url}/v1/models",
         "key": values.key,
         "model": values.model,
         "openai_model": f"openai/{values.model}",

@@ -240,7 +240,8 @@ def test_files_are_what_their_programs_read_whatever_the_model_is_called() -> No
     values = Values(URL, "kv-1", ODD, 4096, True)
     codex = tomllib.loads(text_of("codex", values))
     assert (codex["model"], codex["model_context_window"]) == (ODD, 4096)
-    assert codex["model_providers"]["kvasir"]["base_url"] == f"{URL}/v1"
+    provider = codex["model_providers"]["kvasir"]
+    assert (provider["base_url"], provider["model_catalog_url"]) == (f"{URL}/v1", f"{URL}/v1/models")
     opencode = json.loads(text_of("opencode", values))
     assert (opencode["model"], list(opencode["provider"]["kvasir"]["models"])) == (f"kvasir/{ODD}", [ODD])
     zed = json.loads(text_of("zed", values))["language_models"]["openai_compatible"]["Kvasir"]["available_models"][0]
