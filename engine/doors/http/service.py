@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -18,7 +18,7 @@ from engine.doors.http.turns import Conversations
 from engine.doors.security import HttpRefusal, error_response
 from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
-from engine.protocol import ContextCut, ToolConfig
+from engine.protocol import ContextCut, Message, ToolConfig
 from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.request import AnswerRequest, PromptTokens
@@ -170,6 +170,22 @@ class StreamedAnswer(StreamingResponse):
         finally:
             self._stream.leave()
             self._use.leave()
+
+
+async def told(
+    stream: Stream, write: Callable[[Message], Iterable[bytes]], waiting: Callable[[], Iterable[bytes]]
+) -> AsyncIterator[bytes]:
+    """What a dialect writes of each message of a stream, and what says that it goes on once nothing was written for
+    KEEP_ALIVE_SECONDS: much comes that is not told, such as how far a prompt is read. Raises :class:`Refused`."""
+    now = asyncio.get_running_loop().time
+    spoke = now()
+    async for message in stream.messages(KEEP_ALIVE_SECONDS):
+        parts = [] if message is None else [*write(message)]
+        if not parts and (message is None or now() - spoke >= KEEP_ALIVE_SECONDS):
+            parts = [*waiting()]
+        for part in parts:
+            spoke = now()
+            yield part
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:

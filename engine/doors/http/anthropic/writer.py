@@ -10,9 +10,9 @@ import msgspec
 
 from engine.doors.http.anthropic.types import MessageOut, UsageOut
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.service import KEEP_ALIVE_SECONDS
+from engine.doors.http.service import told
 from engine.doors.security import HttpRefusal
-from engine.protocol import Delta, Finished, Prefill, ToolCallDelta
+from engine.protocol import Delta, Finished, Message, Prefill, ToolCallDelta
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 from engine.text.tokenizer import Tokenizer
@@ -116,30 +116,31 @@ async def events(stream: Stream, writer: MessageWriter) -> AsyncIterator[bytes]:
     """The events of an answer while it is written; an error is the last one."""
     message = writer.message
     message.usage.input_tokens, begun = stream.prompt_tokens, False
+
+    def write(each: Message) -> list[bytes]:
+        match each:
+            case Prefill(cached=cached) if not begun:
+                message.usage = UsageOut(stream.prompt_tokens - cached, 0, cached)
+            case Delta():
+                return encoded(writer.add(each))
+            case Finished():
+                writer.end(each)
+                delta = {"stop_reason": message.stop_reason, "stop_sequence": message.stop_sequence}
+                end = {"type": "message_delta", "delta": delta, "usage": message.usage}
+                return encoded([*writer.close(), end, {"type": "message_stop"}])
+        return []
+
+    def encoded(events: list[dict[str, Any]]) -> list[bytes]:
+        nonlocal begun
+        if events and not begun:
+            begun = True
+            opening = msgspec.structs.replace(message, content=[], stop_reason=None, stop_sequence=None)
+            events = [{"type": "message_start", "message": opening}, *events]
+        return [_event(event) for event in events]
+
     try:
-        async for each in stream.messages(KEEP_ALIVE_SECONDS):
-            told: list[dict[str, Any]] = []
-            match each:
-                case Prefill(cached=cached) if not begun:
-                    message.usage = UsageOut(stream.prompt_tokens - cached, 0, cached)
-                case Delta():
-                    told = writer.add(each)
-                case Finished():
-                    writer.end(each)
-                    delta = {"stop_reason": message.stop_reason, "stop_sequence": message.stop_sequence}
-                    told = [
-                        *writer.close(),
-                        {"type": "message_delta", "delta": delta, "usage": message.usage},
-                        {"type": "message_stop"},
-                    ]
-                case None:
-                    told = [{"type": "ping"}]
-            if told and not begun:
-                begun = True
-                opening = msgspec.structs.replace(message, content=[], stop_reason=None, stop_sequence=None)
-                yield _event({"type": "message_start", "message": opening})
-            for event in told:
-                yield _event(event)
+        async for event in told(stream, write, lambda: encoded([{"type": "ping"}])):
+            yield event
     except Refused as refused:
         yield _event(error_of(refusal_of(refused)))
 

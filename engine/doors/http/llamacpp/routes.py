@@ -17,9 +17,9 @@ from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openapi import Served, Streamed
 from engine.doors.http.sampling import SamplingIn
-from engine.doors.http.service import KEEP_ALIVE_SECONDS, HttpService, StreamedAnswer, adapter_of, while_there
+from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, told, while_there
 from engine.doors.security import error_body, error_response
-from engine.protocol import Delta, Finished
+from engine.protocol import Delta, Finished, Message
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import Stream
@@ -97,34 +97,41 @@ class LlamaCppRoutes:
         return await self._service.answer(request, [prompt], wanted.stream, write)
 
 
-async def _parts(stream: Stream, model: str) -> AsyncIterator[InfillOut | None]:
-    """The parts of an answer, the last with its figures; None where nothing came for a while. Raises Refused."""
-    async for message in stream.messages(KEEP_ALIVE_SECONDS):
-        match message:
-            case Delta(text=text):
-                yield InfillOut(text, False)
-            case Finished(usage=usage):
-                ended = "eos" if message.reason == "stop" else "limit"
-                counts = usage.generated_tokens, usage.prompt_tokens, usage.cached_tokens
-                yield InfillOut("", True, model, ended, *counts)
-            case None:
-                yield None
+def _part(message: Message, model: str) -> InfillOut | None:
+    """The part of an answer that a message has, the last one with its figures."""
+    match message:
+        case Delta(text=text) if text:
+            return InfillOut(text, False)
+        case Finished(usage=usage):
+            ended = "eos" if message.reason == "stop" else "limit"
+            counts = usage.generated_tokens, usage.prompt_tokens, usage.cached_tokens
+            return InfillOut("", True, model, ended, *counts)
+    return None
 
 
 async def _whole(stream: Stream, model: str) -> InfillOut:
+    """The whole text. Raises Refused."""
     text, last = "", InfillOut("", True)
-    async for part in _parts(stream, model):
-        if part is not None:
+    async for message in stream.messages():
+        if message is not None and (part := _part(message, model)) is not None:
             text, last = text + part.content, part
     return msgspec.structs.replace(last, content=text)
 
 
 async def _events(stream: Stream, model: str) -> AsyncIterator[bytes]:
+    def write(message: Message) -> list[bytes]:
+        part = _part(message, model)
+        return [] if part is None else [_event(part)]
+
     try:
-        async for part in _parts(stream, model):
-            yield b": keep-alive\n\n" if part is None else b"data: " + msgspec.json.encode(part) + b"\n\n"
+        async for event in told(stream, write, lambda: [b": keep-alive\n\n"]):
+            yield event
     except Refused as refused:
-        yield b"data: " + msgspec.json.encode(error_body(refusal_of(refused))) + b"\n\n"
+        yield _event(error_body(refusal_of(refused)))
+
+
+def _event(body: object) -> bytes:
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"
 
 
 def _json(body: object) -> Response:

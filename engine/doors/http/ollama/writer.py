@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
@@ -19,8 +19,8 @@ from engine.doors.http.ollama.types import (
     OllamaChat,
     OllamaFunction,
 )
-from engine.doors.http.service import KEEP_ALIVE_SECONDS
-from engine.protocol import Delta, Finished, ToolCall
+from engine.doors.http.service import told
+from engine.protocol import Delta, Finished, Message, ToolCall
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 from engine.services.answers.turns import CallCollector
@@ -39,8 +39,8 @@ def part_of(wanted: OllamaChat | GenerateIn) -> Part:
 
     def part(text: str, thinking: str, done: bool, calls: Sequence[ToolCall] = ()) -> ChatOut | GenerateOut:
         if isinstance(wanted, OllamaChat):
-            told = [_call(call, number) for number, call in enumerate(calls)] or None
-            return ChatOut(wanted.model, now(), OllamaAnswer("assistant", text, thinking, told), done)
+            called = [_call(call, number) for number, call in enumerate(calls)] or None
+            return ChatOut(wanted.model, now(), OllamaAnswer("assistant", text, thinking, called), done)
         return GenerateOut(wanted.model, now(), text, thinking, done)
 
     return part
@@ -49,20 +49,23 @@ def part_of(wanted: OllamaChat | GenerateIn) -> Part:
 async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[bytes]:
     """The parts of an answer while it is written; an error is the last line. ``loaded_in``: seconds of the load."""
     calls = CallCollector()
+
+    def write(message: Message) -> Iterator[bytes]:
+        match message:
+            case Delta(channel="tool"):
+                calls.take(message)
+            case Delta(text=text, channel=channel) if text:
+                thinks = channel == "thinking"
+                yield _line(part("" if thinks else text, text if thinks else "", False))
+            case Finished():
+                if calls.calls:
+                    yield _line(part("", "", False, calls.calls))
+                yield _line(part("", "", True), figures(message, loaded_in))
+
     try:
-        async for message in stream.messages(KEEP_ALIVE_SECONDS):
-            match message:
-                case Delta(channel="tool"):
-                    calls.take(message)
-                case Delta(text=text, channel=channel) if text:
-                    thinks = channel == "thinking"
-                    yield _line(part("" if thinks else text, text if thinks else "", False))
-                case Finished():
-                    if calls.calls:
-                        yield _line(part("", "", False, calls.calls))
-                    yield _line(part("", "", True), figures(message, loaded_in))
-                case None:
-                    yield b"\n"  # lines that are empty say nothing, and keep what lies between awake
+        # Lines that are empty say nothing, and keep what lies between awake.
+        async for line in told(stream, write, lambda: [b"\n"]):
+            yield line
     except Refused as refused:
         yield msgspec.json.encode({"error": refusal_of(refused).message}) + b"\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
@@ -10,9 +9,9 @@ import msgspec
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.openai.types import Completion, CompletionDetails, StreamOptions, UsageDetails, UsageOut
 from engine.doors.http.openai.writers import Writer
-from engine.doors.http.service import KEEP_ALIVE_SECONDS
+from engine.doors.http.service import told
 from engine.doors.security import error_body
-from engine.protocol import Delta, Finished
+from engine.protocol import Delta, Finished, Message
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 
@@ -22,34 +21,28 @@ KEEP_ALIVE = b": keep-alive\n\n"
 async def events(stream: Stream, writer: Writer, options: StreamOptions) -> AsyncIterator[bytes]:
     """An error is the last event: neither an end of the answer nor [DONE] follows."""
     finished: list[Finished] = []
-    written, now = 0, asyncio.get_running_loop().time
-    spoke = now()
+    written = 0
 
     def usage() -> UsageOut | None:
         always = options.include_usage and options.continuous_usage_stats
         return _usage(stream.prompt_tokens, written) if always else None
 
+    def write(message: Message) -> list[bytes]:
+        nonlocal written
+        chunks: list[Completion | None] = []
+        match message:
+            case Delta():
+                chunks.append(writer.opening_chunk(message.answer, usage()))
+                written += len(message.tokens)
+                chunks.append(writer.chunk(message, usage()))
+            case Finished():
+                finished.append(message)
+                chunks += (writer.opening_chunk(message.answer, usage()), writer.last_chunk(message, usage()))
+        return [_event(chunk) for chunk in chunks if chunk is not None]
+
     try:
-        async for message in stream.messages(KEEP_ALIVE_SECONDS):
-            chunks: list[Completion | None] = []
-            match message:
-                case Delta():
-                    chunks.append(writer.opening_chunk(message.answer, usage()))
-                    written += len(message.tokens)
-                    chunks.append(writer.chunk(message, usage()))
-                case Finished():
-                    finished.append(message)
-                    chunks += (
-                        writer.opening_chunk(message.answer, usage()),
-                        writer.last_chunk(message, usage()),
-                    )
-            told = [_event(chunk) for chunk in chunks if chunk is not None]
-            # Much can come that is not told: how far a prompt is read, and what the model thinks.
-            if not told and (message is None or now() - spoke >= KEEP_ALIVE_SECONDS):
-                told = [KEEP_ALIVE]
-            for event in told:
-                spoke = now()
-                yield event
+        async for event in told(stream, write, lambda: [KEEP_ALIVE]):
+            yield event
     except Refused as refused:
         yield _event(error_body(refusal_of(refused)))
         return

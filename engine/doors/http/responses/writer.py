@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -22,9 +21,9 @@ from engine.doors.http.responses.types import (
     ResponseOut,
     ResponseUsage,
 )
-from engine.doors.http.service import KEEP_ALIVE_SECONDS
+from engine.doors.http.service import told
 from engine.doors.security import HttpRefusal
-from engine.protocol import Delta, Finished, ToolCallDelta
+from engine.protocol import Delta, Finished, Message, ToolCallDelta
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 from engine.text.tokenizer import Tokenizer
@@ -205,25 +204,22 @@ def _text_part(text: str, logprobs: list[TokenLogprob]) -> dict[str, Any]:
 
 async def events(stream: Stream, writer: ResponseWriter, done: Callable[[ResponseOut], None]) -> AsyncIterator[bytes]:
     """The events of an answer while it is written; ``done`` hears of it before its last one."""
-    now = asyncio.get_running_loop().time
     for event in writer.begin():
         yield _event(event)
-    spoke = now()
+
+    def write(message: Message) -> list[bytes]:
+        match message:
+            case Delta():
+                return [_event(event) for event in writer.add(message)]
+            case Finished():
+                events = writer.end(message)
+                done(writer.response)
+                return [_event(event) for event in events]
+        return []
+
     try:
-        async for message in stream.messages(KEEP_ALIVE_SECONDS):
-            told: list[Event] = []
-            match message:
-                case Delta():
-                    told = writer.add(message)
-                case Finished():
-                    told = writer.end(message)
-                    done(writer.response)
-            # Much can come that is not told, such as how far a prompt is read.
-            if not told and (message is None or now() - spoke >= KEEP_ALIVE_SECONDS):
-                told = writer.waiting()
-            for event in told:
-                spoke = now()
-                yield _event(event)
+        async for part in told(stream, write, lambda: map(_event, writer.waiting())):
+            yield part
     except Refused as refused:
         for event in writer.fail(refusal_of(refused)):
             yield _event(event)

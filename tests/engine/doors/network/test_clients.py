@@ -128,7 +128,6 @@ def test_a_silent_stream_says_that_it_goes_on(
     http: httpx.Client, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also before the engine says anything, as while another prompt is read."""
-    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr("engine.doors.http.service.KEEP_ALIVE_SECONDS", 0.01)
     held: list[Prefill] = []
     emit = running.engine.emit
@@ -146,7 +145,7 @@ def test_a_silent_stream_says_that_it_goes_on(
 
 def test_a_stream_is_not_silent_while_a_prompt_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """How far it is read comes at every step and is not told, so that it is no sign of life."""
-    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.0)
+    monkeypatch.setattr("engine.doors.http.service.KEEP_ALIVE_SECONDS", 0.0)
     read = [Prefill(id="", done=done, cached=0, total=3) for done in range(3)]
 
     async def messages(silence: float) -> AsyncIterator[Prefill]:

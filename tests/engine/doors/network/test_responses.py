@@ -13,7 +13,6 @@ import openai
 import pydantic
 import pytest
 
-from engine.doors.http.responses import writer
 from engine.doors.http.responses.items import ItemIn, conversation
 from engine.doors.http.responses.store import ResponseStore
 from engine.doors.http.responses.tools import LEFT_OUT, InputText
@@ -496,7 +495,6 @@ def test_a_prompt_that_is_too_long(api: openai.OpenAI) -> None:
 def test_a_stream_says_that_it_goes_on_while_there_is_nothing_to_tell(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr("engine.doors.http.service.KEEP_ALIVE_SECONDS", 0.01)
     running.engine.gate.clear()
     body = {"input": "abc", "stream": True}
