@@ -39,6 +39,16 @@ from engine.protocol.library import (
     TextTokens,
 )
 from engine.protocol.making import MakeProgress
+from engine.protocol.mcp import (
+    AddServer,
+    AllowTool,
+    CallTool,
+    ListServers,
+    McpServer,
+    RemoveServer,
+    ToolOutcome,
+    ToolProgress,
+)
 from engine.protocol.recommended import DraftOffer, Purpose, Recommended
 from engine.protocol.serving import HttpRequests, ListenFor, Listening, WatchRequests
 
@@ -277,6 +287,12 @@ LIST_KEYS = Operation("keys.list", ListKeys, list[NamedKey], NoEvent)
 REVOKE_KEY = Operation("keys.revoke", RevokeKey, NamedKey, NoEvent)
 LISTEN_FOR = Operation("server.listen", ListenFor, Listening, NoEvent)
 WATCH_REQUESTS = Operation("server.watch", WatchRequests, HttpRequests, HttpRequests)
+LIST_SERVERS = Operation("mcp.list", ListServers, list[McpServer], NoEvent)
+ADD_SERVER = Operation("mcp.add", AddServer, list[McpServer], NoEvent, where="child")
+"""No client of the websocket can do it, which may be on another machine: it names a program to be started here."""
+REMOVE_SERVER = Operation("mcp.remove", RemoveServer, McpServer, NoEvent)
+ALLOW_TOOL = Operation("mcp.allow", AllowTool, McpServer, NoEvent)
+CALL_TOOL = Operation("mcp.call", CallTool, ToolOutcome, ToolProgress)
 
 OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
     row.name: row
@@ -306,5 +322,10 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         REVOKE_KEY,
         LISTEN_FOR,
         WATCH_REQUESTS,
+        LIST_SERVERS,
+        ADD_SERVER,
+        REMOVE_SERVER,
+        ALLOW_TOOL,
+        CALL_TOOL,
     )
 }

@@ -59,8 +59,13 @@ FUNCTIONS = {
     "keys.revoke": "engine.services.keys:revoke",
     "server.listen": "engine.services.serving:listen",
     "server.watch": "engine.services.serving:watch",
+    "mcp.list": "engine.services.mcp.tools:listed",
+    "mcp.add": "engine.services.mcp.servers:add",
+    "mcp.remove": "engine.services.mcp.servers:remove",
+    "mcp.allow": "engine.services.mcp.servers:allow",
+    "mcp.call": "engine.services.mcp.tools:call",
 }
-"""Module and name of the function of each operation that runs in the engine."""
+"""Module and name of the function of each operation that runs in the engine, or by `kvasir operation`."""
 FETCH_FAILED = "fetch_failed"
 """Code of the error of an operation for which a server could not be asked."""
 

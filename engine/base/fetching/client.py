@@ -98,13 +98,18 @@ def certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationErr
     return next((each for each in found if isinstance(each, ssl.SSLCertVerificationError)), None)
 
 
+def certificates() -> ssl.SSLContext | bool:
+    """What a client of httpx2 is to trust (``verify``), as the environment has it. Raises :class:`FetchFailed`."""
+    return _context(*map(_named, (*BUNDLES, "SSL_CERT_DIR")))
+
+
 def _client(timeout: float) -> httpx2.Client:
     import httpx2
 
     _check_proxies()
     agent = {"User-Agent": f"kvasir/{version()}", "Accept-Encoding": "identity"}
     try:
-        return httpx2.Client(verify=_context(*map(_named, (*BUNDLES, "SSL_CERT_DIR"))), timeout=timeout, headers=agent)
+        return httpx2.Client(verify=certificates(), timeout=timeout, headers=agent)
     except ImportError as error:
         raise FetchFailed(
             f"{_variable('all') or 'The proxy'} names a SOCKS proxy, for which a part is missing ({error.name}). "

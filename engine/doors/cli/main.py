@@ -39,6 +39,7 @@ from engine.doors.cli.gpu import gpu
 from engine.doors.cli.keys import keys
 from engine.doors.cli.lab import lab
 from engine.doors.cli.library import models
+from engine.doors.cli.mcp import mcp
 from engine.doors.cli.measure import bench
 from engine.doors.cli.operations import operation
 from engine.doors.cli.quantise import quantise as make_smaller
@@ -205,6 +206,7 @@ def doctor(
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 app.add_typer(keys, name="keys")
+app.add_typer(mcp, name="mcp")
 
 
 @app.command(

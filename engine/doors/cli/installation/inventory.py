@@ -22,7 +22,7 @@ from engine.library.store import repositories
 
 _SETTINGS = (
     r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-tokens\.json(\.new)?|models\.json(\.new|\.broken|\.lock)?"
-    r"|server-keys\.json(\.new|\.lock)?|server-[0-9a-f]{16}\.pem(\.new)?"
+    r"|(server-keys|mcp)\.json(\.new|\.lock)?|server-[0-9a-f]{16}\.pem(\.new)?"
 )
 _CHATS = (
     r"history\.db(\.(before|unread)-\d+(\.unfinished)?)?(-(wal|shm|journal))?"

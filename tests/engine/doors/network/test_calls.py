@@ -113,6 +113,7 @@ def test_it_ends_with_its_client(running: Running) -> None:
     [
         ("test.dance", {}, "unknown_operation", "'test.dance' here"),
         ("models.resume", {"id": "x"}, "unknown_operation", "'models.resume' here"),
+        ("mcp.add", {"name": "x", "command": "touch x"}, "unknown_operation", "'mcp.add' here"),
         ("test.count", {"to": "three"}, "malformed", "Expected `int`, got `str`"),
         ("test.count", {}, "malformed", "missing required field `to`"),
         ("test.count", [1], "malformed", "Expected `object`"),

@@ -1,0 +1,133 @@
+"""Tools of the MCP servers: those that there are, and calls of one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from engine.base import stopping
+from engine.base.errors import plain
+from engine.protocol.mcp import CallTool, ListServers, McpServer, McpTool, ToolOutcome, ToolProgress
+from engine.services.mcp import results, servers
+from engine.services.mcp.connections import MOST_TOOLS, Connection, connections
+from engine.services.mcp.servers import KeptServer, safe
+from engine.services.operations import Context, Emit, OperationFailed
+
+if TYPE_CHECKING:
+    import mcp_types
+
+MOST_NAME = 64
+"""Characters of a tool's name in a model's call, the most that OpenAI's interface takes."""
+MOST_DESCRIPTION = 4096
+MOST_SCHEMA = 65_536
+"""Characters of the schema of a tool's arguments."""
+
+
+def listed(context: Context, request: ListServers, emit: Emit) -> list[McpServer]:
+    """The servers. Raises :class:`OperationFailed` where their file cannot be read."""
+    kept = servers.read()
+    wanted = kept if "*" in request.servers else set(request.servers)
+    asked = [name for name, entry in kept.items() if name in wanted and not entry.disabled]
+    found = connections.run(_all(kept, asked, request.again)) if asked else {}
+    shown = [found.get(name) or entry.shown(name) for name, entry in kept.items()]
+    return _unique(shown)
+
+
+def call(context: Context, request: CallTool, emit: Emit) -> ToolOutcome:
+    """Raises :class:`OperationFailed` for a call that the user did not allow, or a server that cannot be used."""
+    entry = servers.find(request.server)
+    if not request.allowed and request.tool not in entry.allow:
+        text = f"No rule allows {request.tool} of {request.server}. Allow this call, or always allow the tool."
+        raise OperationFailed(text)
+    arguments = {name: msgspec.json.decode(value) for name, value in request.arguments.items()}
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told = ToolProgress(done=done, total=total or 0.0, message=plain(message or "", most=200))
+        with contextlib.suppress(stopping.Stopped):  # the call itself is stopped
+            await asyncio.to_thread(emit, told)  # it waits for a client that reads slowly
+
+    return connections.run(_called(request, entry, arguments, progress))
+
+
+async def _all(kept: dict[str, KeptServer], asked: list[str], again: bool) -> dict[str, McpServer]:
+    await connections.keep(set(kept))
+    found = await asyncio.gather(*(_asked(name, kept[name], again) for name in asked))
+    return {server.name: server for server in found}
+
+
+async def _asked(name: str, entry: KeptServer, again: bool) -> McpServer:
+    shown = entry.shown(name)
+    try:
+        _, tools = await connections.tools(name, entry, again)
+    except OperationFailed as failed:
+        return msgspec.structs.replace(shown, state="failed", detail=str(failed))
+    fitting = [tool for tool in tools if _fits(tool)][:MOST_TOOLS]
+    left = len(tools) - len(fitting)
+    return msgspec.structs.replace(
+        shown,
+        state="ready",
+        detail=f"{left:,} of its tools were left out: there are too many, or their schemas are too long."
+        if left
+        else "",
+        tools=[_tool(name, entry, tool) for tool in fitting],
+    )
+
+
+def _fits(tool: mcp_types.Tool) -> bool:
+    return bool(safe(tool.name)) and len(_parameters(tool)) <= MOST_SCHEMA
+
+
+def _tool(server: str, entry: KeptServer, tool: mcp_types.Tool) -> McpTool:
+    return McpTool(
+        name=tool.name,
+        called=f"{safe(server)}__{safe(tool.name)}"[:MOST_NAME],
+        description=plain(tool.description or tool.title or "", keep="\n", most=MOST_DESCRIPTION),
+        parameters=_parameters(tool),
+        rule="always" if tool.name in entry.allow else "ask",
+    )
+
+
+def _parameters(tool: mcp_types.Tool) -> str:
+    return json.dumps({**tool.input_schema, "type": "object"})
+
+
+def _unique(shown: list[McpServer]) -> list[McpServer]:
+    """The servers with tools that no two are called alike."""
+    taken: set[str] = set()
+
+    def renamed(tool: McpTool) -> McpTool:
+        called, number = tool.called, 1
+        while called in taken:
+            number += 1
+            called = f"{tool.called[: MOST_NAME - 4]}_{number}"
+        taken.add(called)
+        return msgspec.structs.replace(tool, called=called)
+
+    return [msgspec.structs.replace(server, tools=list(map(renamed, server.tools))) for server in shown]
+
+
+async def _called(request: CallTool, entry: KeptServer, arguments: dict[str, Any], progress: Any) -> ToolOutcome:
+    connection, _ = await connections.tools(request.server, entry)
+    try:
+        return results.outcome(await connection.call(request.tool, arguments, progress, entry.timeout))
+    except TimeoutError:
+        text = f"{request.tool} did not end within {entry.timeout:g} seconds and was stopped."
+        return ToolOutcome(text=text, failed=True)
+    except Exception as error:
+        return await _failed(request, connection, error)
+
+
+async def _failed(request: CallTool, connection: Connection, error: Exception) -> ToolOutcome:
+    """What the model is told of a call that the server did not answer. Raises :class:`OperationFailed` where the
+    server is gone, which is started again by the next call."""
+    from mcp import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
+        return ToolOutcome(text=results.cut(error.message), failed=True)
+    await connections.drop(request.server)
+    raise OperationFailed(connection.sentence(error)) from error
