@@ -32,7 +32,7 @@ class LineCommand(QObject):
     """Starts at once and waits for nothing. ``ended`` comes once, after the last line, also when it never ran.
 
     ``decode`` reads a line (it may raise ``msgspec.MsgspecError``); ``name`` is how people call the command, which
-    reads nothing.
+    reads what is ``given`` on its standard input.
     """
 
     reported = Signal(object)
@@ -47,6 +47,7 @@ class LineCommand(QObject):
         decode: Callable[[str], object],
         name: str,
         parent: QObject,
+        given: bytes = b"",
     ) -> None:
         super().__init__(parent)
         self._decode, self._name = decode, name
@@ -61,9 +62,13 @@ class LineCommand(QObject):
         self._process.readyReadStandardError.connect(self._listen)
         self._process.finished.connect(self._on_finished)
         self._process.errorOccurred.connect(self._on_error)
-        self._process.setStandardInputFile(QProcess.nullDevice())
+        if not given:
+            self._process.setStandardInputFile(QProcess.nullDevice())
         program, *first = command
         self._process.start(program, [*first, *arguments])
+        if given:
+            self._process.write(given)
+            self._process.closeWriteChannel()
 
     @property
     def warning(self) -> str:

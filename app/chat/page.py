@@ -19,6 +19,7 @@ from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
 from app.chat.settings.adapters import ChatAdapters
 from app.chat.settings.chat_settings import ChatSettings
+from app.chat.settings.tools import ChatTools
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
 from app.chat.transcript.stats import loading_model, reading_prompt
@@ -71,6 +72,7 @@ class ChatPage(FocusFirst):
         self.sending = Sending(link, self.session, self.header, self.composer, self.waits, self.news, self)
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
         self.adapters = ChatAdapters(link, self.session, self.settings, self)
+        self.tools = ChatTools(link, self.session, self.settings, theme, self)
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
         self.drafts = DraftTexts(self.composer, self.session, history, self)
         self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
@@ -194,6 +196,8 @@ class ChatPage(FocusFirst):
     def _connect_parts(self) -> None:
         session = self.session
         self.transcript.acted.connect(self.message_actions.act)
+        self.transcript.decided.connect(session.decide)
+        session.tools.failed.connect(self.news.complain)
         self.message_actions.overflow_asked.connect(self._choose_overflow)
         self.composer.thinking.changed.connect(session.set_thinking)
         self.welcome.chosen.connect(self.sending.ask)
@@ -233,7 +237,7 @@ class ChatPage(FocusFirst):
     def _show_branch(self) -> None:
         """The shown branch, or where it ends, changed."""
         talk = self.session.talk
-        self.transcript.show_path(talk.path, talk.branch, self.session.queued)
+        self.transcript.show_path(talk.path, talk.branch, self.session.queued, self.session.calls)
         self.prompt_changed.emit()
 
     def _show_state(self) -> None:

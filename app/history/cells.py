@@ -8,10 +8,22 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from app.history.records import LATEST, AnswerStats, Chat, Role, State, StoredMessage, TextSpan
-from engine.protocol import Overflow, Sampling, Thinking
+from engine.protocol import Overflow, Sampling, Thinking, ToolCall, ToolResult
 
-CHAT = ("id", "title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow", "adapter")
-MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking")
+CHAT = (
+    "id",
+    "title",
+    "created",
+    "updated",
+    "system_prompt",
+    "sampling",
+    "leaf",
+    "thinking",
+    "overflow",
+    "adapter",
+    "servers",
+)
+MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking", "parts")
 
 
 class Bad(NamedTuple):
@@ -48,6 +60,7 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
         cells.packed("thinking", Thinking()),
         row[CHAT.index("overflow")] if row[CHAT.index("overflow")] in get_args(Overflow) else "stop",
         cells.text("adapter"),
+        cells.listed("servers", str),
     )  # an overflow policy that is not known is a later version's
 
 
@@ -66,6 +79,7 @@ def message(row: tuple[Any, ...], bad: list[Bad]) -> StoredMessage:
         cells.spans("spans", len(content)),
         cells.moment("created"),
         cells.text("thinking"),
+        parts=cells.listed("parts", ToolCall | ToolResult),
     )
 
 
@@ -97,6 +111,14 @@ class _Row:
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
             self._replaced(name, "{}")
             return default
+
+    def listed(self, name: str, kind: Any) -> tuple[Any, ...]:
+        """Values of one kind, as JSON."""
+        try:
+            return tuple(msgspec.json.decode(self._cells[name], type=list[kind]))
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+            self._replaced(name, "[]")
+            return ()
 
     def spans(self, name: str, chars: int) -> tuple[TextSpan, ...]:
         """``chars``: of the text that they cover."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import re
 import time
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from app.history.records import Chat, StoredMessage, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.base.lines import split_lines
+from engine.protocol import ToolCall, ToolResult
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
@@ -23,13 +25,16 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
     if chat.system_prompt:
         lines += ["## System", "", _closed(chat.system_prompt), ""]
     for message in path:
-        lines += ["## You" if message.role == "user" else _answer_heading(message), ""]
+        if message.role != "tool":
+            lines += ["## You" if message.role == "user" else _answer_heading(message), ""]
         if message.thinking:
             head = thought_for(message.stats.thought_s)
             lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
         for data in message.pictures:
             lines += [_picture(data), ""]
-        lines += [_closed(message.content.rstrip()), ""]
+        lines += [_closed(message.content.rstrip()), ""] if message.content or not message.parts else []
+        for part in message.parts:
+            lines += _part(part)
         if message.state == "interrupted":
             lines += ["*(interrupted)*", ""]
     return "\n".join(lines)
@@ -55,6 +60,23 @@ def file_name(chat: Chat) -> str:
     """A name for the exported file that every file system takes."""
     name = " ".join(_UNSAFE.sub(" ", chat.title).split())
     return (name.strip(" .")[:80] or "chat") + ".md"
+
+
+def _part(part: ToolCall | ToolResult) -> list[str]:
+    """A call or a result, folded."""
+    if isinstance(part, ToolCall):
+        what, text, files = "Call", part.arguments, list[bytes]()
+    else:
+        what, text, files = "Result", part.content, part.pictures
+    shown = [line for data in files for line in (_picture(data), "")]
+    name = html.escape(f"{what} of {part.name}" if part.name else what)
+    return ["<details>", f"<summary>{name}</summary>", "", _quoted(_fenced(text)), "", *shown, "</details>", ""]
+
+
+def _fenced(text: str) -> str:
+    """The text as code, in a fence that is longer than any in it."""
+    marks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{marks}\n{text.rstrip()}\n{marks}"
 
 
 def _picture(data: bytes) -> str:

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engine.protocol import FinishReason, Overflow, Sampling, Thinking, Timings, Usage
+from engine.protocol import FinishReason, Overflow, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
-Role = Literal["user", "assistant"]
+Role = Literal["user", "assistant", "tool"]
 State = Literal["complete", "streaming", "interrupted"]
 Tint = Literal["", "accepted", "corrected"]
 LATEST = 32_503_680_000.0
@@ -62,6 +62,8 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """Overflow policy that was asked for."""
     adapter: str = ""
     """Name of the LoRA adapter that was asked for and answered, "" for the model alone."""
+    servers: list[str] = []
+    """Names of the MCP servers whose tools it could call."""
     cut: OmittedContext | None = None
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
@@ -93,6 +95,8 @@ class Chat(NamedTuple):
     """Policy for a conversation that outgrows the context."""
     adapter: str = ""
     """The name of the LoRA adapter that answers, "" for the model alone."""
+    servers: tuple[str, ...] = ()
+    """The names of the MCP servers whose tools can be called; none: tools are off."""
 
 
 class StoredMessage(NamedTuple):
@@ -110,6 +114,21 @@ class StoredMessage(NamedTuple):
     """Thinking of an answer before its content."""
     pictures: tuple[bytes, ...] = ()
     """Files of pictures that a message of the person shows, before its text."""
+    parts: tuple[ToolCall | ToolResult, ...] = ()
+    """The calls of tools behind an answer's text, or what a message of the role "tool" is: their results."""
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [part for part in self.parts if isinstance(part, ToolCall)]
+
+    @property
+    def results(self) -> list[ToolResult]:
+        return [part for part in self.parts if isinstance(part, ToolResult)]
+
+    @property
+    def wants_results(self) -> bool:
+        """True if it ended with calls, whose results it is to be followed by."""
+        return bool(self.calls) and self.state == "complete" and self.stats.reason == "stop"
 
 
 class Draft(NamedTuple):

@@ -87,7 +87,13 @@ END;
 ALTER TABLE chats ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7)
+_V8 = """
+-- Calls of tools and their results, in messages of the role "tool"; and whose tools a chat has.
+ALTER TABLE messages ADD COLUMN parts TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE chats ADD COLUMN servers TEXT NOT NULL DEFAULT '[]';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

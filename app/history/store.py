@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _CHAT, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.MESSAGE)
 _DRAFT = ", ".join(Draft._fields[:3])
+_CHANGING = ("content", "state", "stats", "spans", "thinking", "parts")
+"""Columns of a message that change while it is written."""
 _KNOWN_AS = {
     "sampling": "the sampling settings",
     "stats": "the statistics of an answer",
@@ -35,6 +37,8 @@ _KNOWN_AS = {
     "system_prompt": "the system prompt",
     "thinking": "the thinking",
     "adapter": "the name of the adapter",
+    "servers": "the choice of tools",
+    "parts": "the calls of tools",
     "created": "a date",
     "updated": "the date of the last use",
 }
@@ -180,19 +184,19 @@ class HistoryStore(QObject):
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
         sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
-        row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow, chat.adapter)
+        row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow, chat.adapter, _packed(chat.servers))
         updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
-        sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
+        sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
         self._write(sql, row, chat.id, tell=True)
 
     def save_message(self, message: StoredMessage) -> None:
         """Insert the message or replace it."""
         stats, spans = msgspec.json.encode(message.stats).decode(), msgspec.json.encode(message.spans).decode()
-        row = (*message[:6], stats, spans, message.created or now(), message.thinking)
-        updates = ", ".join(f"{name} = excluded.{name}" for name in ("content", "state", "stats", "spans", "thinking"))
+        row = (*message[:6], stats, spans, message.created or now(), message.thinking, _packed(message.parts))
+        updates = ", ".join(f"{name} = excluded.{name}" for name in _CHANGING)
         with self.together() if message.pictures else contextlib.nullcontext():
             self._write(
-                f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?) "
+                f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?,?) "
                 f"ON CONFLICT (id) DO UPDATE SET {updates}",
                 row,
                 message.chat,
@@ -228,6 +232,9 @@ class HistoryStore(QObject):
 
     def set_adapter(self, chat_id: str, adapter: str) -> None:
         self._write("UPDATE chats SET adapter = ? WHERE id = ?", (adapter, chat_id), chat_id)
+
+    def set_servers(self, chat_id: str, servers: Sequence[str]) -> None:
+        self._write("UPDATE chats SET servers = ? WHERE id = ?", (_packed(servers), chat_id), chat_id)
 
     def set_unread(self, chat_id: str, unread: bool) -> None:
         """Set whether the chat has an answer that nobody has seen."""
@@ -424,6 +431,10 @@ def _identity(path: Path) -> tuple[int, int]:
     """Device and inode of the file at a path. Raises OSError."""
     facts = path.stat()
     return facts.st_dev, facts.st_ino
+
+
+def _packed(values: Sequence[object]) -> str:
+    return msgspec.json.encode(values).decode()
 
 
 def _storable(value: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -141,3 +141,23 @@ class ToolCallDelta(Part, frozen=True):
     id: str = ""
     name: str = ""
     arguments: str = ""
+
+
+class _WithCalls(Protocol):
+    @property
+    def calls(self) -> list[ToolCallDelta]: ...
+
+
+class CallCollector:
+    """The calls of one answer, as far as they are written."""
+
+    def __init__(self) -> None:
+        self.calls: list[ToolCall] = []
+
+    def take(self, event: _WithCalls) -> None:
+        """Take the parts that a Delta has."""
+        for part in event.calls:
+            if part.index == len(self.calls):
+                self.calls.append(ToolCall(part.id, part.name, ""))
+            call = self.calls[part.index]
+            self.calls[part.index] = ToolCall(call.id, call.name, call.arguments + part.arguments)

@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from app.history.records import AnswerStats, Chat, OmittedContext, StoredMessage, TextSpan
-from engine.protocol import Sampling, Thinking, Timings, Usage
+from engine.protocol import Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
 SQL = (
     """
@@ -79,6 +79,10 @@ CREATE TRIGGER letters_delete AFTER DELETE ON messages WHEN old.state != 'stream
     INSERT INTO letters (letters, rowid, content) VALUES ('delete', old.number, old.content);
 END;
 ALTER TABLE chats ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
+""",
+    """
+ALTER TABLE messages ADD COLUMN parts TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE chats ADD COLUMN servers TEXT NOT NULL DEFAULT '[]';
 """,
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
@@ -171,6 +175,21 @@ _ROWS = (
         (CHAT + ", unread", "'late', 'Late', 70.0, 71.0, '', '{}', '', 0, 1"),
         (MESSAGE + ", thinking", "'snow', 'late', '', 'user', '新しい雪 in C++', 'complete', '{}', '[]', 72.0, ''"),
     ],
+    # schema 8
+    [
+        (CHAT + ", servers", """'tools', 'Tools', 80.0, 81.0, '', '{}', '', 0, '["files"]'"""),
+        (
+            MESSAGE + ", parts",
+            "'call', 'tools', '', 'assistant', '', 'complete', "
+            """'{"servers":["files"],"reason":"stop"}', '[]', 82.0, """
+            """'[{"type":"tool_call","id":"c1","name":"files__read","arguments":"{\\"path\\":1}"}]'""",
+        ),
+        (
+            MESSAGE + ", parts",
+            "'told', 'tools', 'call', 'tool', '', 'complete', '{}', '[]', 83.0, "
+            """'[{"type":"tool_result","id":"c1","content":"no","name":"files__read","pictures":["b25l"],"failed":true}]'""",
+        ),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -199,6 +218,7 @@ _CHATS = (
     [Chat("unsent", "Unsent", 50.0, 51.0)],
     [Chat("own", "Own", 60.0, 61.0, adapter="pirate")],
     [Chat("late", "Late", 70.0, 71.0)],
+    [Chat("tools", "Tools", 80.0, 81.0, servers=("files",))],
 )
 _MESSAGES = (
     [
@@ -276,6 +296,27 @@ _MESSAGES = (
         StoredMessage("look", "own", "", "user", "Look at these", created=63.0, pictures=(b"one", b"other")),
     ],
     [StoredMessage("snow", "late", "", "user", "新しい雪 in C++", created=72.0)],
+    [
+        StoredMessage(
+            "call",
+            "tools",
+            "",
+            "assistant",
+            "",
+            stats=AnswerStats(servers=["files"], reason="stop"),
+            created=82.0,
+            parts=(ToolCall("c1", "files__read", '{"path":1}'),),
+        ),
+        StoredMessage(
+            "told",
+            "tools",
+            "call",
+            "tool",
+            "",
+            created=83.0,
+            parts=(ToolResult("c1", "no", "files__read", [b"one"], True),),
+        ),
+    ],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},

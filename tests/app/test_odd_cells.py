@@ -15,8 +15,8 @@ from app.history.records import AnswerStats, Chat, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from app.settings.store import SettingsStore, UserSettings
 
-CHAT = ("title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow")
-MESSAGE = ("parent", "role", "content", "state", "stats", "spans", "created", "thinking")
+CHAT = ("title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow", "servers")
+MESSAGE = ("parent", "role", "content", "state", "stats", "spans", "created", "thinking", "parts")
 COLUMNS = [*(("chats", column) for column in CHAT), *(("messages", column) for column in MESSAGE)]
 ODD = ("'x'", "CAST(X'C328FF' AS TEXT)", "X'00FF'", "9e999", "-1", """'[["",-5]]'""", """'{"temperature":"hot"}'""")
 """As SQL."""

@@ -2,6 +2,7 @@
 
 The last user message picks the script: it looks for the words "code", "long", "essay", "prefill", "refuse",
 "crash", "cut" and "multi"; "diverge", "overflow" and "oversized" for the cache; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
+With tools, each line "use NAME ARGUMENTS" of it is a call, and results are quoted; with "forever" they are called again.
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python -m tests.kit.fake_engine [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
@@ -535,7 +536,7 @@ class Session:
         tokens = [
             *thoughts,
             *tokenise(f"[{message.adapter}] " if message.adapter else ""),
-            *tokenise(script(asked, seed)),
+            *tokenise(quoted(message) or script(asked, seed)),
         ]
         first = time.monotonic()
         rate, batch = self.engine.arguments.rate, self.engine.arguments.batch
@@ -553,6 +554,12 @@ class Session:
             if sent % 64 < len(some):
                 self.engine.cache.grow(message.chat, read + tokens[:sent])
             self.engine.over.wait(max(0.0, first + sent / rate - time.monotonic()))
+        for place, call in enumerate(calls_of(message)):
+            half = len(call.arguments) // 2
+            begin = p.ToolCallDelta(index=place, id=call.id, name=call.name, arguments=call.arguments[:half])
+            rest = p.ToolCallDelta(index=place, arguments=call.arguments[half:])
+            for part in (begin, rest):
+                self.send(p.Delta(id=message.id, channel="tool", text="", calls=[part]))
         self.engine.cache.grow(message.chat, read + tokens[:sent])
         self.engine.cache.end(message.chat)
         spent = max(1e-6, time.monotonic() - first)
@@ -614,6 +621,23 @@ def raw(record: object) -> msgspec.Raw:
 
 def joined(prompt: list[p.ChatMessage] | str) -> str:
     return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
+
+
+def calls_of(message: p.Generate) -> list[p.ToolCall]:
+    """The calls that the last question wants, unless they have results."""
+    if isinstance(message.prompt, str) or message.tools is None:
+        return []
+    asked = [each.content for each in message.prompt if each.role == "user"][-1]
+    if message.prompt[-1].role == "tool" and "forever" not in asked:
+        return []
+    wanted = re.findall(r"^use (\S+) ?(.*)$", asked, re.MULTILINE)
+    return [p.ToolCall(f"c{len(message.prompt)}{n}", name, given) for n, (name, given) in enumerate(wanted)]
+
+
+def quoted(message: p.Generate) -> str:
+    """What the tools returned last, "" for nothing."""
+    results = [] if isinstance(message.prompt, str) else message.prompt[-1].results
+    return "The tools said: " + "; ".join(result.content for result in results) if results else ""
 
 
 def one_block(kind: str, tokens: int) -> str:

@@ -36,7 +36,7 @@ class ContextOffer(QObject):
             tokens = usage.generated_tokens if usage is not None else 0
             self._offer(stats.detail or overflow.full(tokens, stats.overflow), stats.overflow, bad=False)
         elif stats.detail:
-            self._news.say(stats.detail, bad=stats.reason != "cancelled")
+            self._news.say(stats.detail, bad=stats.reason not in (*protocol.WHOLE, "cancelled"))
 
     def _on_refused(self, error: protocol.Error) -> None:
         if error.code == "prompt_too_long":

@@ -11,10 +11,14 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.session.again import repeat
+from app.chat.session.tools import config_of, seen_by
 from app.history.records import OmittedContext, StoredMessage, TextSpan
 from app.history.store import HistoryStore
+from app.link.calls import PendingCall
 from app.link.link import EngineLink, LinkState
 from engine import protocol
+from engine.protocol.mcp import ListServers, McpServer
+from engine.protocol.operations import LIST_SERVERS
 
 SAVE_MS = 1000
 _OWN: frozenset[protocol.Source] = frozenset(("target", "bonus"))
@@ -28,6 +32,7 @@ class PartialAnswer(NamedTuple):
     spans: list[TextSpan]
     thinking: str = ""
     thought_s: float = 0.0
+    calls: tuple[protocol.ToolCall, ...] = ()
 
 
 @dataclass
@@ -46,6 +51,15 @@ class _Answer:
     """The answer that it repeats exactly."""
     thinking_since: float = 0.0
     thought_s: float = 0.0
+    calls: protocol.CallCollector = field(default_factory=protocol.CallCollector)
+    listing: PendingCall[Any, Any] | None = None
+    """The question for the tools, which comes before that for the answer."""
+    notice: str = ""
+    """Sentences on tools that it does not have."""
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.parts or self.thoughts or self.calls.calls)
 
     def take(self, delta: protocol.Delta) -> None:
         self.dirty = True
@@ -55,8 +69,11 @@ class _Answer:
             if delta.text:
                 self.thoughts.append(delta.text)
             return
-        if delta.text and not self.parts:
+        if (delta.text or delta.calls) and not self.parts:
             self.thought_s = self._thought_s()
+        if delta.channel == "tool":
+            self.calls.take(delta)
+            return
         if delta.text:
             self.parts.append(delta.text)
         known = 0
@@ -71,16 +88,19 @@ class _Answer:
         self.dirty = True
 
     def snapshot(self) -> PartialAnswer:
-        return PartialAnswer("".join(self.parts), self.spans, "".join(self.thoughts), self._thought_s())
+        return PartialAnswer(
+            "".join(self.parts), self.spans, "".join(self.thoughts), self._thought_s(), tuple(self.calls.calls)
+        )
 
     def record(self, **changes: Any) -> StoredMessage:
         message = self.message._replace(**changes) if changes else self.message
         stats = msgspec.structs.replace(message.stats, thought_s=self._thought_s() if self.thoughts else 0.0)
         content, thinking = "".join(self.parts), "".join(self.thoughts)
-        return message._replace(content=content, spans=tuple(self.spans), stats=stats, thinking=thinking)
+        parts = tuple(self.calls.calls)
+        return message._replace(content=content, spans=tuple(self.spans), stats=stats, thinking=thinking, parts=parts)
 
     def _thought_s(self) -> float:
-        if self.parts or not self.thinking_since:
+        if self.parts or self.calls.calls or not self.thinking_since:
             return self.thought_s
         return time.monotonic() - self.thinking_since
 
@@ -147,31 +167,52 @@ class Answers(QObject):
         ``original`` is the answer that it repeats exactly: what came of that is said when it ends.
         """
         system = bool(prompt) and prompt[0].role == "system"
-        self._running[message.id] = _Answer(message, system=system, original=original)
+        answer = self._running[message.id] = _Answer(message, system=system, original=original)
         self._save.start()
         self.counted.emit()
         parent = earlier if earlier in self._known else ""
         asked = message.stats
-        self._link.send(
-            protocol.Generate(
-                id=message.id,
-                prompt=prompt,
-                parent=parent,
-                sampling=asked.sampling,
-                thinking=asked.thinking,
-                chat=message.chat,
-                overflow=asked.overflow,
-                adapter=asked.adapter,
+
+        def send(tools: protocol.ToolConfig | None) -> None:
+            self._link.send(
+                protocol.Generate(
+                    id=message.id,
+                    prompt=seen_by(self._link.card, prompt),
+                    parent=parent,
+                    sampling=asked.sampling,
+                    thinking=asked.thinking,
+                    chat=message.chat,
+                    overflow=asked.overflow,
+                    adapter=asked.adapter,
+                    tools=tools,
+                )
             )
+
+        def listed(servers: list[McpServer]) -> None:
+            if self._running.get(message.id) is answer:
+                answer.listing = None
+                tools, answer.notice = config_of(servers, asked.servers)
+                send(tools)
+
+        if not asked.servers:
+            send(None)
+            return
+        request = ListServers(servers=asked.servers)
+        answer.listing = self._link.call(
+            LIST_SERVERS, request, listed, lambda error: self._interrupt(message.id, error)
         )
 
     def stop(self, message_id: str) -> None:
-        if message_id in self._running:
+        answer = self._running.get(message_id)
+        if answer is not None and answer.listing is not None:
+            answer.listing.cancel()
+            self._interrupt(message_id, None)
+        elif answer is not None:
             self._link.send(protocol.Cancel(id=message_id))
 
     def stop_chat(self, chat_id: str) -> None:
         """Every answer of a chat that is going away."""
-        for message_id, answer in self._running.items():
+        for message_id, answer in list(self._running.items()):
             if answer.message.chat == chat_id:
                 self.stop(message_id)
 
@@ -215,9 +256,9 @@ class Answers(QObject):
     def _on_delta(self, delta: protocol.Delta) -> None:
         answer = self._running.get(delta.id)
         if answer is not None and delta.answer == 0:
-            first = not answer.parts and not answer.thoughts
+            first = not answer.begun
             answer.take(delta)
-            if first and (answer.parts or answer.thoughts):
+            if first and answer.begun:
                 self._save_one(answer)
             self.grown.emit(delta.id)
 
@@ -255,7 +296,7 @@ class Answers(QObject):
             asked,
             sampling=msgspec.structs.replace(asked.sampling, seed=message.usage.seed),
             reason=message.reason,
-            detail=message.detail,
+            detail=" ".join(filter(None, (answer.notice, message.detail))),
             usage=message.usage,
             timings=message.timings,
         )
@@ -281,7 +322,7 @@ class Answers(QObject):
         answer = self._pop(message_id)
         if answer is None:
             return
-        if error is not None and not answer.parts and not answer.thoughts:
+        if error is not None and not answer.begun:
             self._history.remove_message(message_id)
             self.refused.emit(answer.message, error)
             return

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import msgspec
 
 from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
+from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, ToolResult
 
 TITLE_CHARS = 60
+NOT_RUN = "The user did not run this call."
 
 
 class Conversation:
@@ -47,9 +49,9 @@ class Conversation:
         """Messages the model is given to answer ``leaf``: the system prompt, if any, and the branch up to it."""
         system = self.chat.system_prompt
         head = [ChatMessage.of("system", system)] if system else []
+        path = self.tree.path(leaf)
         return head + [
-            ChatMessage.of(message.role, message.content, thinking=message.thinking, pictures=list(message.pictures))
-            for message in self.tree.path(leaf)
+            _said(message, after is not None and after.role == "tool") for message, after in zip_longest(path, path[1:])
         ]
 
     def last_prompt(self) -> tuple[list[ChatMessage], Sampling] | None:
@@ -72,8 +74,10 @@ class Conversation:
     def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> StoredMessage:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
         parent = self.tree.get(instead_of).parent if instead_of else self.leaf
-        asked = StoredMessage(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
         with self._history.together():
+            if parent and self.tree.get(parent).wants_results:
+                parent = self.add_results(parent, []).id
+            asked = StoredMessage(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
             if not self.saved:
                 self.chat = self.chat._replace(title=title_of(text or "A picture"), updated=now())
                 self._history.save_chat(self.chat)
@@ -84,6 +88,25 @@ class Conversation:
         self._history.flush()  # a question that stands on the screen is in the file
         return asked
 
+    def add_results(self, answer: str, results: Sequence[ToolResult]) -> StoredMessage:
+        """Append the message with the results of an answer's calls; one without a result was not run."""
+        message, given = self.tree.get(answer), {result.id: result for result in results}
+        parts = tuple(
+            given.get(call.id) or ToolResult(call.id, NOT_RUN, call.name, failed=True) for call in message.calls
+        )
+        told = StoredMessage(new_id(), self.chat.id, answer, "tool", "", created=now(), parts=parts)
+        with self._history.together():
+            self._history.save_message(told)
+            self.tree.put(told)
+            self.go_to(told.id)
+        return told
+
+    def rounds(self, leaf: str) -> int:
+        """Messages with results since the last message of the person."""
+        path = self.tree.path(leaf)
+        last = max((place for place, message in enumerate(path) if message.role == "user"), default=-1)
+        return sum(message.role == "tool" for message in path[last + 1 :])
+
     def begin_answer(
         self,
         parent: str,
@@ -92,6 +115,7 @@ class Conversation:
         thinking: Thinking = Thinking(),
         overflow: Overflow = "stop",
         adapter: str = "",
+        servers: Sequence[str] = (),
     ) -> StoredMessage:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
@@ -99,7 +123,14 @@ class Conversation:
         """
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
-        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow, adapter=adapter)
+        stats = AnswerStats(
+            sampling=sampling,
+            model=model,
+            thinking=thinking,
+            overflow=overflow,
+            adapter=adapter,
+            servers=list(servers),
+        )
         answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
         self.tree.put(answer)
         self.go_to(answer.id)
@@ -137,6 +168,7 @@ class Conversation:
         other.set_thinking(chat.thinking)
         other.set_overflow(chat.overflow)
         other.set_adapter(chat.adapter)
+        other.set_servers(chat.servers)
         return other
 
     def set_settings(self, system_prompt: str, sampling: Sampling) -> None:
@@ -158,6 +190,20 @@ class Conversation:
         self.chat = self.chat._replace(adapter=adapter)
         if self.saved:
             self._history.set_adapter(self.chat.id, adapter)
+
+    def set_servers(self, servers: Sequence[str]) -> None:
+        self.chat = self.chat._replace(servers=tuple(servers))
+        if self.saved:
+            self._history.set_servers(self.chat.id, servers)
+
+
+def _said(message: StoredMessage, called: bool) -> ChatMessage:
+    """The message as the model is given it; calls that have no results are none."""
+    if message.role == "tool":
+        return ChatMessage(role="tool", parts=list(message.parts))
+    return ChatMessage.of(
+        message.role, message.content, message.thinking, message.pictures, message.calls if called else ()
+    )
 
 
 def title_of(text: str) -> str:

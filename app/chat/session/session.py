@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
+from app.chat.session.tools import ENOUGH, MOST_ROUNDS, Decision, ShownCall, ToolRounds
 from app.chat.thinking_switch import allowed
 from app.history.records import Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
+from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, ToolResult
 
 
 class ChatSession(QObject):
@@ -45,6 +48,9 @@ class ChatSession(QObject):
         self.answers.cut.connect(self._on_updated)
         self.answers.ended.connect(self._on_ended)
         self.answers.refused.connect(self._on_refused)
+        self.tools = ToolRounds(link, self)
+        self.tools.ended.connect(self._on_results)
+        self.tools.changed.connect(self._on_calls)
         history.changed.connect(self._on_history_changed)
 
     @property
@@ -54,13 +60,13 @@ class ChatSession(QObject):
 
     @property
     def streaming(self) -> bool:
-        """True if the branch on screen ends in an answer that is being written."""
-        return self.answers.running(self.talk.leaf)
+        """True if the branch on screen ends in an answer that is being written, or whose calls are being run."""
+        return self.answers.running(self.talk.leaf) or self.tools.running(self.talk.leaf)
 
     @property
     def growth(self) -> tuple[int, int] | None:
-        """Result of :meth:`Answers.context` for the answer that :attr:`streaming` tells of; None without one."""
-        return self.answers.context(self.talk.leaf) if self.streaming else None
+        """Result of :meth:`Answers.context` for the answer that is being written; None without one."""
+        return self.answers.context(self.talk.leaf) if self.answers.running(self.talk.leaf) else None
 
     def set_settings(self, system: str, sampling: Sampling) -> None:
         self.talk.set_settings(system, sampling)
@@ -76,6 +82,11 @@ class ChatSession(QObject):
 
     def set_adapter(self, adapter: str) -> None:
         self.talk.set_adapter(adapter)
+        self.settings_changed.emit()
+
+    def set_servers(self, servers: Sequence[str]) -> None:
+        """Set the MCP servers whose tools the chat has."""
+        self.talk.set_servers(servers)
         self.settings_changed.emit()
 
     def new(self) -> None:
@@ -95,6 +106,7 @@ class ChatSession(QObject):
 
         Where the model is not ``ready``, :meth:`send_queued` asks for it.
         """
+        self.tools.stop(self.talk.leaf)  # calls that wait for the person's word are not run any more
         fresh = not self.talk.saved
         asked = self.talk.ask(text, instead_of, pictures)
         if fresh:
@@ -141,17 +153,17 @@ class ChatSession(QObject):
             elif (chat := self._history.chat(chat_id)) is not None:
                 talk = Conversation(self._history, chat, self._history.messages(chat_id))
                 if message_id in talk.tree:
-                    self._ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow)
+                    self._ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow, chat.servers)
 
     def answer(self, parent: str, sampling: Sampling | None = None) -> None:
         """Ask for an answer to ``parent`` with the chat's settings, or with another sampling."""
         chat = self.talk.chat
-        self._begin(parent, sampling or chat.sampling, chat.thinking, chat.overflow)
+        self._begin(parent, sampling or chat.sampling, chat.thinking, chat.overflow, chat.servers)
 
     def again(self, message: StoredMessage) -> None:
         """Ask once more as this answer was asked for, seed and all."""
         stats = message.stats
-        self._begin(message.parent, stats.sampling, stats.thinking, stats.overflow, message)
+        self._begin(message.parent, stats.sampling, stats.thinking, stats.overflow, stats.servers, message)
 
     def regenerate(self, parent: str) -> None:
         """Another answer to ``parent``, with a new seed."""
@@ -159,6 +171,20 @@ class ChatSession(QObject):
 
     def stop(self) -> None:
         self.answers.stop(self.talk.leaf)
+        results = self.tools.stop(self.talk.leaf)
+        if results is not None:
+            self.talk.add_results(self.talk.leaf, results)
+            self.changed.emit()
+
+    def decide(self, answer_id: str, call_id: str, decision: Decision) -> None:
+        """The person allowed or denied a call of the shown chat."""
+        self.tools.decide(self.talk.tree.get(answer_id), call_id, decision)
+
+    def calls(self, message: StoredMessage) -> list[ShownCall]:
+        """The calls of an answer, as they stand now."""
+        if message.id == self.talk.leaf and message.wants_results:
+            return self.tools.shown(message)
+        return [ShownCall(call, "done") for call in message.calls]
 
     def switch(self, message_id: str, step: int) -> None:
         """Show another version of a message."""
@@ -189,7 +215,8 @@ class ChatSession(QObject):
         if self.answers.running(message_id):
             return self.answers.snapshot(message_id)
         message = self.talk.tree.get(message_id)
-        return PartialAnswer(message.content, list(message.spans), message.thinking, message.stats.thought_s)
+        spans, thought_s = list(message.spans), message.stats.thought_s
+        return PartialAnswer(message.content, spans, message.thinking, thought_s, tuple(message.calls))
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -203,10 +230,11 @@ class ChatSession(QObject):
         sampling: Sampling,
         thinking: Thinking,
         overflow: Overflow,
+        servers: Sequence[str],
         original: StoredMessage | None = None,
     ) -> None:
         self._queue.pop(self.chat_id, "")
-        self._ask(self.talk, parent, sampling, thinking, overflow, original)
+        self._ask(self.talk, parent, sampling, thinking, overflow, servers, original)
         self.changed.emit()
         self.asked.emit()
 
@@ -217,6 +245,7 @@ class ChatSession(QObject):
         sampling: Sampling,
         thinking: Thinking,
         overflow: Overflow,
+        servers: Sequence[str],
         original: StoredMessage | None = None,
     ) -> None:
         """``original`` is the answer that the new one repeats exactly."""
@@ -224,7 +253,7 @@ class ChatSession(QObject):
         name, thinking = card.name if card is not None else "", allowed(card, thinking)
         adapter = talk.chat.adapter if original is None else original.stats.adapter
         with self._history.together():
-            answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter)
+            answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers)
             self._history.save_message(answer)
         self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
 
@@ -237,9 +266,37 @@ class ChatSession(QObject):
         return True
 
     def _on_ended(self, message: StoredMessage) -> None:
+        if message.wants_results and message.stats.repeat is None:  # what is run again exactly runs no tool by itself
+            self.tools.begin(message)
         if self._on_updated(message):
             self.changed.emit()
             self.ended.emit(message)
+
+    def _on_results(self, answer: StoredMessage, results: list[ToolResult]) -> None:
+        """All calls of an answer have a result: let it go on, in whatever chat it is."""
+        talk = self.talk
+        if shown := answer.chat == talk.chat.id:
+            if answer.id != talk.leaf:
+                talk.go_to(answer.id)
+        elif (chat := self._history.chat(answer.chat)) is None:
+            return
+        else:
+            talk = Conversation(self._history, chat, self._history.messages(answer.chat))
+        told = talk.add_results(answer.id, results)
+        asked = answer.stats
+        if talk.rounds(told.id) < MOST_ROUNDS:
+            sampling = msgspec.structs.replace(asked.sampling, seed=talk.chat.sampling.seed)
+            self._ask(talk, told.id, sampling, asked.thinking, asked.overflow, asked.servers)
+        if shown:
+            self.changed.emit()
+            if talk.leaf == told.id:
+                self.tools.failed.emit(ENOUGH)
+            else:
+                self.asked.emit()
+
+    def _on_calls(self, answer_id: str) -> None:
+        if answer_id == self.talk.leaf:
+            self.changed.emit()
 
     def _on_refused(self, message: StoredMessage, error: protocol.Error) -> None:
         if message.chat != self.talk.chat.id:
@@ -257,5 +314,6 @@ class ChatSession(QObject):
         if chat is not None:
             self.talk.chat = self.talk.chat._replace(title=chat.title)
             return
-        self.stop()
+        self.answers.stop(self.talk.leaf)
+        self.tools.stop_chat(chat_id)
         self.new()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QVBoxLayou
 from app.chat.context.overflow import MEANINGS, TITLES
 from app.chat.settings.adapter_choice import AdapterChoice
 from app.chat.settings.preset_choice import PresetChoice
+from app.chat.settings.tool_choice import ToolChoice
 from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
 from app.theme.numbers import with_point, without_groups
@@ -74,6 +75,7 @@ class ChatSettings(QFrame):
     """Reason a value that was typed is not in force, once the popover closes; it stands there when that opens again."""
     overflow_changed = Signal(str)
     """Overflow policy for a full context, at once when it is chosen."""
+    opened = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
@@ -100,6 +102,7 @@ class ChatSettings(QFrame):
         self.overflow.chosen.connect(self._choose_overflow)
         self._overflow_meaning = named(QLabel(self, wordWrap=True), role="caption")
         self.adapter = AdapterChoice(self)
+        self.tools = ToolChoice(self)
         self._problems = {field.name: self._problem() for field in FIELDS}
         self._chat = ""
         self._left: tuple[str, dict[str, str]] = ("", {})
@@ -129,6 +132,7 @@ class ChatSettings(QFrame):
         self.move(max(room.left(), left), max(room.top(), top))
         self.show()
         self.system.setFocus()
+        self.opened.emit()
 
     def show_overflow(self, overflow: Overflow) -> None:
         self.overflow.choose(overflow)
@@ -210,7 +214,8 @@ class ChatSettings(QFrame):
         outer.addWidget(self._scroll)
         column = fill(QVBoxLayout(inside), self.preset, margins=(15, 13, 15, 13), spacing=6)
         fill(column, _head("System prompt", self), self.system, _head("When the context is full", self), self.overflow)
-        fill(column, self._overflow_meaning, _head("Adapter", self), self.adapter, _head("Sampling", self))
+        fill(column, self._overflow_meaning, _head("Adapter", self), self.adapter)
+        fill(column, _head("Tools", self), self.tools, _head("Sampling", self))
         grid = fill(QGridLayout(), spacing=(24, 6))
         for row, field in enumerate(FIELDS):
             label = named(QLabel(field.title, self), tooltip=tip(field.help))

@@ -13,6 +13,7 @@ from app.theme.sheet import set_role
 from app.theme.widgets import button_text, fill, named, tip
 
 _ACTIONS = {
+    "tool": (("retry", "Go on"),),
     "user": (("retry", "Try again"), ("edit", "Edit"), ("copy", "Copy")),
     "assistant": (
         ("copy", "Copy"),

@@ -15,8 +15,8 @@ class TranscriptItem:
     measured: bool = False
     """False while ``height`` is an estimate."""
     top: int = 0
-    unfolded: bool = False
-    """True if the person unfolded the thinking."""
+    unfolded: frozenset[int] = frozenset()
+    """The parts that can be folded, counted from the top, which the person unfolded."""
     view: MessageView | None = field(default=None, repr=False)
 
     def drop(self) -> None:
@@ -32,4 +32,4 @@ def estimate(message: StoredMessage, column: int) -> int:
     share, line = (0.75, 20) if message.role == "user" else (1.0, 22)
     per_line = max(20, int(column * share / 7))
     lines = sum(1 + len(piece) // per_line for piece in message.content.split("\n"))
-    return (lines + bool(message.thinking)) * line + FOOTER_PX[message.role] + 20
+    return (lines + bool(message.thinking) + len(message.parts)) * line + FOOTER_PX[message.role] + 20

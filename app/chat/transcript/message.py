@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
 from app.chat.pictures import ShownPictures
+from app.chat.session.tools import ShownCall
+from app.chat.transcript.calls import CallBlock, ResultBlock
+from app.chat.transcript.folded import Folded
 from app.chat.transcript.footer import Footer
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
@@ -19,9 +23,12 @@ from app.chat.transcript.unseen import Veil
 from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
+from engine.protocol import ToolCall
+
+FoldedT = TypeVar("FoldedT", bound=Folded)
 
 GAP_PX = 10
-FOOTER_PX = {"user": 24, "assistant": 40}
+FOOTER_PX = {"user": 24, "assistant": 40, "tool": 24}
 """Height of the footer with the gap to the next message."""
 BUBBLE_PX = (13, 9)
 BUBBLE_SHARE = 0.8
@@ -33,9 +40,11 @@ class MessageView(QWidget):
 
     acted = Signal(str, str)
     """(message id, "regenerate" | "again" | "compare" | "edit" | "retry" | "overflow" | "previous" | "next")."""
+    decided = Signal(str, str, str)
+    """(message id, call id, "once" | "always" | "deny")."""
 
     refolded = Signal(str)
-    """The person unfolded or folded the thinking of this message (its id); it has another height now."""
+    """The person unfolded or folded a part of this message (its id); it has another height now."""
 
     def __init__(self, message: StoredMessage, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -51,6 +60,8 @@ class MessageView(QWidget):
         self._heights: list[int] = []
         self._fitted = 0
         self._thinking: ThinkingBlock | None = None
+        self._calls: list[CallBlock] = []
+        self._results = [self._folding(ResultBlock(result, theme, self)) for result in message.results]
         self._veil: Veil | None = None
         self._bubble = QFrame(self) if message.role == "user" else None
         if self._bubble is not None:
@@ -76,6 +87,11 @@ class MessageView(QWidget):
         return self._thinking
 
     @property
+    def folds(self) -> list[Folded]:
+        """The parts that can be folded, from the top."""
+        return [*([self._thinking] if self._thinking is not None else []), *self._calls, *self._results]
+
+    @property
     def focused(self) -> bool:
         """True if the keyboard focus is on this message or inside it."""
         return self._focused
@@ -88,12 +104,14 @@ class MessageView(QWidget):
         """Show the record as it is now: all of it, its state and its statistics."""
         self._message, self._spans = message, message.spans
         if message.state == "streaming":
-            self.stream(message.content, message.spans, message.thinking, message.stats.thought_s)
+            calls = tuple(message.calls)
+            self.stream(message.content, message.spans, message.thinking, message.stats.thought_s, calls)
         elif self._growing is not None:
             self._finish_growing(message.content)
         else:
             self._show_blocks(self._whole(message), 0, growing=False)
-        if message.role == "assistant" and message.state != "streaming" and not message.content.strip():
+        silent = message.role == "assistant" and not message.content.strip() and not message.calls
+        if silent and message.state != "streaming":
             self.wait(UNSAID if message.thinking else "The answer is empty.")
         if message.state != "streaming":
             self._show_thinking(message.thinking, message.stats.thought_s, False)
@@ -101,15 +119,35 @@ class MessageView(QWidget):
         self._name()
         self._update_actions()
 
-    def stream(self, text: str, spans: Sequence[TextSpan], thinking: str = "", thought_s: float = 0.0) -> None:
+    def show_calls(self, calls: Sequence[ShownCall]) -> bool:
+        """Show the calls behind the text as they stand; True if that is another height."""
+        changed = len(calls) > len(self._calls)
+        for place, shown in enumerate(calls):
+            if place == len(self._calls):
+                self._calls.append(self._folding(CallBlock(shown, self._theme, self)))
+                self._calls[-1].decided.connect(
+                    lambda decision, id=shown.call.id: self.decided.emit(self._message.id, id, decision)
+                )
+            changed |= self._calls[place].show_call(shown)
+        return changed
+
+    def stream(
+        self,
+        text: str,
+        spans: Sequence[TextSpan],
+        thinking: str = "",
+        thought_s: float = 0.0,
+        calls: Sequence[ToolCall] = (),
+    ) -> None:
         """The text so far; only blocks from the last one on are rendered again."""
         self._spans = spans
-        self._show_thinking(thinking, thought_s, not text)
+        self._show_thinking(thinking, thought_s, not text and not calls)
+        self.show_calls([ShownCall(call, "done") for call in calls])
         if self._growing is None:
             self._growing = GrowingText()
         first = self._growing.update(text)
         self._show_blocks(self._growing.blocks, first, growing=True)
-        self.wait("" if text or thinking else "waiting for the first token")
+        self.wait("" if text or thinking or calls else "waiting for the first token")
 
     def wait(self, words: str) -> None:
         """Show what happens before the first token; "" takes it off."""
@@ -155,17 +193,18 @@ class MessageView(QWidget):
                 block.set_tint(self._spans if tint else None)
 
     def restyle(self) -> None:
-        if self._thinking is not None:
-            self._thinking.restyle()
+        for fold in self.folds:
+            fold.restyle()
         for block in self._blocks:
             block.restyle()
             block.set_tint(self._spans if self._tint else None)
         self._fitted = 0
 
-    def unfold(self) -> None:
-        """Show all of the thinking, as the person had it before."""
-        if self._thinking is not None and not self._thinking.open:
-            self._thinking.toggle()
+    def unfold(self, places: Collection[int]) -> None:
+        """Show all of these parts that can be folded, as the person had them before."""
+        for place, fold in enumerate(self.folds):
+            if place in places and not fold.open:
+                fold.toggle()
 
     def fit(self, width: int) -> int:
         """Place everything for ``width`` pixels; returns the height."""
@@ -191,17 +230,22 @@ class MessageView(QWidget):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _whole(self, message: StoredMessage) -> list[MarkdownBlock]:
+        if message.role == "tool":
+            return []
         if message.role == "user":
             return [MarkdownBlock("text", 0, len(message.content), message.content, 0)]
         return merged(parse(message.content), message.content)
 
     def _show_thinking(self, text: str, seconds: float, growing: bool) -> None:
         if text and self._thinking is None:
-            self._thinking = ThinkingBlock(self._theme, self)
-            self._thinking.refolded.connect(lambda: self.refolded.emit(self._message.id))
-            self._thinking.show()
+            self._thinking = self._folding(ThinkingBlock(self._theme, self))
         if self._thinking is not None:
             self._thinking.show_thinking(text, seconds, growing)
+
+    def _folding(self, fold: FoldedT) -> FoldedT:
+        fold.refolded.connect(lambda: self.refolded.emit(self._message.id))
+        fold.show()
+        return fold
 
     def _finish_growing(self, text: str) -> None:
         """Blocks stay as they stand (no flicker); only the last may have changed or want its final colours."""
@@ -260,10 +304,14 @@ class MessageView(QWidget):
                 self._heights[index] = widget.fit(width)
             widget.setGeometry(0, y, width, self._heights[index])
             y += self._heights[index] + GAP_PX
-        if not self._blocks:
+        for fold in (*self._calls, *self._results):
+            height = fold.fit(width)
+            fold.setGeometry(0, y, width, height)
+            y += height + GAP_PX
+        if not self._blocks and not self._waiting.isHidden():
             self._waiting.setGeometry(0, y, width, 20)
-            return y + (0 if self._waiting.isHidden() and y else 24)
-        return y - GAP_PX + 6
+            return y + 24
+        return y - GAP_PX + 6 if y else 24
 
     def _fit_bubble(self, width: int) -> int:
         assert self._bubble is not None
@@ -290,7 +338,9 @@ class MessageView(QWidget):
     def _update_actions(self) -> None:
         message = self._message
         names: tuple[str, ...]
-        if message.role == "user":
+        if message.role == "tool":
+            names = ("retry",) if self._last else ()
+        elif message.role == "user":
             names = ("retry", "edit", "copy") if self._last and not self._queued else ("edit", "copy")
         else:
             names = ("copy", "regenerate", "again") if message.content else ("regenerate",)
@@ -302,7 +352,7 @@ class MessageView(QWidget):
         self._footer.show_actions(visible, names)
 
     def _name(self) -> None:
-        who = "You" if self._message.role == "user" else "Answer"
+        who = {"user": "You", "assistant": "Answer", "tool": "Results of tools"}[self._message.role]
         unseen = " (the model no longer sees this)" if self._veil is not None else ""
         self.setAccessibleName(f"{who}{unseen}: {self._message.content[:200]}")
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
 from app.chat.context.overflow import DimmedMessages, hidden
 from app.chat.session.answers import PartialAnswer
+from app.chat.session.tools import ShownCall
 from app.chat.transcript.items import TranscriptItem, estimate
 from app.chat.transcript.message import MessageView
 from app.chat.transcript.unseen import UnseenLine
@@ -33,6 +34,8 @@ _AT_BOTTOM_PX = 12
 
 Branch = Callable[[str], tuple[int, int]]
 """(index, count) of a message among its versions."""
+Calls = Callable[[StoredMessage], Sequence[ShownCall]]
+"""Calls of an answer, as they stand."""
 
 
 class Transcript(QScrollArea):
@@ -40,6 +43,8 @@ class Transcript(QScrollArea):
 
     acted = Signal(str, str)
     """(message id, action), as MessageView.acted."""
+    decided = Signal(str, str, str)
+    """(message id, call id, decision), as MessageView.decided."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,6 +52,7 @@ class Transcript(QScrollArea):
         self._items: list[TranscriptItem] = []
         self._branch: Branch = lambda _: (0, 1)
         self._queued = ""
+        self._calls: Calls = lambda _: []
         self._tint = False
         self._stick = True
         self._syncing = False
@@ -75,9 +81,11 @@ class Transcript(QScrollArea):
         item = self._find(message_id)
         return item.view if item is not None else None
 
-    def show_path(self, messages: Sequence[StoredMessage], branch: Branch, queued: str = "") -> None:
+    def show_path(
+        self, messages: Sequence[StoredMessage], branch: Branch, queued: str = "", calls: Calls = lambda _: []
+    ) -> None:
         """Show these messages; widgets of messages that stay are kept. ``queued``: the one that waits for the model."""
-        self._branch, self._queued = branch, queued
+        self._branch, self._queued, self._calls = branch, queued, calls
         old = {item.message.id: item for item in self._items}
         self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
         for item in old.values():
@@ -209,8 +217,8 @@ class Transcript(QScrollArea):
     def _on_refolded(self, message_id: str) -> None:
         """A message was folded or unfolded by the person: it stays where it is, and what follows makes room."""
         item = self._find(message_id)
-        if item is not None and item.view is not None and item.view.thinking is not None:
-            item.unfolded = item.view.thinking.open
+        if item is not None and item.view is not None:
+            item.unfolded = frozenset(place for place, fold in enumerate(item.view.folds) if fold.open)
             item.measured = False
             self._stick = False
             self._sync()
@@ -272,6 +280,8 @@ class Transcript(QScrollArea):
             item.view.set_last(last, item.message.id == self._queued)
             item.view.set_dimmed(self._dimmed(index))
             item.view.set_branch(*self._branch(item.message.id))
+            if item.message.state != "streaming" and item.view.show_calls(self._calls(item.message)):
+                item.measured = False
             if not item.measured:
                 fitted = item.view.fit(self._column())
                 changed |= fitted != item.height
@@ -281,9 +291,9 @@ class Transcript(QScrollArea):
     def _build(self, item: TranscriptItem) -> None:
         view = MessageView(item.message, self._theme, self._page)
         view.set_tint(self._tint)
-        if item.unfolded:
-            view.unfold()
+        view.unfold(item.unfolded)
         view.acted.connect(self.acted)
+        view.decided.connect(self.decided)
         view.refolded.connect(self._on_refolded)
         view.show()
         item.view = view

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from engine.protocol import ChatMessage, Delta, MessagePart, PicturePart, ToolCall, ToolResult
+from engine.protocol import CallCollector, ChatMessage, Delta, MessagePart, PicturePart, ToolCall, ToolResult
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
 
@@ -73,20 +73,6 @@ class AnswerCollector:
 
     def finished(self) -> Turn:
         return self._turn._replace(text="".join(self._parts), calls=tuple(self._calls.calls))
-
-
-class CallCollector:
-    """The calls of one answer, as far as they are written."""
-
-    def __init__(self) -> None:
-        self.calls: list[ToolCall] = []
-
-    def take(self, event: Delta) -> None:
-        for part in event.calls:
-            if part.index == len(self.calls):
-                self.calls.append(ToolCall(part.id, part.name, ""))
-            call = self.calls[part.index]
-            self.calls[part.index] = ToolCall(call.id, call.name, call.arguments + part.arguments)
 
 
 class Turns:

@@ -20,10 +20,9 @@ from engine.doors.http.ollama.types import (
     OllamaFunction,
 )
 from engine.doors.http.service import told
-from engine.protocol import Delta, Finished, Message, ToolCall
+from engine.protocol import CallCollector, Delta, Finished, Message, ToolCall
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
-from engine.services.answers.turns import CallCollector
 
 
 class Part(Protocol):

@@ -25,8 +25,7 @@ from engine.doors.http.openai.types import (
     finish_reason,
 )
 from engine.library import paths as config
-from engine.protocol import Delta, Finished, TokenInfo, ToolCallDelta
-from engine.services.answers.turns import CallCollector
+from engine.protocol import CallCollector, Delta, Finished, TokenInfo, ToolCallDelta
 from engine.text.detokenise import detokeniser
 from engine.text.tokenizer import Tokenizer
 

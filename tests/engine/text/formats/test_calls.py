@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from engine.protocol import Delta, Tool, ToolCall
-from engine.services.answers.turns import CallCollector
+from engine.protocol import CallCollector, Delta, Tool, ToolCall
 from engine.text.formats.calls import CUT_SHORT, CallFormat, CallWriter
 from engine.text.formats.families import FAMILIES, HERMES, format_of
 from engine.text.formats.parser import ToolParser

@@ -11,8 +11,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, pre_tokenizers
 
-from engine.protocol import Delta, Tool, ToolConfig
-from engine.services.answers.turns import CallCollector
+from engine.protocol import CallCollector, Delta, Tool, ToolConfig
 from engine.text.channels import channel_style
 from engine.text.detokenise import detokeniser
 from engine.text.formats.families import FAMILIES, Family

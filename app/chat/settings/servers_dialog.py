@@ -1,0 +1,173 @@
+"""The dialog with the user's MCP servers: added, checked, removed, and the rules for their tools."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from app.command import End, LineCommand
+from app.link.calls import Caller
+from app.texts.exact import ExactTextEdit
+from app.theme.room import room_of, scrolling
+from app.theme.theme import Theme
+from app.theme.widgets import ElidedLabel, Segments, caption, clear, fill, named, say, show_badge
+from engine.base.installation import program_command
+from engine.protocol import CallAnswer, Error
+from engine.protocol.mcp import AddServer, AllowTool, ListServers, McpServer, McpTool, RemoveServer
+from engine.protocol.operations import ADD_SERVER, ALLOW_TOOL, LIST_SERVERS, REMOVE_SERVER
+
+SIZE = QSize(680, 620)
+ABOUT = (
+    "Programs and addresses whose tools a model can use in a chat (Model Context Protocol). A program runs with your "
+    "rights: add only what you trust. Each call is shown, and asked for unless its tool is always allowed."
+)
+NONE = "There are no MCP servers yet."
+ADD_HINT = 'npx -y @modelcontextprotocol/server-filesystem /home/me\nhttps://example.com/mcp\n{"mcpServers": {…}}'
+STATES = {"off": ("off", "mute"), "unasked": ("", "mute"), "ready": ("ready", "good"), "failed": ("failed", "bad")}
+CHECKING = "Asking the servers for their tools…"
+FIELD_PX = 76
+CENTRE = Qt.AlignmentFlag.AlignVCenter
+
+
+def request_of(name: str, text: str) -> AddServer:
+    """What was typed, as a request: JSON, an address or a command."""
+    text = text.strip()
+    if text.startswith("{"):
+        return AddServer(name=name, config=text)
+    if text.startswith(("http://", "https://")):
+        return AddServer(name=name, url=text)
+    return AddServer(name=name, command=text)
+
+
+def _decode(line: str) -> CallAnswer | Error:
+    return msgspec.json.decode(line, type=CallAnswer | Error)
+
+
+class ServersDialog(QDialog):
+    """``added`` carries the names of servers that were added here."""
+
+    added = Signal(list)
+
+    def __init__(self, engine: Caller, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._engine, self._theme = engine, theme
+        self._servers: list[McpServer] = []
+        named(self, "mcp-servers", windowTitle="MCP servers")
+        self.resize((SIZE * max(1.0, theme.scale)).boundedTo(room_of(self)))
+        inside = QWidget()
+        self._list = fill(QVBoxLayout(inside), margins=(24, 4, 24, 12), spacing=10)
+        self.sentence = caption(name="mcp-sentence")
+        self.name = named(QLineEdit(placeholderText="Name"), "mcp-name", title="Name of the new server")
+        self.text = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
+        named(self.text, "mcp-text", title="Command, address or JSON of the new server", placeholderText=ADD_HINT)
+        self.text.setFixedHeight(theme.px(FIELD_PX))
+        self.check = named(QPushButton("Check"), "mcp-check", clicked=self.ask_all, kind="quiet")
+        self.check.setToolTip("Connect to all servers and show their tools")
+        self.add_button = named(QPushButton("Add"), "mcp-add", clicked=self.add, kind="primary")
+        close = named(QPushButton("Close"), "mcp-close", clicked=self.accept)
+        for button in (self.check, self.add_button, close):
+            button.setAutoDefault(False)
+        head = fill(QHBoxLayout(), named(QLabel("MCP servers"), role="title"), 1, self.check)
+        top = fill(QVBoxLayout(), head, caption(ABOUT), margins=(24, 16, 24, 8), spacing=8)
+        new = fill(QVBoxLayout(), named(QLabel("Add a server"), role="section"), margins=(24, 8, 24, 0), spacing=6)
+        fill(new, self.name, self.text, self.sentence)
+        foot = fill(QHBoxLayout(), 1, close, self.add_button, margins=(16, 8, 16, 16), spacing=8)
+        fill(QVBoxLayout(self), top, (scrolling(inside, "MCP servers"), 1), new, foot, margins=0, spacing=0)
+        say(self.sentence, "")
+        self._show([])
+        self._ask([])
+
+    def ask_all(self) -> None:
+        """Connect to each server, those that failed, too."""
+        self._ask(["*"], again=True)
+
+    def add(self) -> None:
+        """Add what was typed, by a process of the program: no client of the engine can name what is started here."""
+        say(self.sentence, "Adding it…", "caption")
+        self.add_button.setEnabled(False)
+        given = msgspec.json.encode(request_of(self.name.text().strip(), self.text.toPlainText()))
+        arguments = ["operation", ADD_SERVER.name]
+        run = LineCommand(program_command(), arguments, _decode, "kvasir mcp add", self, given)
+        run.heard(self._on_added, self._on_end)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, servers: Sequence[str], again: bool = False) -> None:
+        if servers:
+            self.check.setEnabled(False)
+            say(self.sentence, CHECKING, "caption")
+        request = ListServers(servers=list(servers), again=again)
+        self._engine.call(LIST_SERVERS, request, partial(self._listed, bool(servers)), self._failed)
+
+    def _listed(self, asked: bool, servers: list[McpServer]) -> None:
+        known = {server.name: server for server in self._servers}
+        self._show([known.get(each.name, each) if each.state == "unasked" else each for each in servers])
+        self.check.setEnabled(bool(servers))
+        if asked:
+            say(self.sentence, "")
+
+    def _failed(self, error: Error) -> None:
+        self.check.setEnabled(True)
+        say(self.sentence, error.message, "bad")
+
+    def _on_added(self, told: CallAnswer | Error) -> None:
+        if isinstance(told, Error):
+            self._failed(told)
+            return
+        names = [server.name for server in ADD_SERVER.read_answer(told.answer)]
+        self.name.clear()
+        self.text.clear()
+        self.added.emit(names)
+        self._ask(names)
+
+    def _on_end(self, end: End) -> None:
+        self.add_button.setEnabled(True)
+        if not end.ok:
+            say(self.sentence, end.sentence, "bad")
+
+    def _remove(self, name: str) -> None:
+        self._engine.call(REMOVE_SERVER, RemoveServer(name=name), lambda _: self._ask([]), self._failed)
+
+    def _allow(self, server: str, tool: str, rule: str) -> None:
+        request = AllowTool(server=server, tool=tool, rule="always" if rule == "always" else "ask")
+        self._engine.call(ALLOW_TOOL, request, on_error=self._failed)
+
+    def _show(self, servers: Sequence[McpServer]) -> None:
+        self._servers = list(servers)
+        clear(self._list)
+        if not servers:
+            self._list.addWidget(caption(NONE))
+        for server in servers:
+            self._list.addWidget(self._card(server))
+        self._list.addStretch(1)
+
+    def _card(self, server: McpServer) -> QFrame:
+        card = named(QFrame(), f"mcp.{server.name}")
+        column = fill(QVBoxLayout(card), margins=(0, 4, 0, 4), spacing=4)
+        badge = QLabel()
+        show_badge(badge, *STATES[server.state])
+        remove = named(QPushButton("Remove"), f"mcp-remove.{server.name}", kind="quiet")
+        named(remove, title=f"Remove {server.name}", clicked=lambda: self._remove(server.name))
+        remove.setAutoDefault(False)
+        fill(
+            column,
+            fill(QHBoxLayout(), named(QLabel(server.name), role="figure"), (badge, 0, CENTRE), 1, remove, spacing=8),
+        )
+        column.addWidget(ElidedLabel(server.url or shlex.join(server.command), "caption"))
+        if server.detail:
+            column.addWidget(named(QLabel(server.detail, wordWrap=True), role="bad"))
+        for tool in server.tools:
+            column.addLayout(self._tool(server.name, tool))
+        return card
+
+    def _tool(self, server: str, tool: McpTool) -> QHBoxLayout:
+        name = ElidedLabel(f"{tool.name} · {tool.description.partition(chr(10))[0]}".rstrip(" ·"), "")
+        rules = Segments(f"Rule for {tool.name}", ["ask", "always"], ["Ask", "Always"], f"rule.{tool.called}")
+        rules.choose(tool.rule)
+        rules.chosen.connect(partial(self._allow, server, tool.name))
+        return fill(QHBoxLayout(), (name, 1), rules, spacing=12)

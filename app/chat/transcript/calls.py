@@ -1,0 +1,124 @@
+"""Calls of tools and their results in the transcript, folded; a call that waits to be allowed shows all of it."""
+
+from __future__ import annotations
+
+import json
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+
+from app.chat.pictures import ShownPictures
+from app.chat.session.tools import ShownCall
+from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
+from app.theme.theme import Theme
+from app.theme.widgets import fill, named, tip
+from engine.protocol import ToolResult
+
+BUTTONS_PX = 30
+_BUTTONS = (
+    ("once", "Allow once", "Run this call, and ask again for the next one"),
+    ("always", "Always allow", "Run it, and from now on every call of this tool, in all chats"),
+    ("deny", "Deny", "Do not run it; the model is told so"),
+)
+
+
+def pretty(arguments: str) -> str:
+    """The arguments as people read them; what is not JSON stays as it was written."""
+    try:
+        return json.dumps(json.loads(arguments or "{}"), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def readable(called: str) -> str:
+    """A tool by its server's name and its own, as in "files: read_file"."""
+    server, _, tool = called.partition("__")
+    return f"{server}: {tool}" if tool else called
+
+
+class CallBlock(Folded):
+    """``decided`` carries "once", "always" or "deny"."""
+
+    decided = Signal(str)
+
+    def __init__(self, shown: ShownCall, theme: Theme, parent: QWidget) -> None:
+        super().__init__("call", "Show or hide the arguments of this call", "Arguments", theme, parent)
+        self._call = shown
+        self.buttons = QWidget(self)
+        row = fill(QHBoxLayout(self.buttons), margins=0, spacing=8)
+        for name, title, help_text in _BUTTONS:
+            button = named(QPushButton(title, self.buttons), f"call-{name}", tooltip=tip(help_text))
+            button.setAccessibleName(f"{title}: {readable(shown.call.name)}")
+            if name == "once":
+                named(button, kind="primary")
+            button.clicked.connect(lambda _=False, name=name: self.decided.emit(name))
+            row.addWidget(button)
+        row.addStretch(1)
+        self._refresh_all()
+
+    def show_call(self, shown: ShownCall) -> bool:
+        """Show how it stands now; True if it stood otherwise before."""
+        changed, self._call = shown != self._call, shown
+        if changed:
+            self._refresh_all()
+        return changed
+
+    def _refresh_all(self) -> None:
+        self.buttons.setVisible(self._call.state == "asked")
+        self.refresh()
+
+    def words(self) -> tuple[str, str]:
+        name = readable(self._call.call.name)
+        if self._call.state == "asked":
+            title = f"{name} · may it run?"
+        elif self._call.state == "running":
+            title = f"{name} · running… {self._call.progress}".rstrip()
+        else:
+            title = name
+        return title, f"Call of {title if self._call.state == 'asked' else name}"
+
+    def wanted(self) -> str:
+        shown = self._open or self._call.state == "asked"
+        return pretty(self._call.call.arguments) if shown else ""
+
+    def fit(self, width: int) -> int:
+        height = super().fit(width)
+        if self.buttons.isHidden():
+            return height
+        room = max(self._theme.px(BUTTONS_PX), self.buttons.sizeHint().height())
+        self.buttons.setGeometry(INDENT_PX, height + 2 * GAP_PX, width - INDENT_PX, room)
+        return height + 2 * GAP_PX + room
+
+
+class ResultBlock(Folded):
+    """What a tool returned."""
+
+    def __init__(self, result: ToolResult, theme: Theme, parent: QWidget) -> None:
+        super().__init__("result", "Show or hide what the tool returned", "Result", theme, parent)
+        self._result = result
+        self._pictures = ShownPictures(result.pictures, self) if result.pictures else None
+        self.refresh()
+
+    def words(self) -> tuple[str, str]:
+        text = self._result.content
+        size = f"{len(text):,} {'character' if len(text) == 1 else 'characters'}"
+        pictures = len(self._result.pictures)
+        if pictures:
+            size += f", {pictures} {'picture' if pictures == 1 else 'pictures'}"
+        first = text.strip().partition("\n")[0][:80]
+        title = f"Failed: {first}" if self._result.failed else f"Result: {size}"
+        return title, f"{title} of {readable(self._result.name)}" if self._result.name else title
+
+    def wanted(self) -> str:
+        return (self._result.content or "(no text)") if self._open else ""
+
+    def fit(self, width: int) -> int:
+        height = super().fit(width)
+        if self._pictures is None:
+            return height
+        self._pictures.setVisible(self._open)
+        if not self._open:
+            return height
+        size = self._pictures.fit(width - INDENT_PX)
+        self._pictures.setGeometry(INDENT_PX, height + GAP_PX, size.width(), size.height())
+        return height + GAP_PX + size.height()
