@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.chat.session.again import repeat
 from app.history.records import AnswerStats, StoredMessage
-from engine.protocol import Timings
+from engine.protocol import Timings, ToolCall
 
 FIRST = "A page holds sixteen tokens of one text."
 
@@ -26,6 +26,13 @@ def test_another_text_says_where_it_parts() -> None:
     assert (found.same, found.verdict) == (False, "differs from word 4 on: sixteen tokens of one… / 16 tokens.")
     found = repeat(answer(FIRST, thinking="Hm."), answer(FIRST, thinking="Ah."))
     assert found.verdict == "thinking differs from the first word on: Hm. / Ah."
+
+
+def test_other_calls_are_told() -> None:
+    one, other = (answer(FIRST)._replace(parts=(ToolCall("c", "read", f'{{"path": {n}}}'),)) for n in (1, 2))
+    found = repeat(one, other)
+    assert (found.same, found.verdict[:20]) == (False, "tool calling differs")
+    assert repeat(one, one).same
 
 
 def test_one_that_was_stopped_is_judged_as_far_as_it_went() -> None:

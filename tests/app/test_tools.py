@@ -20,7 +20,7 @@ from app.history.records import StoredMessage
 from app.history.store import HistoryStore
 from app.link.calls import Calls
 from app.link.link import EngineLink
-from engine.protocol import ChatMessage, Generate, ToolResult
+from engine.protocol import ChatMessage, CountTokens, Generate, ToolResult
 from tests.app.chatting import button, chat_page
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
@@ -34,6 +34,7 @@ class Fake:
         self.path = path
         self.asked: list[tuple[str, Any]] = []
         self.prompts: list[Generate] = []
+        self.counted: list[CountTokens] = []
         self.answers = {"mcp.list": {"answer": [self.server()]}, "mcp.call": {"answer": {"text": "the result"}}}
         self.put()
 
@@ -62,6 +63,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     def sending(self: EngineLink, message: Any) -> Any:
         if isinstance(message, Generate):
             fake.prompts.append(message)
+        if isinstance(message, CountTokens):
+            fake.counted.append(message)
         return send(self, message)
 
     monkeypatch.setattr(Calls, "call", recording)
@@ -114,6 +117,15 @@ def last(page: ChatPage) -> StoredMessage:
 
 def results(page: ChatPage) -> list[ToolResult]:
     return [result for message in page.session.talk.path for result in message.results]
+
+
+def test_the_tools_count_for_the_context(qtbot, page: ChatPage, fake: Fake) -> None:
+    send(qtbot, page, "hello", lambda: settled(page))
+    config = page.session.next_tools
+    assert config is not None
+    with qtbot.waitSignal(page._link.counted):
+        page.composer.edit.setPlainText("more")
+    assert fake.counted[-1].tools == config
 
 
 def test_a_call_is_shown_and_nothing_runs_before_it_is_allowed(qtbot, page: ChatPage, fake: Fake) -> None:

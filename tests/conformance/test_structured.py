@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 
 from engine.library.paths import bundled_folder
 from engine.protocol import (
+    CallCollector,
     ChatMessage,
     Delta,
     Finished,
@@ -31,7 +32,6 @@ from engine.protocol import (
 )
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.structured import compiled, held
-from engine.services.answers.turns import CallCollector
 from engine.services.client import EngineClient
 from engine.text.prompt import PromptForm, rendered
 from tests.kit.servers import TOKEN, Serving

@@ -90,7 +90,8 @@ class ContextCounter(QObject):
             self._know(0)
             return
         self._asked += 1
-        self._link.send(protocol.CountTokens(id=f"{_ID}{self._asked}", prompt=prompt, thinking=thinking))
+        count, tools = f"{_ID}{self._asked}", self._session.next_tools
+        self._link.send(protocol.CountTokens(id=count, prompt=prompt, thinking=thinking, tools=tools))
 
     def _on_counted(self, message: protocol.Counted) -> None:
         if message.id == f"{_ID}{self._asked}" and not self._session.streaming:

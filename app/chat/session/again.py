@@ -13,6 +13,7 @@ def repeat(original: StoredMessage, message: StoredMessage) -> Repeat:
     for name, one, other in (
         ("", original.content, message.content),
         ("thinking ", original.thinking, message.thinking),
+        ("tool calling ", _calls(original), _calls(message)),
     ):
         if (_cut(message) and one.startswith(other)) or (_cut(original) and other.startswith(one)):
             continue
@@ -28,6 +29,10 @@ def side(message: StoredMessage, heading: str) -> Side:
     timings = message.stats.timings
     figures = f"{timings.tokens_per_second:,.1f} tok/s" if timings is not None else ""
     return Side(heading, figures, message.content or message.thinking)
+
+
+def _calls(message: StoredMessage) -> str:
+    return "\n".join(f"{call.name} {call.arguments}" for call in message.calls)
 
 
 def _cut(message: StoredMessage) -> bool:

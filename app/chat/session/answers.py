@@ -143,6 +143,8 @@ class Answers(QObject):
         self._history = history
         self._running: dict[str, _Answer] = {}
         self._known: set[str] = set()
+        self.tools: dict[tuple[str, ...], protocol.ToolConfig | None] = {}
+        """What answers with the tools of these servers were given last."""
         self._save = QTimer(self, interval=SAVE_MS)
         self._save.setObjectName("answers-save")
         self._save.timeout.connect(self.save_all)
@@ -192,6 +194,7 @@ class Answers(QObject):
             if self._running.get(message.id) is answer:
                 answer.listing = None
                 tools, answer.notice = config_of(servers, asked.servers)
+                self.tools[tuple(asked.servers)] = tools
                 send(tools)
 
         if not asked.servers:

@@ -15,7 +15,7 @@ from app.history.records import Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, ToolResult
+from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, ToolConfig, ToolResult
 
 
 class ChatSession(QObject):
@@ -198,6 +198,11 @@ class ChatSession(QObject):
         self.talk.show(message_id)
         self.changed.emit()
         return True
+
+    @property
+    def next_tools(self) -> ToolConfig | None:
+        """Tools of the next answer, as far as they are known."""
+        return self.answers.tools.get(self.talk.chat.servers)
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
         """Messages that would be sent now, with ``draft`` in the composer; and the thinking setting to render them."""

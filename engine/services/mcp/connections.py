@@ -208,6 +208,9 @@ class Connections:
         if (old := self._open.pop(name, None)) is not None:
             await old.close()
 
+    def any(self) -> bool:
+        return bool(self._open)
+
     async def keep(self, names: set[str]) -> None:
         """Close those to servers that are not among these."""
         await asyncio.gather(*(self.drop(name) for name in set(self._open) - names))

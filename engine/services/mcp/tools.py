@@ -32,7 +32,7 @@ def listed(context: Context, request: ListServers, emit: Emit) -> list[McpServer
     kept = servers.read()
     wanted = kept if "*" in request.servers else set(request.servers)
     asked = [name for name, entry in kept.items() if name in wanted and not entry.disabled]
-    found = connections.run(_all(kept, asked, request.again)) if asked else {}
+    found = connections.run(_all(kept, asked, request.again)) if asked or connections.any() else {}
     shown = [found.get(name) or entry.shown(name) for name, entry in kept.items()]
     return _unique(shown)
 
@@ -54,7 +54,7 @@ def call(context: Context, request: CallTool, emit: Emit) -> ToolOutcome:
 
 
 async def _all(kept: dict[str, KeptServer], asked: list[str], again: bool) -> dict[str, McpServer]:
-    await connections.keep(set(kept))
+    await connections.keep({name for name, entry in kept.items() if not entry.disabled})
     found = await asyncio.gather(*(_asked(name, kept[name], again) for name in asked))
     return {server.name: server for server in found}
 

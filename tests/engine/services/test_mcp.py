@@ -275,7 +275,7 @@ def test_over_http_with_its_headers(home: Path) -> None:
             assert call("echo", server="web", text="hi").text == "hi"
             assert "It said: 401 Unauthorized." in found["stranger"].detail
             perform(REMOVE_SERVER, RemoveServer(name="web"))
-            listed("stranger", again=True)
+            listed()
             assert "web" not in connections._open
         finally:
             connections.close()
