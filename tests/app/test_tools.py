@@ -305,6 +305,22 @@ def test_an_answer_with_calls_can_be_drawn_again(qtbot, page: ChatPage, fake: Fa
     qtbot.waitUntil(lambda: settled(page) and page.session.talk.branch(last(page).id) == (1, 2))
 
 
+def test_a_branch_that_was_left_gets_its_results_and_does_not_go_on(qtbot, page: ChatPage, fake: Fake) -> None:
+    send(qtbot, page, "hello", lambda: settled(page))
+    fake.put(mcp_call={})
+    send(qtbot, page, QUESTION, lambda: asked(page))
+    press(qtbot, page, "once")
+    qtbot.waitUntil(lambda: bool(fake.calls("mcp.call")))
+    answer = last(page)
+    page.session.talk.go_to(page.session.talk.path[1].id)  # another branch
+    shown, prompts = page.session.talk.leaf, len(fake.prompts)
+    page.session.tools.ended.emit(answer, [ToolResult(answer.calls[0].id, "late")])
+    assert page.session.talk.leaf == shown
+    assert len(fake.prompts) == prompts
+    (told,) = [message for message in page.session.talk.tree.all() if message.role == "tool"]
+    assert (told.parent, told.results[0].content) == (answer.id, "late")
+
+
 def test_run_again_exactly_runs_no_tool_by_itself(qtbot, page: ChatPage, fake: Fake) -> None:
     fake.put(mcp_list={"answer": [fake.server("always")]})
     send(qtbot, page, QUESTION, lambda: settled(page))

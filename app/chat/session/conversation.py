@@ -89,7 +89,10 @@ class Conversation:
         return asked
 
     def add_results(self, answer: str, results: Sequence[ToolResult]) -> StoredMessage:
-        """Append the message with the results of an answer's calls; one without a result was not run."""
+        """Append the message with the results of an answer's calls; one without a result was not run.
+
+        It is shown where the shown branch ends with the answer.
+        """
         message, given = self.tree.get(answer), {result.id: result for result in results}
         parts = tuple(
             given.get(call.id) or ToolResult(call.id, NOT_RUN, call.name, failed=True) for call in message.calls
@@ -98,7 +101,8 @@ class Conversation:
         with self._history.together():
             self._history.save_message(told)
             self.tree.put(told)
-            self.go_to(told.id)
+            if answer == self.leaf:
+                self.go_to(told.id)
         return told
 
     def rounds(self, leaf: str) -> int:

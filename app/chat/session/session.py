@@ -150,10 +150,9 @@ class ChatSession(QObject):
             del self._queue[chat_id]
             if chat_id == self.chat_id:
                 self.answer(message_id)
-            elif (chat := self._history.chat(chat_id)) is not None:
-                talk = Conversation(self._history, chat, self._history.messages(chat_id))
-                if message_id in talk.tree:
-                    self._ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow, chat.servers)
+            elif (talk := self._talk_of(chat_id)) is not None and message_id in talk.tree:
+                chat = talk.chat
+                self._ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow, chat.servers)
 
     def answer(self, parent: str, sampling: Sampling | None = None) -> None:
         """Ask for an answer to ``parent`` with the chat's settings, or with another sampling."""
@@ -278,26 +277,29 @@ class ChatSession(QObject):
             self.ended.emit(message)
 
     def _on_results(self, answer: StoredMessage, results: list[ToolResult]) -> None:
-        """All calls of an answer have a result: let it go on, in whatever chat it is."""
-        talk = self.talk
-        if shown := answer.chat == talk.chat.id:
-            if answer.id != talk.leaf:
-                talk.go_to(answer.id)
-        elif (chat := self._history.chat(answer.chat)) is None:
+        """All calls of an answer have a result: let it go on, in whatever chat it is, unless its branch was left."""
+        talk = self._talk_of(answer.chat)
+        if talk is None:
             return
-        else:
-            talk = Conversation(self._history, chat, self._history.messages(answer.chat))
-        told = talk.add_results(answer.id, results)
-        asked = answer.stats
-        if talk.rounds(told.id) < MOST_ROUNDS:
+        told, asked = talk.add_results(answer.id, results), answer.stats
+        goes_on, enough = talk.leaf == told.id, talk.rounds(told.id) >= MOST_ROUNDS
+        if goes_on and not enough:
             sampling = msgspec.structs.replace(asked.sampling, seed=talk.chat.sampling.seed)
             self._ask(talk, told.id, sampling, asked.thinking, asked.overflow, asked.servers)
-        if shown:
-            self.changed.emit()
-            if talk.leaf == told.id:
-                self.tools.failed.emit(ENOUGH)
-            else:
-                self.asked.emit()
+        if talk is not self.talk:
+            return
+        self.changed.emit()
+        if enough:
+            self.tools.failed.emit(ENOUGH)
+        elif goes_on:
+            self.asked.emit()
+
+    def _talk_of(self, chat_id: str) -> Conversation | None:
+        """The chat, shown or not; None for one that is gone."""
+        if chat_id == self.talk.chat.id:
+            return self.talk
+        chat = self._history.chat(chat_id)
+        return Conversation(self._history, chat, self._history.messages(chat_id)) if chat is not None else None
 
     def _on_calls(self, answer_id: str) -> None:
         if answer_id == self.talk.leaf:

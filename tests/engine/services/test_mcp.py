@@ -235,6 +235,15 @@ def test_tools_that_are_called_alike_get_numbers() -> None:
 # --- servers that do not work --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+def test_a_server_that_crashes_is_told_and_started_again(home: Path) -> None:
+    pasted(kit=KIT)
+    with pytest.raises(OperationFailed, match=r"kit ended before it answered.*the disk is on fire"):
+        call("crash")
+    assert call("echo", text="back").text == "back"
+    connections.close()
+
+
 def test_a_program_that_is_not_there_is_said_and_not_tried_again_at_once(home: Path) -> None:
     add("none", "no-such-program x")
     failed = listed("none")["none"]
@@ -250,15 +259,6 @@ def test_a_program_that_ends_is_quoted(home: Path) -> None:
     script = "import sys; sys.exit('no key was given')"
     pasted(ends={"command": sys.executable, "args": ["-c", script]})
     assert "no key was given" in listed("ends")["ends"].detail
-
-
-@pytest.mark.slow
-def test_a_server_that_crashes_is_told_and_started_again(home: Path) -> None:
-    pasted(kit=KIT)
-    with pytest.raises(OperationFailed, match=r"kit ended before it answered.*the disk is on fire"):
-        call("crash")
-    assert call("echo", text="back").text == "back"
-    connections.close()
 
 
 @pytest.mark.slow
