@@ -190,10 +190,10 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
 
 
 def _preflight(headers: Headers) -> Response:
-    """Answer a CORS preflight; the routes decide what a page may send, and all want the token."""
+    """Answer a CORS preflight; the routes decide what a page may send, and all want the token. The status is 200, as
+    some old clients fail at 204."""
     wanted = headers.get("access-control-request-headers", "authorization, content-type")
     return Response(
-        status_code=204,
         headers={
             "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
             "access-control-allow-headers": wanted,

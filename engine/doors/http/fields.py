@@ -104,6 +104,7 @@ ONLY: dict[str, tuple[object, ...]] = {
     "top_a": (0,),
     "top_n_sigma": (-1, 0),
     "use_beam_search": (False,),
+    "verbose": (False,),
     "verbosity": ("medium",),
     "web_search_options": (),
     "xtc_probability": (0,),
@@ -122,6 +123,7 @@ MOST_MESSAGES, MOST_PROMPT_TOKENS = 20_000, 1 << 20
 """Most messages of a conversation, and most tokens of prompts that come as ids: with more, all others would wait."""
 
 Fields = dict[str, msgspec.Raw]
+_NULL = msgspec.Raw(b"null")
 _T = TypeVar("_T")
 _UNCALLED = {"tools": "tool_choice", "functions": "function_call"}
 """Tools, and what says "none" where none of them may be called."""
@@ -177,11 +179,13 @@ def _unfolded(fields: Fields) -> Fields:
 
 
 def _renamed(fields: Fields) -> Fields:
-    """The fields under the names that they have here, whole numbers as such: some clients write 16.0."""
+    """The fields that say something, under the names that they have here, and whole numbers as such: some clients write
+    null for what they leave out, and 16.0."""
+    given = {name: value for name, value in fields.items() if value != _NULL}
     found: Fields = {}
-    for name, value in fields.items():
+    for name, value in given.items():
         if (own := SYNONYMS.get(name)) is not None:
-            if own in fields or _is_null(value):
+            if own in given:
                 continue
             name = own
         whole = _WHOLE.match(bytes(value)) if name in _INTEGERS else None
@@ -191,7 +195,7 @@ def _renamed(fields: Fields) -> Fields:
 
 def _check(name: str, value: msgspec.Raw, kind: type, fields: Fields) -> None:
     known: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
-    if name in known or name in IGNORED or _is_null(value):
+    if name in known or name in IGNORED:
         return
     if name in _UNCALLED and _value(fields, _UNCALLED[name]) == "none":
         return
@@ -221,10 +225,6 @@ def _only(name: str, value: msgspec.Raw, served: tuple[object, ...]) -> None:
 
 def _value(fields: Fields, name: str) -> Any:
     return msgspec.json.decode(fields[name]) if name in fields else None
-
-
-def _is_null(value: msgspec.Raw) -> bool:
-    return bytes(value) == b"null"
 
 
 def _check_number(name: str, value: bytes) -> None:

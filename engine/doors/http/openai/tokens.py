@@ -1,9 +1,9 @@
-"""Tokens of texts and conversations over HTTP, as vLLM's and llama.cpp's servers tell them: /tokenize, /detokenize and
-/apply-template."""
+"""Tokens of texts and conversations over HTTP, as vLLM's and llama.cpp's servers tell them: /tokenize, /detokenize,
+/apply-template, and the number alone of a conversation's."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -67,6 +67,8 @@ class TokenRoutes:
                 ("/tokenize", self._tokenise, [TextIn, ConversationIn]),
                 ("/detokenize", self._detokenise, [TokensIn]),
                 ("/apply-template", self._apply_template, [ConversationIn]),
+                ("/v1/chat/completions/input_tokens", self._count, [ConversationIn]),
+                ("/chat/completions/input_tokens", self._count, [ConversationIn]),
             )
         ]
 
@@ -87,9 +89,7 @@ class TokenRoutes:
         assert loaded.files is not None
         tokenizer = loaded.files.tokenizer
         if isinstance(asked, ConversationIn):
-            asked.check(loaded.card.vocabulary)
-            prompt = await tokenised(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)
-            ids = prompt.ids
+            ids = await self._ids(asked, loaded.card.vocabulary)
         elif asked.content is not None:
             ids = tokenizer.encode(asked.content, special=asked.add_special)
         elif asked.prompt is not None:
@@ -102,6 +102,17 @@ class TokenRoutes:
         if asked.with_pieces:
             told["tokens"] = [{"id": id, "piece": _piece(tokenizer, id)} for id in ids]
         return JSONResponse(told)
+
+    async def _ids(self, asked: ConversationIn, vocabulary: int) -> Sequence[int]:
+        """The tokens of a conversation. Raises BadField."""
+        asked.check(vocabulary)
+        return (await tokenised(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)).ids
+
+    async def _count(self, body: bytes, use: Lease) -> Response:
+        asked = decoded(body, ConversationIn)
+        await use.model(asked.model)
+        ids = await self._ids(asked, self._service.loaded(asked.model).card.vocabulary)
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": len(ids)})
 
     async def _detokenise(self, body: bytes, use: Lease) -> Response:
         asked = decoded(body, TokensIn)

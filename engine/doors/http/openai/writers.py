@@ -150,7 +150,7 @@ class ChatWriter(Writer):
         return ChatChoice(end.answer, turn, finish_reason(end.reason, bool(calls)), logprobs)
 
     def _opening(self, answer: int) -> ChatChunkChoice:
-        return ChatChunkChoice(answer, OpenAIAnswer("assistant"))
+        return ChatChunkChoice(answer, OpenAIAnswer("assistant", None))
 
     def _part(self, delta: Delta) -> ChatChunkChoice | None:
         if delta.channel == "thinking":

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from engine.doors.http.body import MAX_BODY
-from engine.doors.http.fields import decoded
+from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openai import stream
 from engine.doors.http.openai.types import CompletionIn, OpenAIChat, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, TextWriter
@@ -52,7 +52,7 @@ CHAT: dict[str, tuple[dict[str, Any], Sampling]] = {
             "temperature": 0.8, "dynatemp_range": 0, "dynatemp_exponent": 1, "top_k": 40, "top_p": 0.95, "min_p": 0.05,
             "xtc_probability": 0, "xtc_threshold": 0.1, "typ_p": 1, "n_predict": -1, "repeat_last_n": 64,
             "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "dry_multiplier": 0, "dry_base": 1.75,
-            "dry_allowed_length": 2, "dry_penalty_last_n": -1, "timings_per_token": False,
+            "dry_allowed_length": 2, "dry_penalty_last_n": -1, "timings_per_token": False, "verbose": False,
         },
         Sampling(0.8, 40, 0.95, 0.05, 1.0, 1.0),
     ),
@@ -88,6 +88,14 @@ def test_requests_of_other_clients_are_read(name: str) -> None:
     assert not read.prefills()
 
 
+def test_null_is_the_same_as_nothing() -> None:
+    nothing: Any = {"model": None, "stop": None, "n_predict": None, "max_tokens": 3, "options": None, "made_up": None}
+    read = decoded(json.dumps({"messages": MESSAGES, **nothing}).encode(), OpenAIChat)
+    assert (read.model, read.sampling()) == ("", Sampling(max_tokens=3))
+    with pytest.raises(BadField, match="missing required field `messages`"):
+        decoded(b'{"messages": null}', OpenAIChat)
+
+
 def test_what_says_how_to_think_is_one_thing() -> None:
     def thinking(**fields: Any) -> tuple[bool | None, str, bool]:
         read = decoded(json.dumps({"messages": MESSAGES, **fields}).encode(), OpenAIChat)
@@ -118,7 +126,7 @@ def test_each_part_of_a_stream_tells_its_usage(http: httpx.Client, running: Runn
     assert (told[0], told[-1]) == (0, 8)
     assert told == sorted(told)
     assert {chunk["usage"]["prompt_tokens"] for chunk in chunks} == {size}
-    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant"}
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": None}
     assert chunks[0]["system_fingerprint"].startswith("kvasir-")
     del (body := dict(CHAT["guidellm"][0]))["stream_options"]
     assert not any("usage" in chunk for chunk in events(http.post("/v1/chat/completions", json=body)))

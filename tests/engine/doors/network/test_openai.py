@@ -98,7 +98,7 @@ def test_chat_streams(api: openai.OpenAI, running: Running) -> None:
     chunks = list(stream)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == expected(running)
-    assert chunks[0].choices[0].delta.to_dict() == {"role": "assistant"}
+    assert chunks[0].choices[0].delta.to_dict() == {"role": "assistant", "content": None}
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.prompt_tokens == len(last(running).prompt_ids)

@@ -49,6 +49,9 @@ def test_conversations(post: Any, running: Running) -> None:
     assert post("/tokenize", messages=MESSAGES)["tokens"] == tokenizer(running).encode(RENDERED, special=False)
     open_end = post("/apply-template", messages=MESSAGES, add_generation_prompt=False)
     assert open_end == {"prompt": "<|im_start|>user\nabc<|im_end|>\n"}
+    for base in ("", "/v1"):
+        counted = post(f"{base}/chat/completions/input_tokens", messages=MESSAGES)["input_tokens"]
+        assert counted == len(post("/tokenize", messages=MESSAGES)["tokens"])
     begun = [*MESSAGES, {"role": "assistant", "content": "de"}]
     assert post("/apply-template", messages=begun) == {"prompt": RENDERED + "de"}
 
