@@ -25,6 +25,7 @@ from engine.protocol.making import *  # noqa: F403
 from engine.protocol.parts import *  # noqa: F403
 from engine.protocol.recommended import *  # noqa: F403
 from engine.protocol.records import *  # noqa: F403
+from engine.protocol.remotes import *  # noqa: F403
 from engine.protocol.to_engine import *  # noqa: F403
 from engine.protocol.to_engine import ToEngine
 from engine.protocol.why import *  # noqa: F403

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.protocol.base import Message, Part
 
-RequestT = TypeVar("RequestT", bound=Part)
+RequestT = TypeVar("RequestT", bound=Part | Message)
 EventT = TypeVar("EventT")
 AnswerT = TypeVar("AnswerT")
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 from engine.protocol.access import AddedKey, AddKey, ListKeys, NamedKey, RevokeKey
 from engine.protocol.base import DeviceName, Part, Quantise
 from engine.protocol.calls import NoEvent, Operation
+from engine.protocol.from_engine import Delta, Finished
 from engine.protocol.lab import (
     CompareColumns,
     LabComparison,
@@ -50,7 +51,17 @@ from engine.protocol.mcp import (
     ToolProgress,
 )
 from engine.protocol.recommended import DraftOffer, Purpose, Recommended
+from engine.protocol.remotes import (
+    AddedRemote,
+    AddRemote,
+    ListRemoteModels,
+    ListRemotes,
+    OfferedModel,
+    RemoteServer,
+    RemoveRemote,
+)
 from engine.protocol.serving import HttpRequests, ListenFor, Listening, WatchRequests
+from engine.protocol.to_engine import Generate
 
 Model = Annotated[str, Meta(description="A model's name, or the path of its folder or GGUF file.")]
 Repository = Annotated[str, Meta(description="ORGANISATION/NAME, as the hub's page of it shows.")]
@@ -293,6 +304,11 @@ ADD_SERVER = Operation("mcp.add", AddServer, list[McpServer], NoEvent, where="ch
 REMOVE_SERVER = Operation("mcp.remove", RemoveServer, McpServer, NoEvent)
 ALLOW_TOOL = Operation("mcp.allow", AllowTool, McpServer, NoEvent)
 CALL_TOOL = Operation("mcp.call", CallTool, ToolOutcome, ToolProgress)
+LIST_REMOTES = Operation("remotes.list", ListRemotes, list[RemoteServer], NoEvent)
+ADD_REMOTE = Operation("remotes.add", AddRemote, AddedRemote, NoEvent, hub=True)
+REMOVE_REMOTE = Operation("remotes.remove", RemoveRemote, list[RemoteServer], NoEvent, hub=True)
+LIST_REMOTE_MODELS = Operation("remotes.models", ListRemoteModels, list[OfferedModel], NoEvent, hub=True)
+ANSWER_REMOTELY = Operation("remotes.answer", Generate, Finished, Delta, hub=True)
 
 OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
     row.name: row
@@ -327,5 +343,10 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         REMOVE_SERVER,
         ALLOW_TOOL,
         CALL_TOOL,
+        LIST_REMOTES,
+        ADD_REMOTE,
+        REMOVE_REMOTE,
+        LIST_REMOTE_MODELS,
+        ANSWER_REMOTELY,
     )
 }

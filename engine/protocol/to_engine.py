@@ -12,6 +12,7 @@ from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
 from engine.protocol.calls import Call
 from engine.protocol.parts import ChatMessage, ToolConfig
 from engine.protocol.records import LoadOptions, Sampling, StructuredOutput, Thinking
+from engine.protocol.remotes import RemoteModel
 from engine.protocol.why import Why
 
 
@@ -65,6 +66,8 @@ class Generate(Message, tag="generate", frozen=True):
     """None: the answer may be anything."""
     tools: ToolConfig | None = None
     """None: it can call no tool."""
+    remote: RemoteModel | None = None
+    """The model of another server that answers; None: the one that is loaded here."""
 
 
 class Cancel(Message, tag="cancel", frozen=True):

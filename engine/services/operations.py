@@ -20,7 +20,7 @@ from engine.base import installation, stopping
 from engine.base.fetching.errors import FetchFailed
 from engine.base.stopping import Stop
 from engine.protocol import CallAnswer, CallEvent, Error
-from engine.protocol.base import Part
+from engine.protocol.base import Message, Part
 from engine.protocol.calls import Operation
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.services.residency import Residency
     from engine.services.serving import Serving
 
-RequestT = TypeVar("RequestT", bound=Part)
+RequestT = TypeVar("RequestT", bound=Part | Message)
 EventT = TypeVar("EventT")
 AnswerT = TypeVar("AnswerT")
 T = TypeVar("T")
@@ -64,6 +64,11 @@ FUNCTIONS = {
     "mcp.remove": "engine.services.mcp.servers:remove",
     "mcp.allow": "engine.services.mcp.servers:allow",
     "mcp.call": "engine.services.mcp.tools:call",
+    "remotes.list": "engine.services.remote.servers:listed",
+    "remotes.add": "engine.services.remote.servers:add",
+    "remotes.remove": "engine.services.remote.servers:remove",
+    "remotes.models": "engine.services.remote.servers:models",
+    "remotes.answer": "engine.services.remote.answers:answer",
 }
 """Module and name of the function of each operation that runs in the engine, or by `kvasir operation`."""
 FETCH_FAILED = "fetch_failed"

@@ -1,19 +1,20 @@
-"""The HTTP client of all that is downloaded: proxies and certificates of the environment, redirections only to what
-encrypts, and a token for nobody but the server that it is meant for.
+"""The HTTP client of all that is asked of other servers: proxies and certificates of the environment, redirections only
+to what encrypts, and a token for nobody but the server that it is meant for.
 
-httpx2 is imported where it is needed: GPU packs have none, and download nothing.
+httpx2 is imported where it is needed: GPU packs have none, and ask nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import ipaddress
 import os
 import ssl
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from engine.base.fetching import trust
@@ -22,6 +23,8 @@ from engine.base.installation import version
 
 if TYPE_CHECKING:
     import httpx2
+
+    _Client = TypeVar("_Client", httpx2.Client, httpx2.AsyncClient)
 
 MOST_REDIRECTIONS = 10
 PROXIES = ("http", "https", "socks5", "socks5h")
@@ -45,7 +48,7 @@ def opened(
         asked = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError):
         raise FetchFailed(f"{url} is not an address that can be asked. Check HF_ENDPOINT.") from None
-    with _client(timeout) as client:
+    with _client(httpx2.Client, timeout) as client:
         for _ in range(MOST_REDIRECTIONS + 1):
             request = client.build_request("GET", asked, headers=headers)
             if token:
@@ -70,6 +73,37 @@ def opened(
                 token = ""  # it stays untold, even if a later one sends back
             asked = onwards
         raise httpx2.TooManyRedirects(f"it sends on more than {MOST_REDIRECTIONS} times", request=request)
+
+
+@contextlib.asynccontextmanager
+async def streamed(
+    url: str, timeout: httpx2.Timeout, token: str = "", posted: bytes | None = None
+) -> AsyncIterator[httpx2.Response]:
+    """The answer to a GET, or to a POST of JSON, whose content is still to be read. It is sent on nowhere, and this
+    machine's own servers are asked without a proxy. Cancelled, it closes the connection.
+
+    Raises :class:`FetchFailed` for surroundings in which nothing can be asked, and httpx2.HTTPError.
+    """
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if posted is not None:
+        headers["Content-Type"] = "application/json"
+    async with _client(httpx2.AsyncClient, timeout, proxies=not is_here(url)) as client:
+        request = client.build_request("GET" if posted is None else "POST", url, content=posted, headers=headers)
+        response = await client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+
+def is_here(url: str) -> bool:
+    """Return True if the address is one of this machine alone (loopback)."""
+    host = urlsplit(url).hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def origin(url: str) -> str:
@@ -103,13 +137,12 @@ def certificates() -> ssl.SSLContext | bool:
     return _context(*map(_named, (*BUNDLES, "SSL_CERT_DIR")))
 
 
-def _client(timeout: float) -> httpx2.Client:
-    import httpx2
-
-    _check_proxies()
+def _client(kind: type[_Client], timeout: float | httpx2.Timeout, proxies: bool = True) -> _Client:
+    if proxies:
+        _check_proxies()
     agent = {"User-Agent": f"kvasir/{version()}", "Accept-Encoding": "identity"}
     try:
-        return httpx2.Client(verify=certificates(), timeout=timeout, headers=agent)
+        return kind(verify=certificates(), timeout=timeout, headers=agent, trust_env=proxies)
     except ImportError as error:
         raise FetchFailed(
             f"{_variable('all') or 'The proxy'} names a SOCKS proxy, for which a part is missing ({error.name}). "

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from engine.base.stopping import Stop
+from engine.base.fetching.errors import FetchFailed
+from engine.base.stopping import Stop, Stopped
 from engine.decoding.speculation.control.controller import FORCED
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.why.facts import LastPrompt
@@ -58,6 +59,7 @@ from engine.protocol import (
     Why,
     encode,
 )
+from engine.protocol.operations import ANSWER_REMOTELY
 from engine.services.answers.answering import cancelled_before_start, prepared, request_message, tokenised
 from engine.services.answers.compare import compare
 from engine.services.answers.outbox import Outbox
@@ -65,7 +67,7 @@ from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.turns import AnswerCollector, Turns
 from engine.services.hub import EngineHub
-from engine.services.operations import Context
+from engine.services.operations import Context, OperationFailed, in_thread, perform
 from engine.services.residency import Lease, Residency
 from engine.services.why import why
 from engine.text.prompt import PromptForm
@@ -186,8 +188,10 @@ class Session:
         """Start what the message asks for. Raises :class:`Refused`."""
         hub = self._hub
         match message:
-            case Generate():
+            case Generate(remote=None):
                 self._begin(message.id, self._generate(message, self._enter(message.id)))
+            case Generate():
+                self._begin(message.id, self._answer_elsewhere(message, self._enter(message.id)), counts=False)
             case Compare():
                 self._begin(message.id, self._compare(message, self._enter(message.id)))
             case Call():
@@ -304,6 +308,29 @@ class Session:
         finally:
             use.leave()
             self._leave(message.id, active)
+
+    async def _answer_elsewhere(self, message: Generate, active: _Active) -> None:
+        """Have another server answer. Raises :class:`Refused`."""
+        stop, loop = Stop(), asyncio.get_running_loop()
+        active.stop = stop.set
+        if active.cancelled:
+            stop.set()
+
+        def work() -> Finished:
+            def tell(delta: Delta) -> None:
+                loop.call_soon_threadsafe(self._outbox.put, delta)
+
+            return perform(ANSWER_REMOTELY, message, tell, self._context)
+
+        try:
+            ended = await in_thread(work, stop)
+        except Stopped:
+            ended = cancelled_before_start(message.id, 0)
+        except (FetchFailed, OperationFailed) as error:
+            raise Refused("remote_failed", str(error)) from error
+        finally:
+            self._leave(message.id, active)
+        self._outbox.put(ended)
 
     async def _model(self, use: Lease, active: _Active) -> None:
         """Wait for the model; returns early where the request was cancelled meanwhile. Raises :class:`Refused`."""
