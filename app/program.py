@@ -42,6 +42,7 @@ from app.window.busy import Busy
 from app.window.lazy import LazyPage
 from app.window.window import MainWindow
 from app.window.wirings.cache import CacheWiring
+from app.window.wirings.elsewhere import ElsewhereWiring
 from app.window.wirings.engine import EngineWiring
 from app.window.wirings.getting import GettingWiring
 from app.window.wirings.gpu import GpuWiring
@@ -53,7 +54,7 @@ from app.window.wirings.server import ServerWiring
 from app.window.wirings.switch import SwitchWiring
 from app.window.wirings.why import WhyWiring
 from engine.base.installation import engine_command
-from engine.protocol import Loaded
+from engine.protocol import Loaded, RemoteModel
 
 if TYPE_CHECKING:
     from app.lab.compare.run import ComparisonRun
@@ -164,6 +165,8 @@ class WindowProgram:
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
+        window.models_page.remote_asked.connect(self._chat_with)
+        ElsewhereWiring(chat.session, (panel, plots, window.cache), window)
         GettingWiring(link, store, self.library, chat, notice, self.opener.open, self._find_models, window)
         ServerWiring(link, self.server, window)
         loading = LoadSettingsWiring(link, chat.header, self.opener.open, self.theme, window)
@@ -220,6 +223,11 @@ class WindowProgram:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""
         self.window.show_page(MainWindow.CHAT)
         self.chat.header.load(model, draft or None, chosen=bool(draft))
+
+    def _chat_with(self, remote: RemoteModel) -> None:
+        """Have a model of another server answer in the chat on screen."""
+        self.window.show_page(MainWindow.CHAT)
+        self.chat.session.set_remote(remote)
 
     def _on_loaded(self, message: Loaded) -> None:
         self.window.models_page.set_loaded(message.card.path, message.fit.weights + message.fit.draft_weights)

@@ -53,6 +53,8 @@ class Header(QFrame):
     """The person wants to see how the model at that path is loaded."""
     loading_changed = Signal()
     """:attr:`loading` says something else."""
+    local_asked = Signal()
+    """The chat on screen is to be answered by the model of this machine again."""
     get_asked = Signal()
     """The person wants a model that is not here."""
     menu_shown = Signal()
@@ -64,6 +66,7 @@ class Header(QFrame):
         self._loading: protocol.Loading | None = None
         self._draft: str | None = None
         """The draft of the last Load; None takes whatever comes with the model to draft tokens."""
+        self._remote: protocol.RemoteModel | None = None
         self._by_hand = False
         """True if that draft is another than the settings want."""
         self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
@@ -105,8 +108,14 @@ class Header(QFrame):
         """The last report of a load that is under way."""
         return self._loading
 
+    def set_remote(self, remote: protocol.RemoteModel | None) -> None:
+        """The model of another server that answers in the chat on screen."""
+        if remote != self._remote:
+            self._remote = remote
+            self.refresh()
+
     def refresh(self) -> None:
-        card = self._link.card
+        card = self._link.card if self._remote is None else None
         self.model.setAccessibleName(f"Model: {self._title()}")
         self.model.setToolTip(
             as_written("\n".join([_about(card), *([IDLE] if self._link.idle else [])])) if card is not None else ""
@@ -144,13 +153,15 @@ class Header(QFrame):
         spare -= self._taken(self.draft)
         self.tint.setText(TINT if not narrow and word < spare else "")
         room -= word if self.tint.text() else 0
-        if metrics.horizontalAdvance(title) > room and self._link.card is not None and self._loading is None:
-            title = self._link.card.name
+        if metrics.horizontalAdvance(title) > room and self._loading is None:
+            title = (
+                self._remote.model if self._remote is not None else self._link.card.name if self._link.card else title
+            )
         self.model.setText(button_text(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room))) + "  ▾")
 
     def _helper(self, room: int) -> str:
         """Describe the proposers of the loaded model, by name if that fits into ``room`` pixels; "" without one."""
-        card = self._link.card
+        card = self._link.card if self._remote is None else None
         if card is None or self._loading is not None:
             return ""
         metrics, forms = self.draft.fontMetrics(), _drafters(card)
@@ -167,14 +178,18 @@ class Header(QFrame):
         if self._loading is not None:
             menu.addAction("Cancel loading", self.cancel)
             return
+        if self._remote is not None:
+            menu.addAction("Answer on this machine again", self.local_asked.emit)
+            menu.addSeparator()
         stored = {model.path: model for model in self.choice.library.stored}
         for name, path in self._models():
             there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
             said = words.in_menu(stored[path]) if path in stored and not stored[path].missing else ""
-            action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path), said)
+            here = self._remote is None and card is not None and Path(path) == Path(card.path)
+            action = self._checkable(menu, name, here, said)
             action.setEnabled(there)
             action.setToolTip(as_written(path if there else f"{path} is not there any more."))
-            action.triggered.connect(lambda _=False, path=path: self.load(path, self.choice.default_draft(path)))
+            action.triggered.connect(lambda _=False, path=path: self._choose(path))
         menu.addSeparator()
         menu.addAction("Get a model…", self.get_asked.emit)
         menu.addAction("Open a file…", self.open_file).setToolTip(OPEN_HELP)
@@ -185,6 +200,13 @@ class Header(QFrame):
             menu.addAction("Load settings…", lambda: self.load_settings_asked.emit(path))
         if card is not None and not self._link.idle:
             menu.addAction("Unload the model", self._unload)
+
+    def _choose(self, path: str) -> None:
+        """Have a model of this machine answer, which may be loaded already while another server's answers."""
+        there = self._remote is not None and self._link.card is not None and self._link.card.path == path
+        self.local_asked.emit()
+        if not there:
+            self.load(path, self.choice.default_draft(path))
 
     def _known(self) -> dict[str, str]:
         """Path -> name of the models of this machine: as listed last, before that as the engine found them."""
@@ -291,6 +313,8 @@ class Header(QFrame):
 
     def _title(self) -> str:
         card, state = self._link.card, self._link.state
+        if self._remote is not None:
+            return f"{self._remote.model} · {self._remote.server}"
         if self._loading is not None:
             return f"{Path(self._loading.model).name} · loading"
         if card is not None:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
 from app.chat.context.offer import ContextOffer
+from app.chat.elsewhere import reason
 from app.chat.header import Header
 from app.chat.loading_bar import LoadingBar
 from app.chat.news import News
@@ -31,7 +32,7 @@ from app.models.state.choice import LoadChoice
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, fill, named
+from app.theme.widgets import FocusFirst, caption, fill, named, say
 from engine.protocol import ChatMessage, Sampling
 
 
@@ -187,7 +188,9 @@ class ChatPage(FocusFirst):
         foot = fill(QHBoxLayout(), margins=(16, 0, 16, 16))
         self.composer.setMaximumWidth(COLUMN_PX)
         fill(foot, 1, (self.composer, 1000), 1)
-        column = fill(QVBoxLayout(self), self.header, self.loading, self.legend, margins=0, spacing=0)
+        self.elsewhere = caption(name="chat.elsewhere")
+        self.elsewhere.setContentsMargins(24, 6, 16, 6)
+        column = fill(QVBoxLayout(self), self.header, self.elsewhere, self.loading, self.legend, margins=0, spacing=0)
         self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
         fill(column, (self.transcript, 1), self.notice, self.waits)
         column.addSpacing(12)
@@ -205,6 +208,7 @@ class ChatPage(FocusFirst):
         self.welcome.open_asked.connect(self.header.open_file)
         self.welcome.models_asked.connect(self.models_asked)
         self.header.get_asked.connect(self.models_asked)
+        self.header.local_asked.connect(lambda: session.set_remote(None))
         self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self._open_settings)
         self.header.tint.clicked.connect(self.tint_changed)
@@ -242,7 +246,10 @@ class ChatPage(FocusFirst):
 
     def _show_state(self) -> None:
         """Show what can be asked of which model, or the reason nothing can."""
-        card, talk, loading = self._link.card, self.session.talk, self.header.loading
+        talk, loading = self.session.talk, self.header.loading
+        card = self._link.card if talk.chat.remote is None else None
+        self.header.set_remote(talk.chat.remote)
+        say(self.elsewhere, reason(talk.chat.remote), "caption")
         self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
         self.composer.thinking.show_for(card, talk.chat.thinking)
         self.composer.see(card)

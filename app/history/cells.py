@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from app.history.records import LATEST, AnswerStats, Chat, Role, State, StoredMessage, TextSpan
-from engine.protocol import Overflow, Sampling, Thinking, ToolCall, ToolResult
+from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolCall, ToolResult
 
 CHAT = (
     "id",
@@ -22,6 +22,7 @@ CHAT = (
     "overflow",
     "adapter",
     "servers",
+    "remote",
 )
 MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking", "parts")
 
@@ -61,6 +62,7 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
         row[CHAT.index("overflow")] if row[CHAT.index("overflow")] in get_args(Overflow) else "stop",
         cells.text("adapter"),
         cells.listed("servers", str),
+        cells.remote("remote"),
     )  # an overflow policy that is not known is a later version's
 
 
@@ -119,6 +121,13 @@ class _Row:
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
             self._replaced(name, "[]")
             return ()
+
+    def remote(self, name: str) -> RemoteModel | None:
+        try:
+            return msgspec.json.decode(self._cells[name], type=RemoteModel | None)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+            self._replaced(name, "null")
+            return None
 
     def spans(self, name: str, chars: int) -> tuple[TextSpan, ...]:
         """``chars``: of the text that they cover."""

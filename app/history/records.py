@@ -8,7 +8,17 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engine.protocol import FinishReason, Overflow, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
+from engine.protocol import (
+    FinishReason,
+    Overflow,
+    RemoteModel,
+    Sampling,
+    Thinking,
+    Timings,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 Role = Literal["user", "assistant", "tool"]
 State = Literal["complete", "streaming", "interrupted"]
@@ -64,6 +74,8 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """Name of the LoRA adapter that was asked for and answered, "" for the model alone."""
     servers: list[str] = []
     """Names of the MCP servers whose tools it could call."""
+    remote: RemoteModel | None = None
+    """The model of another server that was asked; None for that of this machine."""
     cut: OmittedContext | None = None
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
@@ -97,6 +109,8 @@ class Chat(NamedTuple):
     """The name of the LoRA adapter that answers, "" for the model alone."""
     servers: tuple[str, ...] = ()
     """The names of the MCP servers whose tools can be called; none: tools are off."""
+    remote: RemoteModel | None = None
+    """The model of another server that answers; None for that of this machine."""
 
 
 class StoredMessage(NamedTuple):

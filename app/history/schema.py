@@ -93,7 +93,12 @@ ALTER TABLE messages ADD COLUMN parts TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE chats ADD COLUMN servers TEXT NOT NULL DEFAULT '[]';
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8)
+_V9 = """
+-- The model of another server that answers, as JSON.
+ALTER TABLE chats ADD COLUMN remote TEXT NOT NULL DEFAULT 'null';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

@@ -20,7 +20,7 @@ from app.history.schema import HistoryUnusableError
 from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
 from app.history.writer import HistoryWriter, WriteJob
-from engine.protocol import Overflow, Sampling, Thinking
+from engine.protocol import Overflow, RemoteModel, Sampling, Thinking
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ _KNOWN_AS = {
     "adapter": "the name of the adapter",
     "servers": "the choice of tools",
     "parts": "the calls of tools",
+    "remote": "the model of another server",
     "created": "a date",
     "updated": "the date of the last use",
 }
@@ -184,9 +185,18 @@ class HistoryStore(QObject):
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
         sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
-        row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow, chat.adapter, _packed(chat.servers))
+        row = (
+            *chat[:5],
+            sampling,
+            chat.leaf,
+            thinking,
+            chat.overflow,
+            chat.adapter,
+            _packed(chat.servers),
+            _packed(chat.remote),
+        )
         updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
-        sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
+        sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
         self._write(sql, row, chat.id, tell=True)
 
     def save_message(self, message: StoredMessage) -> None:
@@ -235,6 +245,9 @@ class HistoryStore(QObject):
 
     def set_servers(self, chat_id: str, servers: Sequence[str]) -> None:
         self._write("UPDATE chats SET servers = ? WHERE id = ?", (_packed(servers), chat_id), chat_id)
+
+    def set_remote(self, chat_id: str, remote: RemoteModel | None) -> None:
+        self._write("UPDATE chats SET remote = ? WHERE id = ?", (_packed(remote), chat_id), chat_id)
 
     def set_unread(self, chat_id: str, unread: bool) -> None:
         """Set whether the chat has an answer that nobody has seen."""
@@ -433,8 +446,8 @@ def _identity(path: Path) -> tuple[int, int]:
     return facts.st_dev, facts.st_ino
 
 
-def _packed(values: Sequence[object]) -> str:
-    return msgspec.json.encode(values).decode()
+def _packed(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _storable(value: object) -> object:

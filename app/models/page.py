@@ -23,6 +23,7 @@ from app.models.drafts import DraftList
 from app.models.filters import Filters
 from app.models.form import MakeForm
 from app.models.recommended import RecommendedView
+from app.models.remotes import RemotesView
 from app.models.report import ReportPage
 from app.models.rows import HubRow, StoredRow
 from app.models.state import getting
@@ -39,8 +40,9 @@ from engine.protocol.operations import SearchModels
 
 LOOKING = "Looking for models on this computer…"
 _WIDTH = 820
-_HERE, _HUB, _DISK = "here", "hub", "disk"
-_VIEWS = (_HERE, _HUB, _DISK)
+_HERE, _HUB, _DISK, _OTHER = "here", "hub", "disk", "other"
+_VIEWS = (_HERE, _HUB, _DISK, _OTHER)
+_TITLES = ("On this machine", "Find on Hugging Face", "Disk", "Other servers")
 
 
 class ModelsPage(FocusFirst):
@@ -51,6 +53,8 @@ class ModelsPage(FocusFirst):
     settings_asked = Signal(str)
     """The person wants to see how the model is loaded."""
     draft_asked = Signal(str, str)
+    remote_asked = Signal(object)
+    """A model of another server is to answer in the chat on screen."""
 
     def __init__(self, library: ModelLibrary, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -61,7 +65,7 @@ class ModelsPage(FocusFirst):
         self._drafting = ""
         """The path of the model below which it is shown what can draft for it."""
         named(self, surface="bg")
-        self.views = Segments("Models", _VIEWS, ("On this machine", "Find on Hugging Face", "Disk"), "models.view")
+        self.views = Segments("Models", _VIEWS, _TITLES, "models.view")
         self.views.choose(_HERE)
         self.views.chosen.connect(self.show_view)
         self.first = self.views
@@ -71,6 +75,8 @@ class ModelsPage(FocusFirst):
         self.setAcceptDrops(True)
         self.watcher = FolderWatcher(self)
         self.disk = DiskView(library)
+        self.remotes = RemotesView(library.remotes)
+        self.remotes.chosen.connect(self.remote_asked)
         self.details = DetailsView(library, theme)
         self.note = caption(name="models.note")
         self.note.hide()
@@ -140,7 +146,7 @@ class ModelsPage(FocusFirst):
         self._show_recommended()
 
     def show_view(self, key: str) -> None:
-        """ "here", "hub" or "disk"."""
+        """ "here", "hub", "disk" or "other"."""
         self.details.close_model()
         self.views.choose(key)
         self._views.setCurrentIndex(_VIEWS.index(key))
@@ -220,7 +226,7 @@ class ModelsPage(FocusFirst):
         self._lists.addWidget(hub)
         find.addWidget(self._lists, 1)
         self._views.addWidget(finding)
-        for view in (self.disk, self.details):
+        for view in (self.disk, self.remotes, self.details):
             self._views.addWidget(scrolling(view))
         self._views.addWidget(self.report)
         fill(column, (self._views, 1), self._tray)

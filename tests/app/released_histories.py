@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from app.history.records import AnswerStats, Chat, OmittedContext, StoredMessage, TextSpan
-from engine.protocol import Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
+from engine.protocol import RemoteModel, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
 SQL = (
     """
@@ -83,6 +83,9 @@ ALTER TABLE chats ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
     """
 ALTER TABLE messages ADD COLUMN parts TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE chats ADD COLUMN servers TEXT NOT NULL DEFAULT '[]';
+""",
+    """
+ALTER TABLE chats ADD COLUMN remote TEXT NOT NULL DEFAULT 'null';
 """,
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
@@ -190,6 +193,8 @@ _ROWS = (
             """'[{"type":"tool_result","id":"c1","content":"no","name":"files__read","pictures":["b25l"],"failed":true}]'""",
         ),
     ],
+    # schema 9
+    [(CHAT + ", remote", """'far', 'Far', 90.0, 91.0, '', '{}', '', 0, '{"server":"lab","model":"m"}'""")],
 )
 
 _ANSWERED = AnswerStats(
@@ -219,6 +224,7 @@ _CHATS = (
     [Chat("own", "Own", 60.0, 61.0, adapter="pirate")],
     [Chat("late", "Late", 70.0, 71.0)],
     [Chat("tools", "Tools", 80.0, 81.0, servers=("files",))],
+    [Chat("far", "Far", 90.0, 91.0, remote=RemoteModel(server="lab", model="m"))],
 )
 _MESSAGES = (
     [
@@ -317,6 +323,7 @@ _MESSAGES = (
             parts=(ToolResult("c1", "no", "files__read", [b"one"], True),),
         ),
     ],
+    [],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},

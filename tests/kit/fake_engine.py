@@ -536,6 +536,7 @@ class Session:
         tokens = [
             *thoughts,
             *tokenise(f"[{message.adapter}] " if message.adapter else ""),
+            *tokenise(f"[{message.remote.model}] " if message.remote is not None else ""),
             *tokenise(quoted(message) or script(asked, seed)),
         ]
         first = time.monotonic()

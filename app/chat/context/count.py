@@ -70,7 +70,12 @@ class ContextCounter(QObject):
 
     def _on_ended(self, message: StoredMessage) -> None:
         usage = message.stats.usage
-        if usage is not None and message.id == self._session.talk.leaf and not usage.thinking_tokens:
+        if (
+            usage is not None
+            and message.stats.remote is None
+            and message.id == self._session.talk.leaf
+            and not usage.thinking_tokens
+        ):
             # Most templates leave earlier thinking out, so that only a count can tell what is left of it.
             self._know(usage.prompt_tokens + usage.generated_tokens)
 
@@ -83,6 +88,9 @@ class ContextCounter(QObject):
 
     def _ask(self) -> None:
         link = self._link
+        if self._session.talk.chat.remote is not None:
+            self._know(None)
+            return
         if self._session.streaming or link.card is None or link.idle or link.state is not LinkState.CONNECTED:
             return
         prompt, thinking = self._session.next_prompt(self._composer.draft)
@@ -99,7 +107,7 @@ class ContextCounter(QObject):
             self._show()
 
     def _show(self, *_: object) -> None:
-        card = self._link.card
+        card = self._link.card if self._session.talk.chat.remote is None else None
         limit, tokens = card.context if card is not None else 0, self._tokens
         if (growth := self._session.growth) is not None:
             prompt, written = growth

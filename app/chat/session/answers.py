@@ -179,13 +179,14 @@ class Answers(QObject):
             self._link.send(
                 protocol.Generate(
                     id=message.id,
-                    prompt=seen_by(self._link.card, prompt),
+                    prompt=prompt if asked.remote is not None else seen_by(self._link.card, prompt),
                     parent=parent,
                     sampling=asked.sampling,
                     thinking=asked.thinking,
                     chat=message.chat,
                     overflow=asked.overflow,
                     adapter=asked.adapter,
+                    remote=asked.remote,
                     tools=tools,
                 )
             )
@@ -295,9 +296,10 @@ class Answers(QObject):
         if answer is None:
             return
         asked = answer.message.stats
+        drawn = message.usage.seed if asked.remote is None else asked.sampling.seed  # others do not tell theirs
         stats = msgspec.structs.replace(
             asked,
-            sampling=msgspec.structs.replace(asked.sampling, seed=message.usage.seed),
+            sampling=msgspec.structs.replace(asked.sampling, seed=drawn),
             reason=message.reason,
             detail=" ".join(filter(None, (answer.notice, message.detail))),
             usage=message.usage,

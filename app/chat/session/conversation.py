@@ -11,7 +11,7 @@ import msgspec
 from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, ToolResult
+from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolResult
 
 TITLE_CHARS = 60
 NOT_RUN = "The user did not run this call."
@@ -120,12 +120,14 @@ class Conversation:
         overflow: Overflow = "stop",
         adapter: str = "",
         servers: Sequence[str] = (),
+        remote: RemoteModel | None = None,
     ) -> StoredMessage:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
-        The seed is drawn here and not by the engine, so that an interrupted answer can be run again too.
+        The seed is drawn here and not by the engine, so that an interrupted answer can be run again too. A server
+        elsewhere draws its own.
         """
-        if sampling.seed is None:
+        if sampling.seed is None and remote is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
         stats = AnswerStats(
             sampling=sampling,
@@ -134,6 +136,7 @@ class Conversation:
             overflow=overflow,
             adapter=adapter,
             servers=list(servers),
+            remote=remote,
         )
         answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
         self.tree.put(answer)
@@ -173,6 +176,7 @@ class Conversation:
         other.set_overflow(chat.overflow)
         other.set_adapter(chat.adapter)
         other.set_servers(chat.servers)
+        other.set_remote(chat.remote)
         return other
 
     def set_settings(self, system_prompt: str, sampling: Sampling) -> None:
@@ -199,6 +203,11 @@ class Conversation:
         self.chat = self.chat._replace(servers=tuple(servers))
         if self.saved:
             self._history.set_servers(self.chat.id, servers)
+
+    def set_remote(self, remote: RemoteModel | None) -> None:
+        self.chat = self.chat._replace(remote=remote)
+        if self.saved:
+            self._history.set_remote(self.chat.id, remote)
 
 
 def _said(message: StoredMessage, called: bool) -> ChatMessage:

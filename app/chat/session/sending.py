@@ -48,6 +48,7 @@ class Sending(QObject):
         waits.cancelled.connect(lambda: self.take_back(False))
         for signal in (session.opened, session.changed, link.welcomed, link.loaded, link.unloaded, link.state_changed):
             signal.connect(self.refresh)
+        session.settings_changed.connect(self.refresh)
         header.loading_changed.connect(self.refresh)
         link.withheld.connect(self._send_queued)
         link.failed.connect(self._on_failed)
@@ -62,6 +63,8 @@ class Sending(QObject):
             return "The engine is not running"
         if state is not LinkState.CONNECTED:
             return "The engine is starting"
+        if self._session.talk.chat.remote is not None:
+            return ""
         if self._header.loading is not None:
             return "The model is loading"
         return "" if self._link.card is not None else CHOOSE
@@ -70,7 +73,7 @@ class Sending(QObject):
     def queues(self) -> bool:
         """True if what is sent now waits for the model."""
         starting = self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._header.loading is not None
-        return starting and not self._session.queued
+        return starting and not self._session.queued and self._session.talk.chat.remote is None
 
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""

@@ -15,7 +15,7 @@ from app.history.records import Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
-from engine.protocol import ChatMessage, Overflow, Sampling, Thinking, ToolConfig, ToolResult
+from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolConfig, ToolResult
 
 
 class ChatSession(QObject):
@@ -88,6 +88,12 @@ class ChatSession(QObject):
         """Set the MCP servers whose tools the chat has."""
         self.talk.set_servers(servers)
         self.settings_changed.emit()
+
+    def set_remote(self, remote: RemoteModel | None) -> None:
+        """Have the shown chat answered by a model of another server; None: by this machine's."""
+        if remote != self.talk.chat.remote:
+            self.talk.set_remote(remote)
+            self.settings_changed.emit()
 
     def new(self) -> None:
         self._show(Conversation(self._history))
@@ -253,11 +259,13 @@ class ChatSession(QObject):
         original: StoredMessage | None = None,
     ) -> None:
         """``original`` is the answer that the new one repeats exactly."""
-        card = self._link.card
+        card, remote = self._link.card, talk.chat.remote if original is None else original.stats.remote
         name, thinking = card.name if card is not None else "", allowed(card, thinking)
         adapter = talk.chat.adapter if original is None else original.stats.adapter
+        if remote is not None:  # the settings of a model here mean nothing there
+            name, thinking, adapter = remote.model, Thinking(), ""
         with self._history.together():
-            answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers)
+            answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers, remote)
             self._history.save_message(answer)
         self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
+from app.chat.elsewhere import reason
 from app.chat.transcript.stats import SHARES, describe, explain
 from app.history.records import StoredMessage
 from app.theme.sheet import set_role
@@ -48,7 +49,7 @@ class Footer(QWidget):
         self._message = message
         self._role = message.role
         row = fill(QHBoxLayout(self), margins=0, spacing=14)
-        self.stats = named(QLabel(self), "answer-stats", role="caption")
+        self.stats = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), "answer-stats", role="caption")
         self.verdict = named(QLabel(self), "answer-repeat")
         self.verdict.setVisible(False)
         self._switcher = QWidget(self)
@@ -118,6 +119,9 @@ class Footer(QWidget):
         for name, title in _ACTIONS[self._role]:
             self._buttons[name] = self._button(title, name, _HELP[name], self._actions)
             row.addWidget(self._buttons[name])
+        if self._message.stats.remote is not None and "again" in self._buttons:
+            self._buttons["again"].setEnabled(False)
+            self._buttons["again"].setToolTip(tip(reason(self._message.stats.remote)))
 
     def _button(self, title: str, name: str, help_text: str, parent: QWidget) -> QPushButton:
         button = QPushButton(button_text(title), parent)

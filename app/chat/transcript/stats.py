@@ -46,7 +46,7 @@ SHARES = (
 def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
     """Describe the answer, such as "87.4 tok/s · TTFT 61 ms · 3.2 tokens per step · 31 forward passes saved"."""
     stats, prompt = message.stats, share.prompt
-    parts = _figures(stats, share.first)
+    parts = [*_from_elsewhere(stats), *_figures(stats, share.first)]
     if stats.timings is not None and stats.usage is not None:
         parts += speculation(stats.timings, stats.usage)[: share.speculation]
     if prompt and parts and stats.usage is not None and stats.usage.cached_tokens:
@@ -62,10 +62,21 @@ def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def _from_elsewhere(stats: AnswerStats) -> list[str]:
+    """Name the model of another server, with the tokens that it counted."""
+    if stats.remote is None:
+        return []
+    tokens = stats.usage.generated_tokens if stats.usage is not None else 0
+    count = [f"{tokens:,} {_plural('token', tokens)}"] if tokens else []
+    return [f"{stats.remote.model} on {stats.remote.server}", *count]
+
+
 def explain(message: StoredMessage) -> str:
     """The longer account for the tooltip: counts, seed, model, and the engine's own sentence if it gave one."""
     stats, lines = message.stats, []
-    if stats.model:
+    if stats.remote is not None:
+        lines.append(f"{stats.remote.model} on {stats.remote.server}; counts are that server's, times are from here")
+    elif stats.model:
         lines.append(f"{stats.model} with the adapter {stats.adapter}" if stats.adapter else stats.model)
     if stats.usage is not None:
         usage = stats.usage
@@ -77,10 +88,8 @@ def explain(message: StoredMessage) -> str:
     if stats.timings is not None:
         timings = stats.timings
         lines.append(f"time to first token (TTFT) {_milliseconds(timings.ttft_ms)}")
-        lines.append(
-            f"{timings.steps:,} {_plural('step', timings.steps)} in {timings.total_ms / 1000:.2f} s, "
-            f"{timings.queued_ms:.0f} ms in the queue"
-        )
+        if stats.remote is None:
+            lines.append(_course(timings))
         if timings.proposed and stats.usage is not None:
             lines += _speculation_explained(timings, stats.usage)
         if timings.preemptions:
@@ -90,6 +99,11 @@ def explain(message: StoredMessage) -> str:
     if stats.detail:
         lines.append(stats.detail)
     return "\n".join(lines)
+
+
+def _course(timings: Timings) -> str:
+    steps = f"{timings.steps:,} {_plural('step', timings.steps)}"
+    return f"{steps} in {timings.total_ms / 1000:.2f} s, {timings.queued_ms:.0f} ms in the queue"
 
 
 def speculation(timings: Timings, usage: Usage) -> list[str]:

@@ -16,6 +16,7 @@ from app.link.lookups import Lookups
 from app.models.state.downloads import DownloadJobs
 from app.models.state.hub import HubModels
 from app.models.state.making import Maker
+from app.models.state.remotes import RemoteServers
 from app.models.state.verdicts import Verdicts
 from app.words import size
 from engine.protocol import (
@@ -55,6 +56,7 @@ class ModelLibrary(QObject):
         super().__init__(parent)
         self._engine = engine
         self.hub = HubModels(engine, self)
+        self.remotes = RemoteServers(engine, self)
         self.verdicts = Verdicts(engine, self)
         self.downloads = DownloadJobs(engine, command, self)
         self.maker = Maker(engine, quantise, self)

@@ -6,6 +6,7 @@ import uuid
 
 from PySide6.QtCore import QObject, Signal
 
+from app.chat.elsewhere import reason as reason_elsewhere
 from app.chat.page import ChatPage
 from app.chat.session.conversation import title_of
 from app.link.link import EngineLink, LinkState
@@ -163,7 +164,7 @@ class MeasureWiring(QObject):
     def _update_measurable(self, *_: object) -> None:
         connected, asked = self._link.state is LinkState.CONNECTED, self._chat.last_prompt() is not None
         no_model = "" if connected and self._link.card is not None else "Load a model first."
-        no_model = no_model or self._taken
+        no_model = reason_elsewhere(self._chat.session.talk.chat.remote) or no_model or self._taken
         reason = no_model or ("" if asked else NO_PROMPT)
         self._panel.set_measurable(reason if connected else "The engine is not running.")
         self._panel.set_cost_measurable(BUSY if self._cost is not None else no_model or ("" if asked else NO_CHAT))

@@ -18,6 +18,7 @@ import pytest
 from keyring.backends import fail
 
 from engine import protocol as p
+from engine.base import installation
 from engine.loop.commands import AddRequest
 from engine.protocol.access import AddKey
 from engine.protocol.operations import ADD_KEY, ADD_REMOTE, LIST_REMOTE_MODELS, LIST_REMOTES, REMOVE_REMOTE
@@ -157,6 +158,18 @@ def test_a_cancelled_answer_ends_there_too(far: Running, client: Client) -> None
     client.send(p.Cancel(id="1"))
     assert client.until(p.Finished).reason == "cancelled"
     wait_for(lambda: bool(far.engine.cancelled))
+
+
+@pytest.mark.slow
+def test_a_gpu_pack_has_the_program_ask(odd: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = b'data: {"usage": {"prompt_tokens": 9, "completion_tokens": 2}}\n\n'
+    odd(chunk(reasoning="hm") + chunk(content="from afar") + usage + b"data: [DONE]\n\n", EVENTS)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    monkeypatch.setattr(installation, "_pack", Path("/a pack"))
+    monkeypatch.setattr(answers, "answer", None)  # of this process, which has neither client nor keyring
+    ended = ask(client)
+    assert isinstance(ended, p.Finished)
+    assert (told(client, "thinking"), told(client), ended.usage.prompt_tokens) == ("hm", "from afar", 9)
 
 
 def test_one_name_is_one_answer(far: Running, client: Client) -> None:
