@@ -8,13 +8,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.base import stopping
-from engine.protocol.serving import HttpRequest, HttpRequests, ListenFor, Listening, WatchRequests
-from engine.services.operations import Context, Emit, OperationFailed
+from engine.protocol.serving import HttpRequest, HttpRequests
 
 MOST = 100
 """Requests that are remembered; more where more are in progress."""
-PAUSE_SECONDS = 0.25
-"""Changes that follow each other within this time are told at once."""
 
 
 class Visit(Protocol):
@@ -80,27 +77,7 @@ class Visits:
 
 class Serving:
     """``open_port``: listens on a port of this machine as well, 0 for none; returns the address. Raises
-    :class:`OperationFailed`."""
+    :class:`engine.services.operations.OperationFailed`."""
 
     def __init__(self, open_port: Callable[[int], str], visits: Visits) -> None:
         self.open_port, self.visits = open_port, visits
-
-
-def listen(context: Context, request: ListenFor, emit: Emit) -> Listening:
-    """Raises :class:`OperationFailed`."""
-    return Listening(url=_of(context).open_port(request.port))
-
-
-def watch(context: Context, request: WatchRequests, emit: Emit) -> HttpRequests:
-    """Raises :class:`OperationFailed`, and :class:`engine.base.stopping.Stopped` at its end."""
-    visits, stop, seen = _of(context).visits, stopping.current(), -1
-    while True:
-        seen = visits.wait(seen, stop)
-        emit(visits.now())
-        stop.wait(PAUSE_SECONDS)
-
-
-def _of(context: Context) -> Serving:
-    if context.serving is None:
-        raise OperationFailed("No server runs here. Start one with `kvasir serve`.")
-    return context.serving

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from engine.config.pooling import Pooling
 from engine.doors.http.fields import BadField
 from engine.doors.http.service import HttpService, while_there
-from engine.loop.commands import AddRequest
 from engine.protocol import Sampling
 from engine.services.answers.answering import in_thread
 from engine.services.answers.overflow import check_length
 from engine.services.answers.refused import Refused
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.text.tokenizer import Tokenizer
 
@@ -73,8 +73,8 @@ async def embedded(service: HttpService, request: Request, loaded: LoadedModel, 
 
 
 def _prompt(ids: Sequence[int], pooling: Pooling, asked: EmbeddingRequest) -> PromptRequest:
-    command = AddRequest("", ids, Sampling(max_tokens=1), adapter=asked.adapter, pooling=pooling)
-    return PromptRequest(command)
+    given = AnswerRequest([], Sampling(max_tokens=1), adapter=asked.adapter, pooling=pooling)
+    return PromptRequest(given.command(PromptTokens([*ids])))
 
 
 async def _vectors(before: int, stream: Stream) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.config.pooling import Pooling
 from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking, ToolConfig, Value
 from engine.text.grammar import Grammar
@@ -42,6 +43,7 @@ class AnswerRequest(NamedTuple):
     adapter: str = ""
     prompt_logprobs: int | None = None
     structured: StructuredOutput | None = None
+    pooling: Pooling | None = None
 
     @property
     def tools(self) -> ToolConfig | None:
@@ -66,4 +68,5 @@ class AnswerRequest(NamedTuple):
             grammar=tokens.grammar,
             thinks=self.thinking.on is not False,
             tools=self.tools,
+            pooling=self.pooling,
         )
