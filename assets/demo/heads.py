@@ -64,7 +64,7 @@ def measure(folder: Path, most: int | None = None) -> dict[str, dict[str, object
 
     target = TargetModel.open(str(TARGET_FOLDER), 256, Opening("cpu", "float32"))
     questions = [item.question for item in load_evaluation(QUESTIONS)[:most]]
-    asked = [[ChatMessage(role="user", content=question)] for question in questions]
+    asked = [[ChatMessage.of("user", question)] for question in questions]
     prompts = [prompt_ids(target.words.tokenizer, target.words.template, messages) for messages in asked]
     rows: list[TrainingRow] = []
     for at in range(0, len(prompts), target.together):

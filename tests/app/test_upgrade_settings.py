@@ -60,7 +60,15 @@ def test_settings_of_the_first_release(path: Path) -> None:
     assert store.settings == UserSettings(**kept)
     store.update(text_scale=1.0)
     since = {"quantise": "none", "cache_open": False, "gpu_dismissed": "", "folder": "", "options": {}, "recent": []}
-    since |= {"unload_after": 0, "download_limit": 0, "presets": {}, "models": {}, "kv_kind_before": ""}
+    since |= {
+        "unload_after": 0,
+        "download_limit": 0,
+        "presets": {},
+        "models": {},
+        "kv_kind_before": "",
+        "serve": False,
+        "serve_port": 8642,
+    }
     assert written(path) == {**FIRST, "text_scale": 1.0, **since}
 
 
