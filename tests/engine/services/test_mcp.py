@@ -236,6 +236,7 @@ def test_tools_that_are_called_alike_get_numbers() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_server_that_crashes_is_told_and_started_again(home: Path) -> None:
     pasted(kit=KIT)
     with pytest.raises(OperationFailed, match=r"kit ended before it answered.*the disk is on fire"):
