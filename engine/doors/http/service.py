@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -65,6 +67,20 @@ class HttpService:
         response = shape(refusal)
         response.headers.update(refusal.headers)
         return response
+
+    def serving(
+        self,
+        answer: Callable[[Request, bytes, Lease], Awaitable[Response]],
+        refused: Callable[[Exception], Response],
+        shape: Callable[[HttpRefusal], Response] = error_response,
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """An endpoint for whoever may ask, with the body of its request (:meth:`serve`)."""
+
+        async def endpoint(request: Request) -> Response:
+            refusal = self.stranger(request, shape)
+            return refusal or await self.serve(request, partial(answer, request), refused)
+
+        return endpoint
 
     async def serve(
         self,
@@ -237,3 +253,7 @@ def notice_header(loaded: LoadedModel, tools: ToolConfig | None, notices: Sequen
     lacks = "" if tools is None else loaded.files.tools.notice
     told = " ".join(notice for notice in (lacks, *notices) if notice)
     return {NOTICE_HEADER: told.encode("unicode_escape").decode()} if told else {}
+
+
+def json_response(body: object, headers: Mapping[str, str] = {}) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json", headers=dict(headers))

@@ -18,13 +18,11 @@ HERMES = JsonCalls(opens=["<tool_call>"], closes="</tool_call>")
 
 
 class Family(NamedTuple):
-    """A format, and texts of which each stands in the templates of the models that write it. ``not_with``: none of
-    these does."""
+    """A format, and texts of which each stands in the templates of the models that write it."""
 
     name: str
     format: CallFormat
     seen: Sequence[str]
-    not_with: Sequence[str] = ()
 
 
 FAMILIES = (

@@ -57,9 +57,9 @@ class ToolStyle:
         if isinstance(self._channels, HarmonyStyle) and self.own:
             return self._channels.parser(prompt_ids, calls, one)
         inner = self._channels.parser(prompt_ids) if self._channels is not None else None
-        opens = {self._tokenizer.token_id(mark) for mark in (*self.format.opens, *self.format.dropped)} - {None}
+        marks = (self._tokenizer.token_id(mark) for mark in (*self.format.opens, *self.format.dropped))
         names = {id: mark for mark, id in self._special.items()}
-        return ToolParser(inner, self.format, calls, names, {id for id in opens if id is not None}, one)
+        return ToolParser(inner, self.format, calls, names, {id for id in marks if id is not None}, one)
 
     def messages(self, messages: Sequence[ChatMessage], config: ToolConfig | None) -> Sequence[ChatMessage]:
         """The conversation as the template is to have it."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,7 +14,15 @@ from engine.doors.http.anthropic.writer import Ending, MessageWriter, error_of, 
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openapi import Served, Streamed
-from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, cut_header, notice_header, while_there
+from engine.doors.http.service import (
+    HttpService,
+    StreamedAnswer,
+    adapter_of,
+    cut_header,
+    json_response,
+    notice_header,
+    while_there,
+)
 from engine.doors.security import HttpRefusal
 from engine.services.answers.answering import tokenised
 from engine.services.answers.request import AnswerRequest
@@ -42,11 +48,7 @@ class AnthropicRoutes:
     def _serving(
         self, answer: Callable[[Request, bytes, Lease], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        async def serve(request: Request) -> Response:
-            refusal = self._service.stranger(request, _error)
-            return refusal or await self._service.serve(request, partial(answer, request), _refused)
-
-        return serve
+        return self._service.serving(answer, _refused, _error)
 
     async def _answer(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted = decoded(body, MessagesIn)
@@ -71,7 +73,7 @@ class AnthropicRoutes:
         async def write(stream: Stream) -> Response:
             if wanted.stream:
                 return StreamedAnswer(events(stream, writer), "text/event-stream", headers, stream, use)
-            return _json(await while_there(request, whole(stream, writer)), headers)
+            return json_response(await while_there(request, whole(stream, writer)), headers)
 
         return await self._service.answer(request, [prompt], wanted.stream, write)
 
@@ -80,7 +82,7 @@ class AnthropicRoutes:
         await while_there(request, use.model(wanted.model))
         self._service.loaded(wanted.model)
         prompt = await tokenised(self._service.hub, wanted.conversation(), wanted.wanted_thinking, wanted.form)
-        return _json({"input_tokens": len(prompt.ids)})
+        return json_response({"input_tokens": len(prompt.ids)})
 
 
 def _refused(error: Exception) -> Response:
@@ -89,7 +91,3 @@ def _refused(error: Exception) -> Response:
 
 def _error(refusal: HttpRefusal) -> JSONResponse:
     return JSONResponse(error_of(refusal), status_code=refusal.status)
-
-
-def _json(body: object, headers: Mapping[str, str] = {}) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json", headers=dict(headers))

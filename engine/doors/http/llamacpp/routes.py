@@ -17,7 +17,7 @@ from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openapi import Served, Streamed
 from engine.doors.http.sampling import SamplingIn
-from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, told, while_there
+from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, json_response, told, while_there
 from engine.doors.security import error_body, error_response
 from engine.protocol import Delta, Finished, Message
 from engine.services.answers.refused import Refused
@@ -71,15 +71,12 @@ class LlamaCppRoutes:
 
     def routes(self) -> list[Route]:
         streams = Streamed("text/event-stream", InfillOut)
-        return [Served("/infill", self._infill, ["POST"], [InfillIn], InfillOut, streams)]
+        return [
+            Served("/infill", self._service.serving(self._answer, _refused), ["POST"], [InfillIn], InfillOut, streams)
+        ]
 
-    async def _infill(self, request: Request) -> Response:
-        async def answer(body: bytes, use: Lease) -> Response:
-            return await self._answer(request, decoded(body, InfillIn), use)
-
-        return self._service.stranger(request) or await self._service.serve(request, answer, _refused)
-
-    async def _answer(self, request: Request, wanted: InfillIn, use: Lease) -> Response:
+    async def _answer(self, request: Request, body: bytes, use: Lease) -> Response:
+        wanted = decoded(body, InfillIn)
         await while_there(request, use.model(wanted.model))
         loaded = self._service.loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
@@ -92,7 +89,7 @@ class LlamaCppRoutes:
         async def write(stream: Stream) -> Response:
             if wanted.stream:
                 return StreamedAnswer(_events(stream, name), "text/event-stream", {}, stream, use)
-            return _json(await while_there(request, _whole(stream, name)))
+            return json_response(await while_there(request, _whole(stream, name)))
 
         return await self._service.answer(request, [prompt], wanted.stream, write)
 
@@ -132,10 +129,6 @@ async def _events(stream: Stream, model: str) -> AsyncIterator[bytes]:
 
 def _event(body: object) -> bytes:
     return b"data: " + msgspec.json.encode(body) + b"\n\n"
-
-
-def _json(body: object) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")
 
 
 def _refused(error: Exception) -> Response:

@@ -44,6 +44,7 @@ from engine.doors.http.service import (
     StreamedAnswer,
     adapter_of,
     cut_header,
+    json_response,
     notice_header,
     while_there,
 )
@@ -114,7 +115,7 @@ class OllamaRoutes:
     async def _list(self, models: Callable[[], Awaitable[list[ListedModel]]], request: Request) -> Response:
         if (refusal := self._service.stranger(request, _error)) is not None:
             return refusal
-        return _json(OllamaModelList(await models()))
+        return json_response(OllamaModelList(await models()))
 
     async def tags(self) -> list[ListedModel]:
         """The models that a request may name."""
@@ -133,7 +134,7 @@ class OllamaRoutes:
             return refusal
         try:
             asked = decoded(await read_body(request), ShowIn)
-            return _json(_shown(self._service.loaded(_named(asked.model or asked.name))))
+            return json_response(_shown(self._service.loaded(_named(asked.model or asked.name))))
         except FAILURES as error:
             return _error(refusal_of(error))
 
@@ -157,7 +158,7 @@ class OllamaRoutes:
         loaded_in = time.monotonic() - began
         if wanted.empty:
             figures = AnswerFigures("load", round(1e9 * loaded_in), round(1e9 * loaded_in))
-            return _json({**msgspec.to_builtins(part("", "", True)), **msgspec.to_builtins(figures)})
+            return json_response({**msgspec.to_builtins(part("", "", True)), **msgspec.to_builtins(figures)})
         asked = AnswerRequest(
             wanted.conversation(),
             wanted.sampling(),
@@ -204,14 +205,14 @@ class OllamaRoutes:
         vectors, tokens = await embedded(self._service, request, loaded, asked)
         seconds = {"total_duration": time.monotonic() - began, "load_duration": loaded_in}
         figures = {key: round(1e9 * value) for key, value in seconds.items()} | {"prompt_eval_count": tokens}
-        return _json(wanted.written([vector.tolist() for vector in vectors], figures))
+        return json_response(wanted.written([vector.tolist() for vector in vectors], figures))
 
     async def _unloaded(self, name: str, wanted: OllamaChat | GenerateIn) -> Response:
         """Let a model go at once, as a request for nothing asks that is not to keep it."""
         self._service.loaded(name)
         self._service.residency.unload()
         await self._service.hub.caught_up()
-        return _json({**msgspec.to_builtins(part_of(wanted)("", "", True)), "done_reason": "unload"})
+        return json_response({**msgspec.to_builtins(part_of(wanted)("", "", True)), "done_reason": "unload"})
 
 
 def _named(name: str) -> str:
@@ -269,7 +270,3 @@ async def _elsewhere(instead: str, request: Request) -> Response:
 
 def _error(refusal: HttpRefusal) -> JSONResponse:
     return JSONResponse({"error": refusal.message}, status_code=refusal.status)
-
-
-def _json(body: object) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -39,6 +38,7 @@ from engine.doors.http.service import (
     adapter_of,
     checked_window,
     cut_header,
+    json_response,
     notice_header,
     while_there,
 )
@@ -83,7 +83,7 @@ class OpenAIRoutes:
         loaded = self._service.hub.loaded
         names = [] if loaded is None else [loaded.card.name, *adapter_names(loaded)]
         catalogue = [] if loaded is None else [_for_codex(loaded, name) for name in names]
-        return _json(OpenAIModelList(data=await self._models(), models=catalogue))
+        return json_response(OpenAIModelList(data=await self._models(), models=catalogue))
 
     async def model(self, request: Request) -> Response:
         if not request.path_params["name"]:
@@ -93,8 +93,8 @@ class OpenAIRoutes:
         try:
             name = request.path_params["name"].removesuffix("/")
             if (waits := next((model for model in await self._models() if model.id == name), None)) is not None:
-                return _json(waits)
-            return _json(_described(self._service.loaded(name)))
+                return json_response(waits)
+            return json_response(_described(self._service.loaded(name)))
         except Refused as error:
             return error_response(refusal_of(error))
 
@@ -142,7 +142,7 @@ class OpenAIRoutes:
             if wanted.stream:
                 body = events(stream, writer, wanted.stream_options or StreamOptions())
                 return StreamedAnswer(body, "text/event-stream", headers, stream, use)
-            return _json(await while_there(request, whole(stream, writer)), headers)
+            return json_response(await while_there(request, whole(stream, writer)), headers)
 
         return await self._service.answer(request, prompts, bool(wanted.stream), write)
 
@@ -255,7 +255,3 @@ def _made(path: str) -> int:
         return int(Path(path).stat().st_mtime)
     except (OSError, ValueError):
         return 0
-
-
-def _json(body: object, headers: Mapping[str, str] = {}) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json", headers=dict(headers))

@@ -75,11 +75,7 @@ class TokenRoutes:
     def _serving(
         self, answer: Callable[[bytes, Lease], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        async def serve(request: Request) -> Response:
-            refusal = self._service.stranger(request)
-            return refusal or await self._service.serve(request, answer, _refused)
-
-        return serve
+        return self._service.serving(lambda _, body, use: answer(body, use), _refused)
 
     async def _tokenise(self, body: bytes, use: Lease) -> Response:
         asked: ConversationIn | TextIn

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,7 +18,15 @@ from engine.doors.http.responses.items import ItemIn, conversation, pictured
 from engine.doors.http.responses.store import ResponseStore
 from engine.doors.http.responses.types import ENCRYPTED, DeletedResponse, InputItems, ResponseOut, ResponsesIn
 from engine.doors.http.responses.writer import ResponseWriter, events, whole
-from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, cut_header, notice_header, while_there
+from engine.doors.http.service import (
+    HttpService,
+    StreamedAnswer,
+    adapter_of,
+    cut_header,
+    json_response,
+    notice_header,
+    while_there,
+)
 from engine.doors.security import error_response
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import Stream
@@ -58,11 +64,7 @@ class ResponsesRoutes:
         ]  # fmt: skip
 
     def _serving(self, answer: _Answer) -> Callable[[Request], Awaitable[Response]]:
-        async def serve(request: Request) -> Response:
-            refusal = self._service.stranger(request)
-            return refusal or await self._service.serve(request, partial(answer, request), _refused)
-
-        return serve
+        return self._service.serving(answer, _refused)
 
     async def _answer(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted, owner = decoded(body, ResponsesIn), visit_of(request.scope).name
@@ -99,7 +101,7 @@ class ResponsesRoutes:
         async def write(stream: Stream) -> Response:
             if wanted.stream:
                 return StreamedAnswer(events(stream, writer, done), "text/event-stream", headers, stream, use)
-            return _json(await while_there(request, whole(stream, writer, done)), headers)
+            return json_response(await while_there(request, whole(stream, writer, done)), headers)
 
         return await self._service.answer(request, [prompt], bool(wanted.stream), write)
 
@@ -111,11 +113,11 @@ class ResponsesRoutes:
 
     async def _delete(self, request: Request, body: bytes, use: Lease) -> Response:
         self._store.delete(visit_of(request.scope).name, request.path_params["id"])
-        return _json(DeletedResponse(request.path_params["id"]))
+        return json_response(DeletedResponse(request.path_params["id"]))
 
     async def _input_items(self, request: Request, body: bytes, use: Lease) -> Response:
         items = self._store.input(visit_of(request.scope).name, request.path_params["id"])
-        return _json(_page(items, request.query_params))
+        return json_response(_page(items, request.query_params))
 
 
 def _page(items: list[ItemIn], query: Mapping[str, str]) -> InputItems:
@@ -139,7 +141,3 @@ def _page(items: list[ItemIn], query: Mapping[str, str]) -> InputItems:
 def _refused(error: Exception) -> Response:
     refusal = refusal_of(error, "input", ResponsesIn.__struct_fields__)
     return error_response(refusal._replace(param=_PARAMS.get(refusal.param or "", refusal.param)))
-
-
-def _json(body: object, headers: Mapping[str, str] = {}) -> Response:
-    return Response(msgspec.json.encode(body), media_type="application/json", headers=dict(headers))

@@ -28,19 +28,8 @@ from engine.services.operations import perform
 from engine.text.formats.calls import CUT_SHORT
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN
+from tests.kit.tool_scripts import QWEN, SCHEMA
 
-QWEN = """{%- if tools %}<|im_start|>system
-{%- for tool in tools %}{{ "\\n" ~ (tool | tojson) }}{%- endfor %}<|im_end|>
-{% endif %}
-{%- for m in messages %}<|im_start|>{{ m.role }}
-{{ m.content }}
-{%- for call in m.tool_calls or [] %}
-<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>{%- endfor %}{%- if m.role == "tool" %} of {{ m.name }}{% endif %}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}"""
-SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": SCHEMA, "strict": True}
 RESULT = {"type": "function_call_output", "output": "sun"}
 LARK = 'start: "*** Begin Patch" /(.|\\n)*/'
