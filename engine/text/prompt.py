@@ -54,12 +54,12 @@ def rendered(
     """
     if isinstance(prompt, str):
         return PromptText(prompt, special=True, continues=True)
-    own, tools = style is None or style.own, None if form.tools is None else form.tools.tools
+    tools = form.tools.tools if form.tools is not None and (style is None or style.own) else []
     if style is not None:
         prompt = style.messages(prompt, form.tools)
     render = partial(
         template.render,
-        tools=[as_schema(tool) for tool in tools] if own and tools else None,
+        tools=[as_schema(tool) for tool in tools] or None,
         enable_thinking=thinking.on,
         reasoning_effort=thinking.effort,
         variables=form.variables,

@@ -64,7 +64,7 @@ class ToolStyle:
     def messages(self, messages: Sequence[ChatMessage], config: ToolConfig | None) -> Sequence[ChatMessage]:
         """The conversation as the template is to have it."""
         tools = [] if config is None else config.tools
-        if self.own or not (tools or any(message.calls or message.results for message in messages)):
+        if not (tools or any(message.calls or message.results for message in messages)) or self.own:
             return messages
         return generic.told(messages, tools)
 
