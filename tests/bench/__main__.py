@@ -25,6 +25,7 @@ from tests.bench.peers import FORMATS, PEER_SHAPES, measure_peers
 from tests.bench.programs import COMPARED
 from tests.bench.report import AllFigures
 from tests.bench.soak import Soak
+from tests.bench.streams import measure_streams
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 Model = Annotated[Path | None, typer.Option(help="A model's folder; the bundled one if left out.")]
@@ -89,6 +90,23 @@ def entrants_of(programs: str, names: str, shape: Shape) -> list[formats.Entrant
         known = list(formats.FORMATS) if names.strip() == "all" else listed(names, formats.KNOWN, "--formats")
         return formats.programs_on_formats(known, shape, files_folder())
     return named_programs(listed(programs, COMPARED, "--programs") or COMPARED, shape, files_folder())
+
+
+@app.command()
+def streams(
+    program: Annotated[Path, typer.Argument(exists=True, help="llama.cpp's llama-server.")],
+    model: Annotated[Path, typer.Argument(exists=True, help="A GGUF file.")],
+    counts: Annotated[str, typer.Option(help="How many answers at once.")] = "1,4,16,64",
+    rounds: Rounds = 5,
+    threads: Threads = 0,
+    tokens: Tokens = None,
+    json_file: Json = None,
+) -> None:
+    """Answers at once over HTTP, next to llama.cpp's server on the same file."""
+    report = AllFigures.begun(threads)
+    asked = [int(each) for each in counts.split(",")]
+    figures = (measure_streams(program, model, asked, rounds, report.threads, tokens or 64) for _ in range(1))
+    report.fill((("streams", each) for each in figures), json_file)
 
 
 @app.command()

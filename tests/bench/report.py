@@ -8,6 +8,7 @@ from tests.bench.compare import PeerComparison
 from tests.bench.null import NullFigures
 from tests.bench.peers import PeersFigures
 from tests.bench.soak_figures import SoakFigures
+from tests.bench.streams import StreamsFigures
 
 
 class AllFigures(Report):
@@ -18,3 +19,4 @@ class AllFigures(Report):
     assisted: AssistedFigures | None = None
     comparisons: list[PeerComparison] = []
     peers: list[PeersFigures] = []
+    streams: StreamsFigures | None = None
