@@ -163,7 +163,7 @@ def _buttons(theme: Theme) -> str:
     *[kind="link"]:hover, *[kind="link"]:focus {{ color: {t.accent}; background: transparent; }}
     *[kind="link"]:hover {{ border-color: transparent; }}
     *[kind="link"]:focus {{ border-color: {t.accent}; outline: none; }}
-    *[kind="link"]:disabled {{ color: {t.mute}; }}
+    *[kind="link"]:disabled, *[kind="quiet"]:disabled {{ color: {theme.tint("mute", 0.5, "panel")}; }}
     *[kind="heading"] {{ background: transparent; border: 1px solid transparent; padding: 0 2px; font-weight: 600;
         text-align: left; }}
     *[kind="heading"]:hover {{ background: transparent; border-color: transparent; color: {t.accent}; }}

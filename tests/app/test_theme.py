@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication, QTextDocument
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QPushButton
 
 import app
 from app.theme import sheet
@@ -124,6 +124,18 @@ def test_markup_from_elsewhere_is_shown_as_it_is_written(qtbot):
     label = caption("<b>name</b>")
     qtbot.addWidget(label)
     assert label.textFormat() is Qt.TextFormat.PlainText
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["", "quiet", "link", "primary"])
+def test_a_button_shows_that_it_is_disabled(qtbot, qapp, mode, kind):
+    apply(Theme(mode), qapp)
+    button = named(QPushButton("Copy"), "x", **({"kind": kind} if kind else {}))
+    qtbot.addWidget(button)
+    button.resize(100, 30)
+    enabled = button.grab().toImage()
+    button.setEnabled(False)
+    assert button.grab().toImage() != enabled
 
 
 def test_a_widget_is_given_properties_of_qt_or_of_the_style_sheet(qapp):
