@@ -16,7 +16,9 @@ Rule = Literal["ask", "always"]
 class McpTool(Part, frozen=True):
     """A tool of a server. ``called``: its name for a model, which is unique among all servers.
 
-    ``parameters``: JSON Schema of its arguments, as JSON. ``rule``: whether the user is asked before each call.
+    ``parameters``: JSON Schema of its arguments, as JSON. ``rule``: whether the user is asked before each call;
+    ``changed``: that is so because it is another than the one that was always allowed. ``digest`` is of its description
+    and schema as the server has them.
     """
 
     name: str
@@ -24,6 +26,8 @@ class McpTool(Part, frozen=True):
     description: str = ""
     parameters: str = '{"type":"object","properties":{}}'
     rule: Rule = "ask"
+    changed: bool = False
+    digest: str = ""
 
 
 class McpServer(Part, frozen=True):
@@ -69,11 +73,12 @@ class RemoveServer(Part, frozen=True):
 
 
 class AllowTool(Part, frozen=True):
-    """Set the rule for a tool: ask before each call, or always allow it."""
+    """Set the rule for a tool: ask before each call, or always allow it, until the server changes what it is."""
 
     server: ServerName
     tool: Annotated[str, Meta(description="The tool's name, as the server has it.")]
     rule: Annotated[Rule, Meta(description="ask or always.")] = "ask"
+    digest: Annotated[str, Meta(description="The tool that is allowed, by its digest; as it is now if left out.")] = ""
 
 
 class CallTool(Part, frozen=True):

@@ -62,7 +62,7 @@ FUNCTIONS = {
     "mcp.list": "engine.services.mcp.tools:listed",
     "mcp.add": "engine.services.mcp.servers:add",
     "mcp.remove": "engine.services.mcp.servers:remove",
-    "mcp.allow": "engine.services.mcp.servers:allow",
+    "mcp.allow": "engine.services.mcp.tools:allow",
     "mcp.call": "engine.services.mcp.tools:call",
     "remotes.list": "engine.services.remote.servers:listed",
     "remotes.add": "engine.services.remote.servers:add",

@@ -16,6 +16,7 @@ from app.chat.settings.servers_dialog import NONE, ServersDialog, request_of
 from app.chat.settings.tool_choice import OFF, SERVERS, ToolChoice
 from app.link.calls import Calls
 from engine.protocol.mcp import AddServer
+from engine.protocol.rounds import CHANGED
 from tests.app.chatting import chat_page
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
@@ -125,6 +126,17 @@ def test_a_rule_is_set(qtbot, dialog: ServersDialog, asked) -> None:
     press(qtbot, dialog, "rule.files__read.ask")
     name, request = asked[-1]
     assert (name, request.server, request.tool, request.rule) == ("mcp.allow", "files", "read", "ask")
+
+
+def test_a_tool_that_changed_says_so_and_is_allowed_as_it_is_now(
+    qtbot, dialog: ServersDialog, answers: Path, asked
+) -> None:
+    assert CHANGED not in labels(dialog)
+    put(answers, {**FILES, "tools": [{**TOOL, "rule": "ask", "changed": True, "digest": "ab"}]})
+    press(qtbot, dialog, "mcp-check")
+    qtbot.waitUntil(lambda: CHANGED in labels(dialog))
+    press(qtbot, dialog, "rule.files__read.always")
+    assert (asked[-1][1].rule, asked[-1][1].digest) == ("always", "ab")
 
 
 def test_one_is_removed(qtbot, dialog: ServersDialog, answers: Path, asked) -> None:

@@ -12,8 +12,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from app.chat.page import ChatPage
-from app.chat.session.conversation import NOT_RUN
-from app.chat.session.tools import DENIED, ENOUGH, STOPPED, seen_by
 from app.chat.transcript.message import MessageView
 from app.history.export import chat_to_markdown
 from app.history.records import StoredMessage
@@ -21,6 +19,7 @@ from app.history.store import HistoryStore
 from app.link.calls import Calls
 from app.link.link import EngineLink
 from engine.protocol import ChatMessage, CountTokens, Generate, ToolResult
+from engine.protocol.rounds import CHANGED, DENIED, ENOUGH, NOT_RUN, STOPPED, seen_by
 from tests.app.chatting import button, chat_page
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
@@ -39,9 +38,9 @@ class Fake:
         self.put()
 
     @staticmethod
-    def server(rule: str = "ask", name: str = "kit", **facts: object) -> dict[str, object]:
-        tool = {"name": "echo", "called": f"{name}__echo", "description": "Say it again.", "rule": rule}
-        return {"name": name, "command": ["npx", "kit"], "state": "ready", "tools": [tool], **facts}
+    def server(rule: str = "ask", **facts: object) -> dict[str, object]:
+        tool = {"name": "echo", "called": "kit__echo", "description": "Say it again.", "rule": rule, **facts}
+        return {"name": "kit", "command": ["npx", "kit"], "state": "ready", "tools": [tool]}
 
     def put(self, **answers: object) -> None:
         self.answers |= {name.replace("_", "."): answer for name, answer in answers.items()}
@@ -174,6 +173,16 @@ def test_always_allow_makes_a_rule_and_a_rule_runs_at_once(qtbot, page: ChatPage
     fake.put(mcp_list={"answer": [fake.server("always")]})
     send(qtbot, page, QUESTION, lambda: settled(page) and len(roles(page)) == 8)
     assert [request.allowed for request in fake.calls("mcp.call")] == [True, False]
+
+
+def test_a_tool_that_changed_is_asked_for_anew_with_the_reason(qtbot, page: ChatPage, fake: Fake) -> None:
+    fake.put(mcp_list={"answer": [fake.server(changed=True, digest="ab")]})
+    send(qtbot, page, QUESTION, lambda: asked(page))
+    (block,) = call_view(page).folds
+    assert block.body.toPlainText() == f'{CHANGED}\n\n{{\n  "text": "hi"\n}}'
+    press(qtbot, page, "always")
+    qtbot.waitUntil(lambda: settled(page))
+    assert [rule.digest for rule in fake.calls("mcp.allow")] == ["ab"]
 
 
 def test_a_denied_call_is_told_to_the_model(qtbot, page: ChatPage, fake: Fake) -> None:

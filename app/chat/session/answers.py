@@ -11,7 +11,6 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.session.again import repeat
-from app.chat.session.tools import config_of, seen_by
 from app.history.records import OmittedContext, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from app.link.calls import PendingCall
@@ -19,6 +18,7 @@ from app.link.link import EngineLink, LinkState
 from engine import protocol
 from engine.protocol.mcp import ListServers, McpServer
 from engine.protocol.operations import LIST_SERVERS
+from engine.protocol.rounds import config_of, seen_by
 
 SAVE_MS = 1000
 _OWN: frozenset[protocol.Source] = frozenset(("target", "bonus"))

@@ -12,9 +12,9 @@ from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolResult
+from engine.protocol.rounds import NOT_RUN
 
 TITLE_CHARS = 60
-NOT_RUN = "The user did not run this call."
 
 
 class Conversation:

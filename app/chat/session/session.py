@@ -9,13 +9,14 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
-from app.chat.session.tools import ENOUGH, MOST_ROUNDS, Decision, ShownCall, ToolRounds
+from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.thinking_switch import allowed
 from app.history.records import Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
 from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolConfig, ToolResult
+from engine.protocol.rounds import ENOUGH, MOST_ROUNDS, Decision
 
 
 class ChatSession(QObject):

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.history.records import StoredMessage
 from app.link.calls import NOT_CONNECTED, Caller, PendingCall
-from engine.protocol import ChatMessage, Error, MessagePart, ModelCard, Tool, ToolCall, ToolConfig, ToolResult
-from engine.protocol.mcp import AllowTool, CallTool, ListServers, McpServer, McpTool, ToolOutcome, ToolProgress
+from engine.protocol import Error, ToolCall, ToolResult
+from engine.protocol.mcp import CallTool, ListServers, McpServer, ToolOutcome, ToolProgress
 from engine.protocol.operations import ALLOW_TOOL, CALL_TOOL, LIST_SERVERS
+from engine.protocol.rounds import (
+    CHANGED,
+    STOPPED,
+    Decision,
+    KnownTool,
+    judged,
+    known_tools,
+    result_of,
+    told_progress,
+)
 
-MOST_ROUNDS = 25
-"""Answers in a row that may call tools before the person says something again."""
-ENOUGH = f"Tools were called {MOST_ROUNDS} times in a row. Send a message to go on."
-DENIED = "The user denied this call."
-STOPPED = "The user stopped this call."
-Decision = Literal["once", "always", "deny"]
 CallState = Literal["asked", "running", "done"]
 
 
 class ShownCall(NamedTuple):
-    """A call as the transcript shows it. ``progress``: what its tool last told of it."""
+    """A call as the transcript shows it. ``note``: what its tool last told of it, or the reason why it is asked for."""
 
     call: ToolCall
     state: CallState
-    progress: str = ""
-
-
-class _Known(NamedTuple):
-    server: str
-    tool: McpTool
+    note: str = ""
 
 
 class _Round:
@@ -41,7 +38,7 @@ class _Round:
 
     def __init__(self, answer: StoredMessage) -> None:
         self.answer = answer
-        self.tools: dict[str, _Known] | None = None
+        self.tools: dict[str, KnownTool] | None = None
         """By the names that the model calls them; None until the servers have told them."""
         self.decisions: dict[str, Decision] = {}
         self.running: dict[str, PendingCall[Any, Any]] = {}
@@ -54,33 +51,11 @@ class _Round:
         waits = self.tools is None and (call.id in self.decisions or not self.decisions)
         return "running" if waits or call.id in self.running else "asked"
 
-
-def seen_by(card: ModelCard | None, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages as a model can read them: pictures of tools' results are named for one that sees none."""
-    if card is None or card.pictures:
-        return list(messages)
-    return [msgspec.structs.replace(message, parts=list(map(_named, message.parts))) for message in messages]
-
-
-def _named(part: MessagePart) -> MessagePart:
-    if not isinstance(part, ToolResult) or not part.pictures:
-        return part
-    count = len(part.pictures)
-    note = f"[{count} {'picture' if count == 1 else 'pictures'}, which you cannot see]"
-    return msgspec.structs.replace(part, pictures=[], content=f"{part.content}\n{note}".lstrip())
-
-
-def config_of(servers: Sequence[McpServer], wanted: Sequence[str]) -> tuple[ToolConfig | None, str]:
-    """The tools of the servers that a chat has, and sentences on those that cannot be used."""
-    chosen = [server for server in servers if server.name in wanted]
-    tools = [
-        Tool(name=tool.called, description=tool.description, parameters=tool.parameters)
-        for server in chosen
-        for tool in server.tools
-    ]
-    gone = [f"There is no MCP server {name} any more." for name in wanted if name not in {each.name for each in chosen}]
-    notice = " ".join([*(server.detail for server in chosen if server.detail), *gone])
-    return (ToolConfig(tools=tools) if tools else None), notice
+    def shown(self, call: ToolCall) -> ShownCall:
+        known = (self.tools or {}).get(call.name)
+        changed = CHANGED if known is not None and known.tool.changed else ""
+        state = self.state(call)
+        return ShownCall(call, state, changed if state == "asked" else self.progress.get(call.id, ""))
 
 
 class ToolRounds(QObject):
@@ -117,7 +92,7 @@ class ToolRounds(QObject):
         round_ = self._rounds.get(answer.id)
         if round_ is None:
             return [ShownCall(call, "asked") for call in answer.calls]
-        return [ShownCall(call, round_.state(call), round_.progress.get(call.id, "")) for call in answer.calls]
+        return list(map(round_.shown, answer.calls))
 
     def running(self, answer_id: str) -> bool:
         """True if something goes on that can be stopped, and not only a question to the person."""
@@ -143,7 +118,7 @@ class ToolRounds(QObject):
 
     def _list(self, round_: _Round) -> None:
         def known(servers: list[McpServer]) -> None:
-            round_.tools = {tool.called: _Known(server.name, tool) for server in servers for tool in server.tools}
+            round_.tools = known_tools(servers)
             self._go_on(round_)
 
         def failed(error: Error) -> None:
@@ -174,61 +149,28 @@ class ToolRounds(QObject):
             del self._rounds[round_.answer.id]
             self.ended.emit(round_.answer, list(round_.results.values()))
 
-    def _look_at(self, round_: _Round, call: ToolCall, known: _Known | None) -> None:
-        arguments = _arguments(call)
+    def _look_at(self, round_: _Round, call: ToolCall, known: KnownTool | None) -> None:
         decision = round_.decisions.get(call.id)
-        if decision == "deny":
-            round_.results[call.id] = ToolResult(call.id, DENIED, call.name, failed=True)
-        elif known is None:
-            text = f"There is no tool {call.name}, or its server cannot be reached."
-            round_.results[call.id] = ToolResult(call.id, text, call.name, failed=True)
-        elif arguments is None:
-            text = "The arguments of this call are not a JSON object."
-            round_.results[call.id] = ToolResult(call.id, text, call.name, failed=True)
-        elif decision is not None or known.tool.rule == "always":
-            self._run(round_, call, known, arguments, decision)
+        found = judged(call, known, decision)
+        if isinstance(found, ToolResult):
+            round_.results[call.id] = found
+        elif found is not None and known is not None:
+            if decision == "always":
+                self._engine.call(ALLOW_TOOL, known.always, on_error=lambda error: self.failed.emit(error.message))
+            self._run(round_, call, found)
 
-    def _run(
-        self,
-        round_: _Round,
-        call: ToolCall,
-        known: _Known,
-        arguments: dict[str, msgspec.Raw],
-        decision: Decision | None,
-    ) -> None:
-        if decision == "always":
-            rule = AllowTool(server=known.server, tool=known.tool.name, rule="always")
-            self._engine.call(ALLOW_TOOL, rule, on_error=lambda error: self.failed.emit(error.message))
-
-        def end(text: str, pictures: list[bytes], failed: bool) -> None:
+    def _run(self, round_: _Round, call: ToolCall, asked: CallTool) -> None:
+        def end(outcome: ToolOutcome) -> None:
             round_.running.pop(call.id, None)
-            round_.results[call.id] = ToolResult(call.id, text, call.name, pictures, failed)
+            round_.results[call.id] = result_of(call, outcome)
             self._go_on(round_)
 
         def told(event: ToolProgress) -> None:
-            round_.progress[call.id] = _progress(event)
+            round_.progress[call.id] = told_progress(event)
             self.changed.emit(round_.answer.id)
-
-        def done(outcome: ToolOutcome) -> None:
-            end(outcome.text, outcome.pictures, outcome.failed)
 
         def failed(error: Error) -> None:
             if not self._lost(round_, error):
-                end(error.message, [], True)
+                end(ToolOutcome(text=error.message, failed=True))
 
-        asked = CallTool(server=known.server, tool=known.tool.name, arguments=arguments, allowed=decision is not None)
-        round_.running[call.id] = self._engine.call(CALL_TOOL, asked, done, failed, told)
-
-
-def _arguments(call: ToolCall) -> dict[str, msgspec.Raw] | None:
-    """The arguments by name; None where the model wrote something else."""
-    try:
-        return msgspec.json.decode(call.arguments or "{}", type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
-def _progress(event: ToolProgress) -> str:
-    """Format the progress, such as "3 of 12, reading"."""
-    of = f" of {event.total:g}" if event.total else ""
-    return ", ".join(part for part in (f"{event.done:g}{of}", event.message) if part)
+        round_.running[call.id] = self._engine.call(CALL_TOOL, asked, end, failed, told)

@@ -8,7 +8,17 @@ from functools import partial
 
 import msgspec
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.command import End, LineCommand
 from app.link.calls import Caller
@@ -20,6 +30,7 @@ from engine.base.installation import program_command
 from engine.protocol import CallAnswer, Error
 from engine.protocol.mcp import AddServer, AllowTool, ListServers, McpServer, McpTool, RemoveServer
 from engine.protocol.operations import ADD_SERVER, ALLOW_TOOL, LIST_SERVERS, REMOVE_SERVER
+from engine.protocol.rounds import CHANGED, KnownTool
 
 SIZE = QSize(680, 620)
 ABOUT = (
@@ -133,8 +144,8 @@ class ServersDialog(QDialog):
     def _remove(self, name: str) -> None:
         self._engine.call(REMOVE_SERVER, RemoveServer(name=name), lambda _: self._ask([]), self._failed)
 
-    def _allow(self, server: str, tool: str, rule: str) -> None:
-        request = AllowTool(server=server, tool=tool, rule="always" if rule == "always" else "ask")
+    def _allow(self, known: KnownTool, rule: str) -> None:
+        request = known.always if rule == "always" else AllowTool(server=known.server, tool=known.tool.name)
         self._engine.call(ALLOW_TOOL, request, on_error=self._failed)
 
     def _show(self, servers: Sequence[McpServer]) -> None:
@@ -165,9 +176,10 @@ class ServersDialog(QDialog):
             column.addLayout(self._tool(server.name, tool))
         return card
 
-    def _tool(self, server: str, tool: McpTool) -> QHBoxLayout:
+    def _tool(self, server: str, tool: McpTool) -> QBoxLayout:
         name = ElidedLabel(f"{tool.name} · {tool.description.partition(chr(10))[0]}".rstrip(" ·"), "")
         rules = Segments(f"Rule for {tool.name}", ["ask", "always"], ["Ask", "Always"], f"rule.{tool.called}")
         rules.choose(tool.rule)
-        rules.chosen.connect(partial(self._allow, server, tool.name))
-        return fill(QHBoxLayout(), (name, 1), rules, spacing=12)
+        rules.chosen.connect(partial(self._allow, KnownTool(server, tool)))
+        row = fill(QHBoxLayout(), (name, 1), rules, spacing=12)
+        return fill(QVBoxLayout(), row, caption(CHANGED), spacing=2) if tool.changed else row

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
@@ -13,6 +11,7 @@ from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import ToolResult
+from engine.protocol.rounds import pretty, readable, title_of
 
 BUTTONS_PX = 30
 _BUTTONS = (
@@ -20,20 +19,6 @@ _BUTTONS = (
     ("always", "Always allow", "Run it, and from now on every call of this tool, in all chats"),
     ("deny", "Deny", "Do not run it; the model is told so"),
 )
-
-
-def pretty(arguments: str) -> str:
-    """The arguments as people read them; what is not JSON stays as it was written."""
-    try:
-        return json.dumps(json.loads(arguments or "{}"), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return arguments
-
-
-def readable(called: str) -> str:
-    """A tool by its server's name and its own, as in "files: read_file"."""
-    server, _, tool = called.partition("__")
-    return f"{server}: {tool}" if tool else called
 
 
 class CallBlock(Folded):
@@ -72,14 +57,15 @@ class CallBlock(Folded):
         if self._call.state == "asked":
             title = f"{name} · may it run?"
         elif self._call.state == "running":
-            title = f"{name} · running… {self._call.progress}".rstrip()
+            title = f"{name} · running… {self._call.note}".rstrip()
         else:
             title = name
         return title, f"Call of {title if self._call.state == 'asked' else name}"
 
     def wanted(self) -> str:
-        shown = self._open or self._call.state == "asked"
-        return pretty(self._call.call.arguments) if shown else ""
+        asked = self._call.state == "asked"
+        arguments = pretty(self._call.call.arguments) if self._open or asked else ""
+        return f"{self._call.note}\n\n{arguments}" if asked and self._call.note else arguments
 
     def fit(self, width: int) -> int:
         height = super().fit(width)
@@ -100,13 +86,7 @@ class ResultBlock(Folded):
         self.refresh()
 
     def words(self) -> tuple[str, str]:
-        text = self._result.content
-        size = f"{len(text):,} {'character' if len(text) == 1 else 'characters'}"
-        pictures = len(self._result.pictures)
-        if pictures:
-            size += f", {pictures} {'picture' if pictures == 1 else 'pictures'}"
-        first = text.strip().partition("\n")[0][:80]
-        title = f"Failed: {first}" if self._result.failed else f"Result: {size}"
+        title = title_of(self._result)
         return title, f"{title} of {readable(self._result.name)}" if self._result.name else title
 
     def wanted(self) -> str:

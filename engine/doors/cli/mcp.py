@@ -1,4 +1,4 @@
-"""`kvasir mcp …`: the MCP servers whose tools chats of the window can use."""
+"""`kvasir mcp …`: the MCP servers whose tools chats can use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from engine.doors.cli.operations import Json, command, showing
 from engine.protocol import operations
 
 if TYPE_CHECKING:
-    from engine.protocol.mcp import McpServer
+    from engine.protocol.mcp import McpServer, McpTool
 
-mcp = typer.Typer(help="MCP servers, whose tools chats of the window can use.", rich_markup_mode=None)
+mcp = typer.Typer(help="MCP servers, whose tools chats can use.", rich_markup_mode=None)
 
 Server = Annotated[str, typer.Argument(help="This one only, with its tools.", show_default=False)]
 
@@ -45,10 +45,14 @@ def _show_servers(found: list[McpServer]) -> None:
 
 def _show_tools(found: list[McpServer]) -> None:
     for server in found:
-        rows = [(tool.name, tool.rule, tool.description.split("\n")[0]) for tool in server.tools]
+        rows = [(tool.name, _rule(tool), tool.description.split("\n")[0]) for tool in server.tools]
         table(("tool", "rule", "description"), rows)
         if server.detail:
             say(server.detail)
+
+
+def _rule(tool: McpTool) -> str:
+    return "ask: it has changed" if tool.changed else tool.rule
 
 
 def _tools(server: McpServer) -> str:

@@ -181,6 +181,8 @@ class Connections:
             except CancelledError:
                 stop.check()
                 raise OperationFailed("Kvasir is closing its connections. Try again.") from None
+            finally:
+                future.cancel()  # Ctrl-C ends the wait alone
 
     async def tools(self, name: str, entry: KeptServer, again: bool = False) -> tuple[Connection, list[mcp_types.Tool]]:
         """The connection to a server and the tools that it has now. A server that has ended is started again, once.

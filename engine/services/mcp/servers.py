@@ -1,7 +1,7 @@
 """The MCP servers that the user added, with the rules for their tools.
 
 ``mcp.json``, next to the settings, has the shape that other programs use, and the rules: ``{"mcpServers": {NAME:
-{"command", "args", "env", "cwd"} or {"url", "headers"}, "timeout", "disabled", "allow"}}``. Only the user can read it.
+{"command", "args", "env", "cwd"} or {"url", "headers"}, "timeout", "disabled", "rules"}}``. Only the user can read it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from engine.base import folders
 from engine.base.fetching.lock import lock
 from engine.base.files import UnreadableFileError, decode_file
-from engine.protocol.mcp import AddServer, AllowTool, McpServer, RemoveServer
+from engine.protocol.mcp import AddServer, McpServer, RemoveServer
 from engine.services.keys import write_private
 from engine.services.operations import Context, Emit, OperationFailed
 
@@ -28,7 +28,8 @@ CALL_SECONDS = 120.0
 
 
 class KeptServer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry. ``timeout``: seconds that a call may take. ``allow``: tools that are called without asking."""
+    """One entry. ``timeout``: seconds that a call may take. ``rules``: tools that are called without asking, each with
+    the digest of what it was when the user said so."""
 
     command: str = ""
     args: list[str] = []
@@ -38,7 +39,7 @@ class KeptServer(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     timeout: float = CALL_SECONDS
     disabled: bool = False
-    allow: list[str] = []
+    rules: dict[str, str] = {}
 
     @property
     def program(self) -> list[str]:
@@ -48,7 +49,7 @@ class KeptServer(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def reached_by(self) -> KeptServer:
         """What a connection is made with: the entry without what is about calls."""
-        return msgspec.structs.replace(self, allow=[], timeout=CALL_SECONDS)
+        return msgspec.structs.replace(self, rules={}, timeout=CALL_SECONDS)
 
     def shown(self, name: str) -> McpServer:
         """The record for others, which has no secrets."""
@@ -117,18 +118,17 @@ def remove(context: Context, request: RemoveServer, emit: Emit) -> McpServer:
     return gone.shown(request.name)
 
 
-def allow(context: Context, request: AllowTool, emit: Emit) -> McpServer:
-    """Raises :class:`OperationFailed`."""
-    find(request.server)
+def set_rule(server: str, tool: str, digest: str) -> McpServer:
+    """Allow a tool that has this digest, "" for none. Raises :class:`OperationFailed`."""
 
     def with_rule(servers: dict[str, KeptServer]) -> dict[str, KeptServer]:
-        entry = servers[request.server]
-        others = [tool for tool in entry.allow if tool != request.tool]
-        rules = [*others, request.tool] if request.rule == "always" else others
-        return {**servers, request.server: msgspec.structs.replace(entry, allow=rules)}
+        entry = servers[server]
+        others = {name: value for name, value in entry.rules.items() if name != tool}
+        return {**servers, server: msgspec.structs.replace(entry, rules=others | ({tool: digest} if digest else {}))}
 
+    find(server)
     _change(with_rule)
-    return find(request.server).shown(request.server)
+    return find(server).shown(server)
 
 
 def safe(name: str) -> str:
@@ -139,7 +139,7 @@ def safe(name: str) -> str:
 def _wanted(request: AddServer) -> dict[str, KeptServer]:
     """The entries that a request describes; rules that a configuration brings are left out, as they are the user's."""
     if request.config:
-        return {name: msgspec.structs.replace(entry, allow=[]) for name, entry in _pasted(request).items()}
+        return {name: msgspec.structs.replace(entry, rules={}) for name, entry in _pasted(request).items()}
     words = shlex.split(request.command, posix=os.name == "posix")
     program = [word.strip('"') for word in words] if os.name != "posix" else words
     return {request.name: KeptServer(command="".join(program[:1]), args=program[1:], url=request.url)}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from engine.base import stopping
 from engine.base.errors import plain
-from engine.protocol.mcp import CallTool, ListServers, McpServer, McpTool, ToolOutcome, ToolProgress
+from engine.protocol.mcp import AllowTool, CallTool, ListServers, McpServer, McpTool, ToolOutcome, ToolProgress
+from engine.protocol.rounds import CHANGED
 from engine.services.mcp import results, servers
 from engine.services.mcp.connections import MOST_TOOLS, Connection, connections
 from engine.services.mcp.servers import KeptServer, safe
@@ -40,7 +43,7 @@ def listed(context: Context, request: ListServers, emit: Emit) -> list[McpServer
 def call(context: Context, request: CallTool, emit: Emit) -> ToolOutcome:
     """Raises :class:`OperationFailed` for a call that the user did not allow, or a server that cannot be used."""
     entry = servers.find(request.server)
-    if not request.allowed and request.tool not in entry.allow:
+    if not request.allowed and request.tool not in entry.rules:
         text = f"No rule allows {request.tool} of {request.server}. Allow this call, or always allow the tool."
         raise OperationFailed(text)
     arguments = {name: msgspec.json.decode(value) for name, value in request.arguments.items()}
@@ -51,6 +54,21 @@ def call(context: Context, request: CallTool, emit: Emit) -> ToolOutcome:
             await asyncio.to_thread(emit, told)  # it waits for a client that reads slowly
 
     return connections.run(_called(request, entry, arguments, progress))
+
+
+def allow(context: Context, request: AllowTool, emit: Emit) -> McpServer:
+    """Raises :class:`OperationFailed`, for a tool that the server does not have, too."""
+    digest = "" if request.rule == "ask" else request.digest or connections.run(_digest_now(request))
+    return servers.set_rule(request.server, request.tool, digest)
+
+
+async def _digest_now(request: AllowTool) -> str:
+    _, found = await connections.tools(request.server, servers.find(request.server))
+    tool = _named(found, request.tool)
+    if tool is None:
+        names = ", ".join(each.name for each in found) or "none"
+        raise OperationFailed(f"{request.server} has no tool {request.tool!r}, only these: {names}.")
+    return digest_of(tool)
 
 
 async def _all(kept: dict[str, KeptServer], asked: list[str], again: bool) -> dict[str, McpServer]:
@@ -81,13 +99,26 @@ def _fits(tool: mcp_types.Tool) -> bool:
     return bool(safe(tool.name)) and len(_parameters(tool)) <= MOST_SCHEMA
 
 
+def digest_of(tool: mcp_types.Tool) -> str:
+    """SHA-256 of all that tells a model and a person what the tool is, in hexadecimal."""
+    told = tool.model_dump(mode="json", include={"name", "title", "description", "input_schema", "annotations"})
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _named(found: Sequence[mcp_types.Tool], name: str) -> mcp_types.Tool | None:
+    return next((tool for tool in found if tool.name == name), None)
+
+
 def _tool(server: str, entry: KeptServer, tool: mcp_types.Tool) -> McpTool:
+    digest, ruled = digest_of(tool), entry.rules.get(tool.name)
     return McpTool(
         name=tool.name,
         called=f"{safe(server)}__{safe(tool.name)}"[:MOST_NAME],
         description=plain(tool.description or tool.title or "", keep="\n", most=MOST_DESCRIPTION),
         parameters=_parameters(tool),
-        rule="always" if tool.name in entry.allow else "ask",
+        rule="always" if ruled == digest else "ask",
+        changed=ruled is not None and ruled != digest,
+        digest=digest,
     )
 
 
@@ -111,7 +142,11 @@ def _unique(shown: list[McpServer]) -> list[McpServer]:
 
 
 async def _called(request: CallTool, entry: KeptServer, arguments: dict[str, Any], progress: Any) -> ToolOutcome:
-    connection, _ = await connections.tools(request.server, entry)
+    connection, found = await connections.tools(request.server, entry)
+    tool = _named(found, request.tool)
+    if not request.allowed and tool is not None and digest_of(tool) != entry.rules[request.tool]:
+        text = f"No rule allows {request.tool} of {request.server} any more. {CHANGED} Allow it again if you trust it."
+        raise OperationFailed(text)
     try:
         return results.outcome(await connection.call(request.tool, arguments, progress, entry.timeout))
     except TimeoutError:

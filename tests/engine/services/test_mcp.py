@@ -23,6 +23,7 @@ from engine.protocol.mcp import (
     CallTool,
     ListServers,
     McpServer,
+    McpTool,
     RemoveServer,
     ToolOutcome,
     ToolProgress,
@@ -115,8 +116,8 @@ def test_configurations_of_other_programs_are_understood(home: Path, config: obj
 
 
 def test_rules_that_a_configuration_brings_are_not_taken_over(home: Path) -> None:
-    pasted(kit={**KIT, "allow": ["echo"]})
-    assert servers.read()["kit"].allow == []
+    pasted(kit={**KIT, "rules": {"echo": "0"}})
+    assert servers.read()["kit"].rules == {}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,27 @@ def test_nothing_runs_without_a_rule_or_the_users_word(kit: None) -> None:
     perform(ALLOW_TOOL, AllowTool(server="kit", tool="echo", rule="ask"))
     with pytest.raises(OperationFailed, match="No rule"):
         call("echo", allowed=False, text="hi")
+
+
+def test_a_rule_ends_when_the_server_changes_the_tool(kit: None) -> None:
+    def keep() -> McpTool:
+        return next(tool for tool in listed("kit")["kit"].tools if tool.name == "keep")
+
+    before = keep()
+    perform(ALLOW_TOOL, AllowTool(server="kit", tool="keep", rule="always", digest=before.digest))
+    assert keep() == msgspec.structs.replace(before, rule="always")
+    assert call("keep", allowed=False, text="it").text == "kept it"
+    call("change")
+    after = keep()
+    assert (after.rule, after.changed) == ("ask", True)
+    assert after.digest != before.digest
+    with pytest.raises(OperationFailed, match=r"No rule allows keep of kit any more\. .* have changed since"):
+        call("keep", allowed=False, text="it")
+    assert call("keep", text="it").text == "kept it", "the user's word for this one call"
+    perform(ALLOW_TOOL, AllowTool(server="kit", tool="keep", rule="always"))
+    assert (keep().rule, keep().changed) == ("always", False)
+    with pytest.raises(OperationFailed, match="kit has no tool 'dance', only these: echo, fail"):
+        perform(ALLOW_TOOL, AllowTool(server="kit", tool="dance", rule="always"))
 
 
 def test_a_tool_that_fails_tells_the_model(kit: None) -> None:

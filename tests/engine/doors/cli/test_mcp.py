@@ -40,8 +40,8 @@ def test_a_server_is_added_listed_and_removed() -> None:
 
 def test_a_rule_is_set_for_a_tool() -> None:
     mcp("add", "ends", "--config", ENDS)
-    assert mcp("allow", "ends", "read", "always").exit_code == 0
-    assert servers.read()["ends"].allow == ["read"]
+    assert mcp("allow", "ends", "read", "always", "--digest", "ab").exit_code == 0
+    assert servers.read()["ends"].rules == {"read": "ab"}
     assert mcp("allow", "ends", "read").exit_code == 0
-    assert servers.read()["ends"].allow == []
+    assert servers.read()["ends"].rules == {}
     assert mcp("allow", "ends", "read", "never").exit_code == 2
