@@ -18,9 +18,11 @@ from engine.base.terminal import console as plain_console
 from engine.catalogue import OptionError
 from engine.decoding.speculation.heads.files import kind_of
 from engine.doors.cli.errors import CommandFailed
+from engine.doors.cli.tools import TerminalTools
 from engine.library import paths as config
 from engine.protocol import (
     FAILED,
+    CallCollector,
     ChatMessage,
     Finished,
     LoadOptions,
@@ -28,17 +30,22 @@ from engine.protocol import (
     Sampling,
     StructuredOutput,
     Thinking,
+    ToolCall,
     Value,
     keys,
 )
+from engine.protocol.rounds import ENOUGH, MOST_ROUNDS, seen_by
+from engine.services.answers.answering import prompt_tokens
 from engine.services.answers.refused import Refused
-from engine.services.answers.request import AnswerRequest, PromptTokens
-from engine.services.answers.structured import compiled
+from engine.services.answers.request import AnswerRequest
+from engine.services.answers.structured import held
 from engine.services.client import CLOSE_SECONDS, EngineClient, EngineError
-from engine.text.prompt import prompt_ids
+from engine.text.prompt import PromptForm
 
 HELP = """/help    this list
 /think   on, off or an effort (low, medium, high), where the model has them
+/tools   the tools of MCP servers: their names, all or off; without any, which there are
+/calls   calls of tools and their results since your last message, as a whole
 /reset   forget the conversation
 /quit    leave (also Ctrl-D)
 Ctrl-C   stop the answer"""
@@ -65,14 +72,21 @@ class ChatArguments:
     adapter: str = ""
     """The folder of a LoRA adapter that answers."""
     structured: StructuredOutput | None = None
+    tools: Sequence[str] = ()
+    """Names of the MCP servers whose tools an answer may call, or "all"."""
 
 
 class FinishedAnswer(msgspec.Struct, frozen=True):
-    """One answer as it ended; ``finished`` is None when Ctrl-C stopped it."""
+    """One answer as it ended; ``finished`` is None when Ctrl-C stopped it. ``calls`` are those that want results."""
 
     text: str
     thinking: str
     finished: Finished | None
+    calls: list[ToolCall] = []
+
+    @property
+    def message(self) -> ChatMessage:
+        return ChatMessage.of("assistant", self.text, thinking=self.thinking, calls=self.calls)
 
 
 def run_chat(settings: ChatArguments, prompt: str | None) -> int:
@@ -151,6 +165,7 @@ class TerminalChat:
         self._engine, self._settings, self._console, self._notices = engine, settings, console, notices
         self._optimisations = dict(optimisations)
         self._thinking = settings.thinking
+        self._tools = TerminalTools(console, settings.tools)
         self.reset()
 
     def reset(self) -> None:
@@ -160,9 +175,11 @@ class TerminalChat:
     def once(self, prompt: str) -> int:
         """One answer; 130 when Ctrl-C stopped it. Raises :class:`CommandFailed` when it could not be finished."""
         prompt = readable(prompt)
-        answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage.of("user", prompt)])
+        answer = self.ask(prompt) if self._settings.raw else self._answered(prompt)
         if answer.finished is None:
             return 130
+        if answer.calls:
+            raise CommandFailed(ENOUGH)
         if answer.finished.reason in FAILED:
             raise CommandFailed(answer.finished.detail or "The answer could not be finished. Try again.")
         return 0
@@ -200,6 +217,11 @@ class TerminalChat:
                 self._console.print("The conversation is forgotten.", style="dim")
             case "/think":
                 self._think(line.split()[1:])
+            case "/tools":
+                self._tools.choose(line.split()[1:])
+            case "/calls":
+                last = max((at for at, each in enumerate(self._messages) if each.role == "user"), default=0)
+                self._tools.show([part for message in self._messages[last:] for part in message.parts])
             case "/help":
                 self._console.print(HELP)
             case unknown:
@@ -222,14 +244,29 @@ class TerminalChat:
         self._console.print(f"Thinking: {word}.", style="dim")
 
     def _turn(self, line: str) -> None:
-        asked = [*self._messages, ChatMessage.of("user", line)]
         try:
-            answer = self.ask(asked)
+            answer = self._answered(line)
         except (CommandFailed, EngineError, ValueError) as error:
             self._console.print(str(error), style="red")
             return
-        self._messages = [*asked, ChatMessage.of("assistant", answer.text, thinking=answer.thinking)]
         self._footer(answer)
+        if answer.calls and answer.finished is not None:
+            self._console.print(ENOUGH, style="yellow")
+
+    def _answered(self, text: str) -> FinishedAnswer:
+        """The answer to a message of the user, after all calls of tools that lead to it; the conversation is kept up to
+        there. One with calls is one call too many; it is as good as stopped where Ctrl-C stopped those."""
+        messages = [*self._messages, ChatMessage.of("user", text)]
+        for _ in range(MOST_ROUNDS):
+            answer = self.ask(messages)
+            self._messages = messages = [*messages, answer.message]
+            if not answer.calls:
+                break
+            results, stopped = self._tools.results(answer.calls)
+            self._messages = messages = [*messages, ChatMessage(role="tool", parts=list(results))]
+            if stopped:
+                return msgspec.structs.replace(answer, finished=None)
+        return answer
 
     def ask(self, prompt: list[ChatMessage] | str) -> FinishedAnswer:
         """Stream one answer to standard output, its thinking dimmed to standard error. Ctrl-C stops it."""
@@ -239,21 +276,32 @@ class TerminalChat:
         adapter = ADAPTER if self._settings.adapter else ""
         loaded = self._engine.model
         assert loaded.files is not None
-        ids = prompt_ids(loaded.files.tokenizer, loaded.files.template, prompt, self._thinking)
+        tools = None if isinstance(prompt, str) else self._tools.config(loaded.files.tools.notice)
+        seen = prompt if isinstance(prompt, str) else seen_by(loaded.card, prompt)
         try:
-            grammar = compiled(loaded, self._settings.structured)
+            grammar, begins = held(loaded, self._settings.structured, tools)
+            form = PromptForm(tools=tools, begins=begins)
+            tokens = prompt_tokens(loaded, seen, self._thinking, form)._replace(grammar=grammar)
         except Refused as error:
             raise CommandFailed(str(error)) from error
         asked = AnswerRequest(
-            prompt, self._settings.sampling, self._thinking, optimisations=self._optimisations, adapter=adapter
+            seen,
+            self._settings.sampling,
+            self._thinking,
+            form=form,
+            optimisations=self._optimisations,
+            adapter=adapter,
         )
-        events = self._engine.stream(asked, PromptTokens(ids, grammar=grammar))
+        events = self._engine.stream(asked, tokens)
+        calls = CallCollector()
         try:
             for event in events:
                 if not isinstance(event, Finished) or event.reason not in FAILED:
                     self._say_notices()
                 if isinstance(event, Finished):
                     finished = event
+                elif event.channel == "tool":
+                    calls.take(event)
                 elif not event.text:
                     continue  # a mark, or text that is still held back
                 elif event.channel == "thinking":
@@ -269,7 +317,8 @@ class TerminalChat:
         print(flush=True)
         if finished is not None and self._settings.stats:
             print(self._stats_line(finished), file=sys.stderr)
-        return FinishedAnswer("".join(parts), "".join(thoughts), finished)
+        wanted = calls.calls if finished is not None and finished.reason == "stop" else []
+        return FinishedAnswer("".join(parts), "".join(thoughts), finished, wanted)
 
     def _say_notices(self) -> None:
         for notice in self._notices:

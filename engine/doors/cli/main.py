@@ -64,6 +64,9 @@ THINKING_HELP = "Let the model think first, where its template has that setting.
 UNLOAD_HELP = "Unload the model after this many minutes without a request, until the next one; 0: never."
 DEMAND_HELP = "Load whatever model of `kvasir models list` a request names, in place of the one that is loaded."
 LOG_HELP = "A line on standard error for each HTTP request: who asked what when, and how it went; no texts, no keys."
+TOOLS_HELP = (
+    "An MCP server (`kvasir mcp list`) whose tools an answer may call, or all; repeatable. Calls are asked for."
+)
 FETCH_HELP = "Fetch pictures from the web addresses that requests name, which may lie in your own network."
 
 
@@ -111,6 +114,7 @@ def chat(
     schema: Annotated[
         Path | None, typer.Option(help="A file with the JSON schema that answers hold to.", show_default=False)
     ] = None,
+    tools: Annotated[list[str] | None, typer.Option(help=TOOLS_HELP, show_default=False)] = None,
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
     with importing():
@@ -130,7 +134,10 @@ def chat(
         load_options=load_options_of(quantise=quantise, context=context),
         adapter=adapter,
         structured=None if schema is None else schema_of(schema),
+        tools=tools or (),
     )
+    if raw and tools:
+        raise typer.BadParameter("Plain continuation calls no tools. Leave one of them out.", param_hint="--tools")
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")
     with report_errors():

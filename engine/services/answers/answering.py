@@ -77,15 +77,20 @@ async def tokenised(
 ) -> PromptTokens:
     """The tokens of a prompt, made in a thread. Raises :class:`Refused` without a model, for a text that is too long or
     for an effort that the model does not know, and :class:`engine.text.template.PromptError`."""
-    loaded, tokenizer, template, style = _text_parts(hub, thinking)
+    loaded, *_ = _text_parts(hub, thinking)
+    return await in_thread(hub, prompt, lambda: prompt_tokens(loaded, prompt, thinking, form))
 
-    def read() -> PromptTokens:
-        shown = PromptImages(loaded, prompt)
-        text = shown.around(rendered(template, prompt, thinking, form, style))
-        check_length(text.text, tokenizer)
-        return shown.within(tokenizer.encode(text.text, special=text.special))
 
-    return await in_thread(hub, prompt, read)
+def prompt_tokens(
+    loaded: LoadedModel, prompt: Sequence[ChatMessage] | str, thinking: Thinking, form: PromptForm
+) -> PromptTokens:
+    """The tokens of a prompt. Raises :class:`Refused` for a text that is too long or pictures that cannot be shown, and
+    :class:`engine.text.template.PromptError`."""
+    assert loaded.files is not None
+    shown, tokenizer = PromptImages(loaded, prompt), loaded.files.tokenizer
+    text = shown.around(rendered(loaded.files.template, prompt, thinking, form, loaded.files.tools))
+    check_length(text.text, tokenizer)
+    return shown.within(tokenizer.encode(text.text, special=text.special))
 
 
 async def rendered_text(hub: EngineHub, prompt: Sequence[ChatMessage], thinking: Thinking, form: PromptForm) -> str:
