@@ -198,6 +198,9 @@ class Residency:
             while self._alone_over is not None and self._stopped is None:
                 await self._alone_over.wait()
             wanted = await self._wanted(name)
+            if wanted is None and self._hub.loaded is None:
+                await self._hub.caught_up(None)  # a load that a window, or the server's start, asked for may go on
+                wanted = await self._wanted(name)
             if self._alone_over is None or self._stopped is not None:
                 break  # else what is loaded is none of its business
         if wanted is None:
@@ -374,8 +377,8 @@ class Lease:
         loaded, was unloaded for being idle, or is loaded where none is named, None the same but for the last.
 
         ``ttl``: seconds without a request after which it is unloaded, if it is loaded for this request. Does nothing
-        for a model that is not loaded and cannot be for this request. Raises :class:`Refused` if the load failed, or
-        there is no such model.
+        for a model that is not loaded, is not being loaded, and cannot be for this request. Raises :class:`Refused` if
+        the load failed, or there is no such model.
         """
         self._has_model = await self._residency.admit(name, ttl)
 

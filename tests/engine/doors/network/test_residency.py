@@ -255,6 +255,34 @@ def test_what_was_moved_meanwhile_comes_back(
     assert load == LoadModel(str(moved / "tiny"), str(moved / "tiny-draft"))
 
 
+@pytest.mark.parametrize("name", ["", "tiny"])
+def test_a_request_waits_for_a_load_that_goes_on(start: Callable[..., Demanding], home: Path, name: str) -> None:
+    running = start(Policy(), loaded=False)
+    running.engine.load_gate.clear()
+    running.engine.submit(LoadModel(str(home / "models" / "tiny")))
+    answer, other = running.ask_later(name), running.ask_later("huge")
+    with running.connect() as socket:
+        window = Client(socket)
+        window.send(p.Generate(id="a", prompt="abc"))
+        assert not wait([answer, other], timeout=0.2).done
+        running.engine.load_gate.set()
+        assert answer.result() == "tiny"
+        assert window.until(p.Finished).reason == "stop"
+    with pytest.raises(openai.NotFoundError, match="'huge' is not loaded, but tiny is"):
+        other.result()
+
+
+def test_a_request_is_refused_once_the_load_that_it_waited_for_has_failed(start: Callable[..., Demanding]) -> None:
+    running = start(Policy(), loaded=False)
+    running.engine.load_gate.clear()
+    running.engine.submit(LoadModel("/x/broken"))
+    answer = running.ask_later()
+    assert not wait([answer], timeout=0.2).done
+    running.engine.load_gate.set()
+    with pytest.raises(openai.InternalServerError, match="No model is loaded"):
+        answer.result()
+
+
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
 def test_a_model_that_is_loaded_by_hand_meanwhile_will_do(
     start: Callable[..., Demanding], home: Path, moment: str
