@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_SOURCE = 1 << 20
 """Characters of a schema or grammar."""
+MAX_TOOL = 1 << 16
+"""Characters of the grammar of a tool, which is checked while others wait."""
 ON_ONE_LINE: JsonCompileOptions = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """JSON has one space after commas and colons, as Python writes it. Where more is allowed, a small model may write
 nothing else, and where none need be, less of the text is known beforehand."""
@@ -43,8 +46,13 @@ MOST_TRIED = 200
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 NO_TOKEN = "no token of this model goes on with it."
+T = TypeVar("T")
+_STACKS = threading.Lock()
 _SPECIAL = b"\xff"
 """Begins the name of a token without text, as llguidance wants it."""
+STACK = 512 << 20
+"""Bytes of stack with which a grammar is compiled. llguidance descends through rules that name each other, and the
+process ends where it has no room: in 8 MiB, after some 2,000 of them."""
 _TITLES = {
     "json_object": "The JSON object",
     "json_schema": "The JSON schema",
@@ -101,7 +109,7 @@ class Grammars:
                 self._kept.popitem(last=False)
         if mine:  # requests with the same grammar wait, others do not
             try:
-                made.set_result(self._compiled(asked))
+                made.set_result(_with_stack(lambda: self._compiled(asked)))
             except BaseException as error:
                 made.set_exception(error)
                 with self._lock:
@@ -365,6 +373,42 @@ def _parts(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((f"{name}/{place}", part) for place, part in enumerate(value) if isinstance(part, dict))
         elif name in ("items", "additionalProperties") and isinstance(value, dict):
             yield name, value
+
+
+@lru_cache(KEPT)
+def lark_problem(source: str) -> str:
+    """What is wrong with a Lark grammar, as a sentence with the line and column; "" if it can be served."""
+    from llguidance import LLMatcher
+
+    if len(source) > MAX_TOOL:
+        return f"it has {len(source):,} characters, and at most {MAX_TOOL:,} are read."
+    said = _with_stack(lambda: LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(source))).splitlines()
+    return said[0].rstrip(":.") + "." if said else ""
+
+
+def lark_of(expression: str) -> str:
+    """The Lark grammar of a text that a regular expression describes as a whole."""
+    escaped = re.sub(r"\\.|/", lambda found: "\\/" if found[0] == "/" else found[0], expression, flags=re.DOTALL)
+    return "start: /" + escaped.replace("\n", "\\n") + "/"
+
+
+def _with_stack(work: Callable[[], T]) -> T:
+    """The result of ``work`` in a thread with :data:`STACK`. Raises what it raises."""
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    with _STACKS:  # the size is that of all threads that are started
+        before = threading.stack_size(STACK)
+        try:
+            threading.Thread(target=run, name="grammar", daemon=True).start()
+        finally:
+            threading.stack_size(before)
+    return result.result()
 
 
 def _one_line(message: str) -> str:

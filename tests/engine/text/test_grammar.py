@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from engine.library.paths import bundled_folder
 from engine.protocol import StructuredOutput
 from engine.text.channels import TagPair, TagParser
-from engine.text.grammar import MAX_SOURCE, AllowedTokens, GrammarConstraint, GrammarError, Grammars
+from engine.text.grammar import (
+    MAX_SOURCE,
+    MAX_TOOL,
+    AllowedTokens,
+    GrammarConstraint,
+    GrammarError,
+    Grammars,
+    lark_of,
+    lark_problem,
+)
 from engine.text.tokenizer import Tokenizer
 from tests.kit.examples import examples
 
@@ -240,6 +249,25 @@ def test_large_ones_are_served() -> None:
     recursive = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
     for asked in (schema(deep), schema(wide), schema(recursive), StructuredOutput("regex", "((a{1,99}){1,99}){1,99}")):
         assert tokens_of(constraint(asked).allowed([]))
+
+
+def test_thousands_of_rules_that_name_each_other_end_no_process() -> None:
+    rules = "\n".join(f'r{n}: "a" r{n + 1}?' for n in range(5000))
+    source = f'start: r0\n{rules}\nr5000: "x"'
+    assert tokens_of(constraint(StructuredOutput("grammar", source)).allowed([]))
+    inner = {f"r{n}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/r{n + 1}"}}} for n in range(2000)}
+    assert lark_problem("\n".join(["start: r0", *(f"r{n}: r{n + 1}" for n in range(4500)), 'r4500: "x"'])) == ""
+    chain = {"$ref": "#/$defs/r0", "$defs": {**inner, "r2000": {"type": "string"}}}
+    assert tokens_of(constraint(schema(chain)).allowed([]))
+
+
+def test_the_grammar_of_a_tool_is_checked() -> None:
+    assert lark_problem("x" * (MAX_TOOL + 1)) == "it has 65,537 characters, and at most 65,536 are read."
+    assert lark_problem('start: "a" b\n') == 'at 1(8): unknown name: "b".'
+    for expression, text in ((r"a/b\/c\\/", "a/b/c\\/"), ("a\nb", "a\nb")):
+        assert lark_problem(lark_of(expression)) == ""
+        made = constraint(StructuredOutput("grammar", lark_of(expression)))
+        assert TOKENIZER.decode(made.forced([])) == text
 
 
 def test_a_vocabulary_that_cannot_write_it() -> None:
