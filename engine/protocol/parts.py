@@ -108,11 +108,15 @@ class ChatMessage(Part, frozen=True):
 
 
 class Tool(Part, frozen=True):
-    """A function that a model may call. ``parameters`` is a JSON Schema, as JSON."""
+    """A function that a model may call. ``parameters`` is a JSON Schema, as JSON.
+
+    ``grammar``: Lark, which the texts of its arguments hold to where a model's format writes them as they stand.
+    """
 
     name: str
     description: str = ""
     parameters: str = '{"type":"object","properties":{}}'
+    grammar: str = ""
 
 
 class ToolConfig(Part, frozen=True):

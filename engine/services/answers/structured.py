@@ -39,9 +39,11 @@ class HeldAnswer(NamedTuple):
 def held(loaded: LoadedModel, asked: StructuredOutput | None, tools: ToolConfig | None) -> HeldAnswer:
     """The grammar of what is asked for, or of a call of the ``tools`` that must, or may, come instead. Raises
     :class:`Refused`, for the schema of a tool with its name and the place in it."""
-    if tools is None or not tools.allowed or (tools.choice == "auto" and asked is None):
-        return HeldAnswer(compiled(loaded, asked))
     assert loaded.files is not None
+    if tools is None or not tools.allowed:
+        return HeldAnswer(compiled(loaded, asked))
+    if tools.choice == "auto" and asked is None:
+        return HeldAnswer(compiled(loaded, loaded.files.tools.watched(tools)))
     if tools.choice == "auto" and asked is not None and asked.kind not in ("json_object", "json_schema"):
         text = "Besides calls of tools, an answer can be held to JSON alone. Leave the tools or that grammar out."
         raise Refused("bad_structure", text)
@@ -63,9 +65,9 @@ async def held_in_thread(
 ) -> HeldAnswer:
     """Same as :func:`held`, while other requests are served. Long grammars are compiled one at a time, since some take
     many seconds."""
-    if asked is None and (tools is None or tools.choice == "auto"):
+    if asked is None and (tools is None or (tools.choice == "auto" and not any(each.grammar for each in tools.tools))):
         return HeldAnswer()
-    sources = [tool.parameters for tool in tools.allowed] if tools is not None else []
+    sources = [tool.parameters + tool.grammar for tool in tools.allowed] if tools is not None else []
     size = sum(map(len, sources)) + (len(asked.source) if asked is not None else 0)
     executor = hub.long_prompts if size >= LONG else None
     return await asyncio.get_running_loop().run_in_executor(executor, held, loaded, asked, tools)

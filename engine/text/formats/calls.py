@@ -24,10 +24,18 @@ class Schema(NamedTuple):
     schema: Any
 
 
+class Lark(NamedTuple):
+    """A place in a grammar where text stands that another grammar describes."""
+
+    source: str
+
+
 class FreeText(NamedTuple):
-    """A place in a grammar where any text stands, and the first ``end`` behind it."""
+    """A place in a grammar where any text stands, and the first ``end`` behind it. With ``marks``: special tokens of
+    the format, too."""
 
     end: str
+    marks: bool = False
 
 
 class Choice(NamedTuple):
@@ -36,7 +44,7 @@ class Choice(NamedTuple):
     texts: Sequence[str]
 
 
-Placed = str | Schema | FreeText | Choice
+Placed = str | Schema | Lark | FreeText | Choice
 
 
 class Optional(NamedTuple):
@@ -114,6 +122,16 @@ class CallFormat(ABC):
     @abstractmethod
     def terms(self, tool: Tool) -> Sequence[Term]:
         """A call of a tool as a grammar has it, marks around it included."""
+
+    def holds(self, tool: Tool) -> bool:
+        """True if the grammar of a tool can hold its text: if that stands in a call as it is."""
+        return any(isinstance(term, Lark) for term in self.terms(tool))
+
+    def begun(self, tool: Tool) -> Sequence[Term]:
+        """A call as :meth:`terms` has it, from behind the mark that opens it; of a tool without a grammar any."""
+        head, *rest = self.terms(tool)
+        assert isinstance(head, str)
+        return [head.removeprefix(self.opens[0]), *(rest if self.holds(tool) else [FreeText(self.closes, marks=True)])]
 
     @property
     def around(self) -> tuple[str, str]:
@@ -350,10 +368,16 @@ def _parameters(tool: Tool, write: Callable[[str, Any, bool], Sequence[Placed]],
     wanted, properties = json.loads(tool.parameters).get("required", ()), _properties(tool)
     for place, key in enumerate(sorted(properties, key=lambda key: key not in wanted)):
         terms = write(key, properties[key], not place)
+        if tool.grammar:
+            terms = [each for term in terms for each in _held(term, tool.grammar)]
         if key in wanted or (joined and not place):
             yield from terms
         else:
             yield Optional(terms)
+
+
+def _held(term: Placed, grammar: str) -> Sequence[Placed]:
+    return [Lark(grammar), term.end] if isinstance(term, FreeText) else [term]
 
 
 def _is_text(schema: Any) -> bool:

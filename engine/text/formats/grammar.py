@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.protocol import ToolConfig
-from engine.text.formats.calls import CallFormat, Choice, FreeText, Optional, Schema, Term
+from engine.text.formats.calls import CallFormat, Choice, FreeText, Lark, Optional, Schema, Term
 from engine.text.grammar import ON_ONE_LINE, held_schema
 
 MOST_CALLS = 16
@@ -22,7 +22,7 @@ _ANY = r"/(.|\n)*/"
 def forced(format: CallFormat, config: ToolConfig, special: Mapping[str, int], otherwise: Sequence[Term] = ()) -> str:
     """A grammar of one call or several, or of something ``otherwise``. ``special`` are marks that are tokens without
     text, and their ids."""
-    lark = _Lark(special)
+    lark = _Grammar(special)
     begins, ends = format.around
     tools = " | ".join(lark.sequence(format.terms(tool)) for tool in config.allowed)
     more = f" ({lark.text(format.joint)} call){{0,{MOST_CALLS - 1}}}" if config.parallel else ""
@@ -33,11 +33,20 @@ def forced(format: CallFormat, config: ToolConfig, special: Mapping[str, int], o
 
 def called(calls: Sequence[Sequence[Term]], special: Mapping[str, int]) -> str:
     """A grammar of an answer that is one of these calls."""
-    lark = _Lark(special)
+    lark = _Grammar(special)
     return "\n".join(["start: " + " | ".join(map(lark.sequence, calls)), *lark.rules])
 
 
-class _Lark:
+def watched(format: CallFormat, config: ToolConfig, special: Mapping[str, int]) -> str:
+    """A grammar of any answer in which calls, once begun, are of tools that there are, and the texts of those with a
+    grammar hold to it."""
+    lark = _Grammar(special)
+    until = lark.sequence([FreeText(format.opens[0])])
+    calls = " | ".join(lark.sequence(format.begun(tool)) for tool in config.allowed)
+    return "\n".join([f"start: ({until} ({calls}))* REST", f"REST: {_ANY}", *lark.rules])
+
+
+class _Grammar:
     """Rules of one grammar."""
 
     def __init__(self, special: Mapping[str, int]) -> None:
@@ -63,8 +72,12 @@ class _Lark:
                 return self.text(term)
             case Schema():
                 return self._rule(f"part_{len(self.rules)}", f"%json {_schema(term.schema)}")
-            case FreeText(end) if end in self._special:  # no text has it
-                return f"{self._rule(f'TEXT_{len(self.rules)}', _ANY)} {self.text(end)}"
+            case Lark(source):
+                return self._rule(f"part_{len(self.rules)}", f"%lark {{\n{source}\n}}")
+            case FreeText(end, marks) if end in self._special:  # no text has it
+                text = self._rule(f"TEXT_{len(self.rules)}", _ANY)
+                others = " | ".join(self.text(mark) for mark in self._special if marks and mark != end)
+                return f"({text} ({others}))* {text} {self.text(end)}" if others else f"{text} {self.text(end)}"
             case FreeText(end):
                 name = f"part_{len(self.rules)}"
                 self.rules.append(f"{name}[suffix={json.dumps(end, ensure_ascii=False)}]: {_ANY}")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from engine.protocol import ChatMessage, StructuredOutput, ToolConfig
+from engine.protocol import ChatMessage, StructuredOutput, Tool, ToolConfig
 from engine.text.channels import ChannelParser, ChannelStyle, HarmonyStyle
 from engine.text.formats import generic
 from engine.text.formats.calls import CallFormat, CallWriter, Schema, Term
 from engine.text.formats.families import HERMES, format_of
-from engine.text.formats.grammar import called, forced
+from engine.text.formats.grammar import called, forced, watched
 from engine.text.formats.parser import ToolParser
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -80,6 +80,16 @@ class ToolStyle:
             [tool.name + _HARMONY_BODY, Schema(json.loads(tool.parameters))] for tool in config.allowed
         ]
         return ForcedCalls(StructuredOutput(kind="grammar", source=called(calls, special)), _HARMONY_HEAD)
+
+    def holds(self, tool: Tool) -> bool:
+        """True if a call of this tool is held to the tool's own grammar."""
+        return bool(tool.grammar) and not (self._harmony and self.own) and self.format.holds(tool)
+
+    def watched(self, config: ToolConfig) -> StructuredOutput | None:
+        """What holds an answer that may call tools to the grammars of their texts; None where none can be held."""
+        if not any(map(self.holds, config.allowed)):
+            return None
+        return StructuredOutput(kind="grammar", source=watched(self.format, config, self._special))
 
     @cached_property
     def _special(self) -> dict[str, int]:

@@ -88,7 +88,7 @@ class ResponsesRoutes:
             structured=wanted.structured(),
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
-        notices = wanted.notices(tools)
+        notices = wanted.notices(tools, loaded.files.tools.holds)
         headers = notice_header(loaded, tools, notices) | ({} if cut is None else cut_header(cut))
         response = wanted.begun(adapter or loaded.card.name, loaded.card.sampling, notices)
         hides = wanted.includes(ENCRYPTED)

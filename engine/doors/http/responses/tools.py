@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
+from engine.doors.http.fields import BadField
 from engine.doors.http.responses.items import INPUT, full_name
 from engine.doors.http.structured import nothing
 from engine.doors.http.tools import checked_tool
 from engine.protocol import Tool
 from engine.services.answers.refused import shortened
+from engine.text.grammar import lark_of, lark_problem
 
 OURS = ("function", "custom")
 """Types of the tools that a client runs."""
@@ -49,6 +51,13 @@ class ResponsesTool(msgspec.Struct):
     def pattern(self) -> str | None:
         """The regular expression that its text holds to, if there is one."""
         return self.format.definition if self.format.syntax == "regex" else None
+
+    @property
+    def grammar(self) -> str:
+        """The Lark grammar that its text holds to; "" for any text."""
+        if self.type != "custom" or self.format.syntax is None:
+            return ""
+        return self.format.definition if self.pattern is None else lark_of(self.pattern)
 
     @property
     def schema(self) -> Raw:
@@ -101,7 +110,11 @@ class ClientTool(NamedTuple):
 
     def checked(self) -> Tool:
         """The tool as a model is told of it. Raises BadField."""
-        return checked_tool(self.tool.name and self.name, self.tool.described, self.tool.schema, self.where)
+        found = checked_tool(self.tool.name and self.name, self.tool.described, self.tool.schema, self.where)
+        if problem := lark_problem(self.tool.grammar) if self.tool.grammar else "":
+            text = f"The grammar of the tool {self.name!r} cannot be read: {problem}"
+            raise BadField(f"{self.where}.format.definition", text)
+        return structs.replace(found, grammar=self.tool.grammar)
 
 
 def client_tools(tools: Sequence[ResponsesTool]) -> list[ClientTool]:
@@ -157,8 +170,9 @@ class InputText:
         return (text, True) if isinstance(text, str) else (arguments, False)
 
 
-def notices_of(tools: Sequence[ResponsesTool], required: bool) -> list[str]:
-    """Sentences about tools that are left out, and about texts that are not held to their grammars."""
+def notices_of(tools: Sequence[ResponsesTool], required: bool, holds: Callable[[Tool], bool]) -> list[str]:
+    """Sentences about tools that are left out, and about texts that are not held to their grammars, as ``holds`` says
+    of the model."""
     notices: list[str] = []
     every = [*tools, *(inner for tool in tools if tool.type == "namespace" for inner in tool.tools)]
     known = (*OURS, "namespace")
@@ -168,7 +182,7 @@ def notices_of(tools: Sequence[ResponsesTool], required: bool) -> list[str]:
     free = [
         each.name
         for each in client_tools(tools)
-        if each.custom and each.tool.format.syntax and not (required and each.tool.pattern is not None)
+        if each.tool.grammar and not (required and each.tool.pattern is not None) and not holds(each.checked())
     ]
     if free:
         shown = ", ".join(map(shortened, free[:MOST_KINDS]))

@@ -6,7 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/responses and the Open Re
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -19,7 +19,7 @@ from engine.doors.http.responses.tools import OURS, ClientTool, ResponsesTool, c
 from engine.doors.http.sampling import SamplingIn
 from engine.doors.http.structured import nothing, schema_of
 from engine.doors.http.tools import chosen, tool_config
-from engine.protocol import Overflow, Sampling, StructuredOutput, Thinking, ToolConfig
+from engine.protocol import Overflow, Sampling, StructuredOutput, Thinking, Tool, ToolConfig
 from engine.services.answers.refused import shortened
 
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
@@ -182,9 +182,9 @@ class ResponsesIn(SamplingIn, kw_only=True):
         """The tools that the client runs, which an answer may call."""
         return client_tools(self.tools or ())
 
-    def notices(self, config: ToolConfig | None) -> list[str]:
-        """What is done otherwise than asked for, as sentences."""
-        return notices_of(self.tools or (), config is not None and config.choice == "required")
+    def notices(self, config: ToolConfig | None, holds: Callable[[Tool], bool]) -> list[str]:
+        """What is done otherwise than asked for, as sentences; ``holds``: of the model's :class:`ToolStyle`."""
+        return notices_of(self.tools or (), config is not None and config.choice == "required", holds)
 
     def begun(self, model: str, defaults: Sampling, notices: Sequence[str]) -> ResponseOut:
         """The response to this request before anything is answered, by a model with these settings of its own."""

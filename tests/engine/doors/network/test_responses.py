@@ -28,7 +28,7 @@ from engine.services.operations import perform
 from engine.text.formats.calls import CUT_SHORT
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import TOKEN
-from tests.kit.tool_scripts import QWEN, SCHEMA
+from tests.kit.tool_scripts import PATCH_GRAMMAR, QWEN, SCHEMA
 
 WEATHER: Any = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": SCHEMA, "strict": True}
 RESULT = {"type": "function_call_output", "output": "sun"}
@@ -353,6 +353,54 @@ def test_what_is_left_out_is_told(tooled: Running) -> None:
     assert "grammar of apply_patch" in body["notices"][1]
     assert "web_search, mcp, a\\r\\n\\xe9." in answer.headers[NOTICE_HEADER]
     assert "web_search" not in prompt(tooled)
+
+
+@pytest.mark.parametrize(
+    ("format", "says"),
+    [
+        ({"syntax": "lark", "definition": 'start: a\n\nb: "x"'}, 'at 1(8): unknown name: "a".'),
+        ({"syntax": "regex", "definition": "(a/b"}, "regex parse error"),
+    ],
+)
+def test_a_grammar_that_cannot_be_read_is_refused_with_its_place(
+    tooled: Running, format: dict[str, str], says: str
+) -> None:
+    tool = {**PATCH, "format": {"type": "grammar", **format}}
+    with tooled.http() as http:
+        answer = http.post("/v1/responses", json={"input": "abc", "tools": [WEATHER, tool]})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, "tools[1].format.definition")
+    assert "The grammar of the tool 'apply_patch' cannot be read: " in error["message"]
+    assert says in error["message"]
+
+
+CODER = f"{{# <tool_call> <function= <parameter= #}}{QWEN}"
+"""The template of a model that writes texts as they stand."""
+
+
+@pytest.mark.parametrize("choice", ["auto", {"type": "custom", "name": "apply_patch"}])
+@pytest.mark.parametrize(
+    "format",
+    [{"syntax": "lark", "definition": PATCH_GRAMMAR}, {"syntax": "regex", "definition": r"\*\*\* Begin (/|Patch)"}],
+)
+def test_a_text_is_held_where_the_model_writes_it_as_it_stands(
+    tooled: Running, choice: Any, format: dict[str, str]
+) -> None:
+    tooled.engine.speak(CODER, "Done.")
+    tool = {**PATCH, "format": {"type": "grammar", **format}}
+    with tooled.http() as http:
+        body = {"input": "abc", "tools": [WEATHER, tool], "tool_choice": choice}
+        answer = http.post("/v1/responses", json=body).raise_for_status()
+    assert "notices" not in answer.json()
+    grammar = last(tooled).grammar
+    assert grammar is not None
+    head = "<tool_call>\n<function=apply_patch>\n<parameter=input>\n"
+    text = head if choice != "auto" else f"Let me see. {head}"
+    constraint = grammar.constraint(0, None)
+    ids = tooled.engine.loaded.files.tokenizer.encode(text, special=False)
+    assert constraint.allowed(ids) is not None
+    assert not constraint.failed
+    assert tooled.engine.loaded.files.tokenizer.decode(constraint.forced(ids)).startswith("*** Begin ")
 
 
 def test_conversations_go_on_from_what_is_stored(api: openai.OpenAI, running: Running) -> None:
