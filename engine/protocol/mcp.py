@@ -34,7 +34,7 @@ class McpServer(Part, frozen=True):
     """A server, without the values of its environment and headers. ``command`` is empty for one that has a ``url``.
 
     ``state`` "off": the file says that it is not used; "unasked": not connected to. ``detail``: the reason why it
-    cannot be used, or what was left out of its ``tools``.
+    cannot be used, or what was left out of its ``tools``. ``login``: it asks the user to log in.
     """
 
     name: str
@@ -45,6 +45,7 @@ class McpServer(Part, frozen=True):
     state: ServerState = "unasked"
     detail: str = ""
     tools: list[McpTool] = []
+    login: bool = False
 
 
 class ListServers(Part, frozen=True):
@@ -70,6 +71,18 @@ class RemoveServer(Part, frozen=True):
     """Remove an MCP server, with the rules for its tools."""
 
     name: ServerName
+
+
+class LogIn(Part, frozen=True):
+    """Log in at an MCP server that asks for it, on a page that opens in your browser."""
+
+    name: ServerName
+
+
+class LoginPage(Part, frozen=True):
+    """The page on which the user logs in, to be opened in a browser on the engine's computer."""
+
+    url: str
 
 
 class AllowTool(Part, frozen=True):

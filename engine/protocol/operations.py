@@ -45,6 +45,8 @@ from engine.protocol.mcp import (
     AllowTool,
     CallTool,
     ListServers,
+    LogIn,
+    LoginPage,
     McpServer,
     RemoveServer,
     ToolOutcome,
@@ -302,6 +304,7 @@ LIST_SERVERS = Operation("mcp.list", ListServers, list[McpServer], NoEvent)
 ADD_SERVER = Operation("mcp.add", AddServer, list[McpServer], NoEvent, where="child")
 """No client of the websocket can do it, which may be on another machine: it names a program to be started here."""
 REMOVE_SERVER = Operation("mcp.remove", RemoveServer, McpServer, NoEvent)
+LOG_IN = Operation("mcp.login", LogIn, McpServer, LoginPage)
 ALLOW_TOOL = Operation("mcp.allow", AllowTool, McpServer, NoEvent)
 CALL_TOOL = Operation("mcp.call", CallTool, ToolOutcome, ToolProgress)
 LIST_REMOTES = Operation("remotes.list", ListRemotes, list[RemoteServer], NoEvent)
@@ -341,6 +344,7 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         LIST_SERVERS,
         ADD_SERVER,
         REMOVE_SERVER,
+        LOG_IN,
         ALLOW_TOOL,
         CALL_TOOL,
         LIST_REMOTES,

@@ -62,6 +62,7 @@ FUNCTIONS = {
     "mcp.list": "engine.services.mcp.tools:listed",
     "mcp.add": "engine.services.mcp.servers:add",
     "mcp.remove": "engine.services.mcp.servers:remove",
+    "mcp.login": "engine.services.mcp.tools:login",
     "mcp.allow": "engine.services.mcp.tools:allow",
     "mcp.call": "engine.services.mcp.tools:call",
     "remotes.list": "engine.services.remote.servers:listed",

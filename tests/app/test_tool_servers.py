@@ -139,6 +139,30 @@ def test_a_tool_that_changed_says_so_and_is_allowed_as_it_is_now(
     assert (asked[-1][1].rule, asked[-1][1].digest) == ("always", "ab")
 
 
+def test_a_server_that_asks_for_a_login_is_connected_when_the_button_is_pressed(
+    qtbot, dialog: ServersDialog, answers: Path, asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("PySide6.QtGui.QDesktopServices.openUrl", lambda url: opened.append(url.toString()))
+    assert dialog.findChild(QPushButton, "mcp-login.web") is None
+    put(answers, FILES, {**WEB, "login": True})
+    press(qtbot, dialog, "mcp-check")
+    qtbot.waitUntil(lambda: dialog.findChild(QPushButton, "mcp-login.web") is not None)
+    assert not [name for name, _ in asked if name == "mcp.login"]
+    answers.write_text(
+        json.dumps(
+            {
+                "mcp.login": {"events": [{"url": "https://x/login?a=b"}], "answer": FILES},
+                "mcp.list": {"answer": [FILES]},
+            }
+        )
+    )
+    press(qtbot, dialog, "mcp-login.web")
+    qtbot.waitUntil(lambda: dialog.findChild(QPushButton, "mcp-login.web") is None)
+    assert opened == ["https://x/login?a=b"]
+    assert [request.name for name, request in asked if name == "mcp.login"] == ["web"]
+
+
 def test_one_is_removed(qtbot, dialog: ServersDialog, answers: Path, asked) -> None:
     put(answers)
     press(qtbot, dialog, "mcp-remove.files")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import (
     QBoxLayout,
     QDialog,
@@ -28,8 +29,8 @@ from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, Segments, caption, clear, fill, named, say, show_badge
 from engine.base.installation import program_command
 from engine.protocol import CallAnswer, Error
-from engine.protocol.mcp import AddServer, AllowTool, ListServers, McpServer, McpTool, RemoveServer
-from engine.protocol.operations import ADD_SERVER, ALLOW_TOOL, LIST_SERVERS, REMOVE_SERVER
+from engine.protocol.mcp import AddServer, AllowTool, ListServers, LogIn, LoginPage, McpServer, McpTool, RemoveServer
+from engine.protocol.operations import ADD_SERVER, ALLOW_TOOL, LIST_SERVERS, LOG_IN, REMOVE_SERVER
 from engine.protocol.rounds import CHANGED, KnownTool
 
 SIZE = QSize(680, 620)
@@ -41,6 +42,7 @@ NONE = "There are no MCP servers yet."
 ADD_HINT = 'npx -y @modelcontextprotocol/server-filesystem /home/me\nhttps://example.com/mcp\n{"mcpServers": {…}}'
 STATES = {"off": ("off", "mute"), "unasked": ("", "mute"), "ready": ("ready", "good"), "failed": ("failed", "bad")}
 CHECKING = "Asking the servers for their tools…"
+LOGGING_IN = "Log in on the page that opens in your browser…"
 FIELD_PX = 76
 CENTRE = Qt.AlignmentFlag.AlignVCenter
 
@@ -57,6 +59,10 @@ def request_of(name: str, text: str) -> AddServer:
 
 def _decode(line: str) -> CallAnswer | Error:
     return msgspec.json.decode(line, type=CallAnswer | Error)
+
+
+def _open_page(page: LoginPage) -> None:
+    QDesktopServices.openUrl(QUrl(page.url))
 
 
 class ServersDialog(QDialog):
@@ -144,6 +150,11 @@ class ServersDialog(QDialog):
     def _remove(self, name: str) -> None:
         self._engine.call(REMOVE_SERVER, RemoveServer(name=name), lambda _: self._ask([]), self._failed)
 
+    def _log_in(self, name: str) -> None:
+        say(self.sentence, LOGGING_IN, "caption")
+        request = LogIn(name=name)
+        self._engine.call(LOG_IN, request, lambda _: self._ask([name], again=True), self._failed, _open_page)
+
     def _allow(self, known: KnownTool, rule: str) -> None:
         request = known.always if rule == "always" else AllowTool(server=known.server, tool=known.tool.name)
         self._engine.call(ALLOW_TOOL, request, on_error=self._failed)
@@ -165,10 +176,12 @@ class ServersDialog(QDialog):
         remove = named(QPushButton("Remove"), f"mcp-remove.{server.name}", kind="quiet")
         named(remove, title=f"Remove {server.name}", clicked=lambda: self._remove(server.name))
         remove.setAutoDefault(False)
-        fill(
-            column,
-            fill(QHBoxLayout(), named(QLabel(server.name), role="figure"), (badge, 0, CENTRE), 1, remove, spacing=8),
-        )
+        head = fill(QHBoxLayout(), named(QLabel(server.name), role="figure"), (badge, 0, CENTRE), 1, spacing=8)
+        if server.login:
+            connect = named(QPushButton("Connect"), f"mcp-login.{server.name}", title=f"Log in at {server.name}")
+            connect.setAutoDefault(False)
+            head.addWidget(named(connect, clicked=lambda: self._log_in(server.name)))
+        fill(column, fill(head, remove))
         column.addWidget(ElidedLabel(server.url or shlex.join(server.command), "caption"))
         if server.detail:
             column.addWidget(named(QLabel(server.detail, wordWrap=True), role="bad"))

@@ -9,11 +9,11 @@ import typer
 
 from engine.base.terminal import say, table
 from engine.doors.cli.errors import report_errors
-from engine.doors.cli.operations import Json, command, showing
+from engine.doors.cli.operations import Json, command, lines, showing
 from engine.protocol import operations
 
 if TYPE_CHECKING:
-    from engine.protocol.mcp import McpServer, McpTool
+    from engine.protocol.mcp import LogIn, LoginPage, McpServer, McpTool
 
 mcp = typer.Typer(help="MCP servers, whose tools chats can use.", rich_markup_mode=None)
 
@@ -66,6 +66,22 @@ def _show_added(made: list[McpServer]) -> None:
 
 def _show_removed(gone: McpServer) -> None:
     say(f"{gone.name} is removed, with the rules for its tools.")
+
+
+def _log_in(request: LogIn, json: bool) -> None:
+    import webbrowser
+
+    from engine.services.operations import perform
+
+    def open_page(page: LoginPage) -> None:
+        say(f"Log in on this page, which opens in your browser: {page.url}", error=json)
+        webbrowser.open(page.url)
+
+    server = perform(operations.LOG_IN, request, open_page)
+    lines([server]) if json else say(f"You are logged in at {server.name}.")
+
+
+mcp.command("login")(command(operations.LOG_IN, _log_in))
 
 
 def _show_rule(server: McpServer) -> None:

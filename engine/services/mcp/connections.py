@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -23,6 +23,7 @@ from engine.base.errors import plain
 from engine.base.fetching.client import certificates
 from engine.base.fetching.errors import cause, causes
 from engine.base.installation import version
+from engine.services.mcp.logins import Logins, Redirect, provider
 from engine.services.mcp.servers import KeptServer
 from engine.services.operations import OperationFailed
 
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 OPEN_SECONDS = 60.0
 """How long a server may take to start, which may download it first (npx, uvx)."""
+LOGIN_SECONDS = 300.0
+"""How long a person may take to log in."""
 CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 60.0
 """How long a server that failed is not tried again."""
@@ -44,11 +47,17 @@ _LAST_LINES = 5
 _MOST_LINE = 300
 
 
+class LoginNeeded(OperationFailed):
+    """A server asks the person to log in."""
+
+
 class Connection:
     """One server. Lives in the loop of :class:`Connections`."""
 
-    def __init__(self, name: str, entry: KeptServer) -> None:
-        self.name, self.entry = name, entry
+    def __init__(self, name: str, entry: KeptServer, redirect: Redirect | None = None) -> None:
+        """``redirect``: the person logs in meanwhile."""
+        self.name, self.entry, self._redirect = name, entry, redirect
+        self._asks_for_login = False
         self.failed = ""
         """The reason why it cannot be used, as a sentence."""
         self.since = time.monotonic()
@@ -57,9 +66,14 @@ class Connection:
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._hold())
 
-    async def tools(self) -> list[mcp_types.Tool]:
+    @property
+    def failure(self) -> OperationFailed:
+        """The error that says why it cannot be used."""
+        return (LoginNeeded if self._asks_for_login else OperationFailed)(self.failed)
+
+    async def tools(self, seconds: float = OPEN_SECONDS) -> list[mcp_types.Tool]:
         """The tools that it has now. Raises what the connection raises, and TimeoutError."""
-        async with asyncio.timeout(OPEN_SECONDS):
+        async with asyncio.timeout(seconds):
             client = await asyncio.shield(self._client)
             page = await client.list_tools()
             found = list(page.tools)
@@ -96,6 +110,13 @@ class Connection:
     def sentence(self, error: BaseException) -> str:
         """What an error of this server means to a person, with what the server said last."""
         said = " ".join(self._said)
+        if self._redirect is not None and self._redirect.refused:
+            return self._redirect.refused
+        if self._asks_for_login and self._redirect is None:
+            return (
+                f"The MCP server {self.name} asks you to log in. Press Connect in the list of MCP servers, or run "
+                f"`kvasir mcp login {self.name}`."
+            )
         return plain(_reason(self.name, self.entry, error) + (f" It said: {said}" if said else ""), most=1000)
 
     async def _hold(self) -> None:
@@ -136,12 +157,15 @@ class Connection:
 
         waits = httpx2.Timeout(OPEN_SECONDS, read=None)  # calls have a time limit of their own
         hooks = {"response": [self._note]}
+        login = provider(self.name, entry.url, self._redirect)
         async with httpx2.AsyncClient(
-            headers=entry.headers, timeout=waits, event_hooks=hooks, verify=certificates()
+            headers=entry.headers, timeout=waits, event_hooks=hooks, verify=certificates(), auth=login
         ) as client:
             yield streamable_http_client(entry.url, http_client=client)
 
     async def _note(self, response: httpx2.Response) -> None:
+        if response.status_code == 401 and "www-authenticate" in response.headers:
+            self._asks_for_login = True
         if response.is_error:
             self._said.append(f"{response.status_code} {response.reason_phrase}.")
 
@@ -193,7 +217,7 @@ class Connections:
             old = self._open.get(name)
             if old is not None and old.entry == entry.reached_by:
                 if old.failed and not again and time.monotonic() - old.since < RETRY_SECONDS:
-                    raise OperationFailed(old.failed)
+                    raise old.failure
                 if not old.failed and (found := await old.tools_or_none()) is not None:
                     return old, found
             await self.drop(name)
@@ -203,7 +227,20 @@ class Connections:
             except Exception as error:
                 await new.close()
                 new.failed = new.sentence(error)
-                raise OperationFailed(new.failed) from error
+                raise new.failure from error
+
+    async def login(self, name: str, entry: KeptServer, show: Callable[[str], object]) -> None:
+        """Have the person log in on a page, which ``show`` shows. Raises :class:`OperationFailed`."""
+        await self.drop(name)
+        Logins(name, entry.url).forget()
+        async with Redirect(show) as redirect:
+            new = Connection(name, entry.reached_by, redirect)
+            try:
+                await new.tools(LOGIN_SECONDS)
+            except Exception as error:
+                raise OperationFailed(new.sentence(error)) from error
+            finally:
+                await new.close()
 
     async def drop(self, name: str) -> None:
         """Close the connection to a server, if there is one."""

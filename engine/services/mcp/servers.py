@@ -20,6 +20,7 @@ from engine.base.fetching.lock import lock
 from engine.base.files import UnreadableFileError, decode_file
 from engine.protocol.mcp import AddServer, McpServer, RemoveServer
 from engine.services.keys import write_private
+from engine.services.mcp.logins import Logins
 from engine.services.operations import Context, Emit, OperationFailed
 
 MOST_SERVERS = 64
@@ -115,6 +116,7 @@ def remove(context: Context, request: RemoveServer, emit: Emit) -> McpServer:
     if gone is None:
         raise OperationFailed(f"There is no MCP server {request.name!r}. `kvasir mcp list` shows them.")
     _change(lambda servers: {name: entry for name, entry in servers.items() if name != request.name})
+    Logins(request.name, gone.url).forget()
     return gone.shown(request.name)
 
 

@@ -8,15 +8,27 @@ import hashlib
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from engine.base import stopping
 from engine.base.errors import plain
-from engine.protocol.mcp import AllowTool, CallTool, ListServers, McpServer, McpTool, ToolOutcome, ToolProgress
+from engine.base.fetching.client import is_here
+from engine.protocol.mcp import (
+    AllowTool,
+    CallTool,
+    ListServers,
+    LogIn,
+    LoginPage,
+    McpServer,
+    McpTool,
+    ToolOutcome,
+    ToolProgress,
+)
 from engine.protocol.rounds import CHANGED
 from engine.services.mcp import results, servers
-from engine.services.mcp.connections import MOST_TOOLS, Connection, connections
+from engine.services.mcp.connections import MOST_TOOLS, Connection, LoginNeeded, connections
 from engine.services.mcp.servers import KeptServer, safe
 from engine.services.operations import Context, Emit, OperationFailed
 
@@ -62,6 +74,18 @@ def allow(context: Context, request: AllowTool, emit: Emit) -> McpServer:
     return servers.set_rule(request.server, request.tool, digest)
 
 
+def login(context: Context, request: LogIn, emit: Emit) -> McpServer:
+    """The server, once the person has logged in. Raises :class:`OperationFailed`."""
+    entry = servers.find(request.name)
+    if not entry.url or (urlsplit(entry.url).scheme == "http" and not is_here(entry.url)):
+        text = f"Nobody can log in at the MCP server {request.name}: that goes by an address with https alone."
+        raise OperationFailed(text)
+    connections.run(connections.login(request.name, entry, lambda url: emit(LoginPage(url=url))))
+    return listed(context, ListServers(servers=[request.name], again=True), emit)[
+        list(servers.read()).index(request.name)
+    ]
+
+
 async def _digest_now(request: AllowTool) -> str:
     _, found = await connections.tools(request.server, servers.find(request.server))
     tool = _named(found, request.tool)
@@ -82,7 +106,8 @@ async def _asked(name: str, entry: KeptServer, again: bool) -> McpServer:
     try:
         _, tools = await connections.tools(name, entry, again)
     except OperationFailed as failed:
-        return msgspec.structs.replace(shown, state="failed", detail=str(failed))
+        asks = isinstance(failed, LoginNeeded)
+        return msgspec.structs.replace(shown, state="failed", detail=str(failed), login=asks)
     fitting = [tool for tool in tools if _fits(tool)][:MOST_TOOLS]
     left = len(tools) - len(fitting)
     return msgspec.structs.replace(
